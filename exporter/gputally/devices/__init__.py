@@ -1,0 +1,43 @@
+"""Readers: from hardware or a driver to `Reading`s. One file per reader, named like its flag value.
+
+A reader owns its hardware library, converts units, and turns every sentinel into `None`. It may be
+called from one thread at a time and may block; `collect` guards it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gputally.model import Reading
+
+
+class Unavailable(Exception):
+    """The source as a whole cannot be read now: no driver, no library, no tool, no permission."""
+
+    def __init__(self, reason: str, fix: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.fix = fix
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one look at the hardware gave."""
+
+    readings: tuple[Reading, ...]
+    errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """(field, error) -> count since the reader was made; only ever grows."""
+
+
+class Reader(Protocol):
+    """A source of readings. `name` is the flag value and the `source` label."""
+
+    name: str
+
+    def read(self) -> Report:
+        """Look once. Raises Unavailable; whatever else it raises is a bug that `collect` contains."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the hardware."""
+        ...

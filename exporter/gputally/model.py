@@ -1,0 +1,225 @@
+"""What every part of the exporter speaks: frozen facts about GPUs at one moment.
+
+Three rules hold everywhere. `None` means "this card, driver or reader cannot tell": no sample is
+exported. Zero is a measured zero. Units are base units and stand in the field's name; the reader
+converts, once. Energy alone stays in whole millijoules, as the driver counts it, so that sums of it
+stay exact.
+
+A field of type `Labelled` holds several values of one kind: the key is the tuple of label values, in
+the order in which the catalog names the labels.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Labels = tuple[str, ...]
+Labelled = Mapping[Labels, float]
+
+THROTTLE_REASONS = (
+    "gpu_idle",
+    "applications_clocks_setting",
+    "sw_power_cap",
+    "hw_slowdown",
+    "sync_boost",
+    "sw_thermal_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "display_clock_setting",
+)
+COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
+RECOVERY_ACTIONS = ("none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset")
+
+
+def state_set(states: tuple[str, ...], current: str) -> Labelled:
+    """One value per state: 1 for the current one, 0 for the others."""
+    return {(state,): float(state == current) for state in states}
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """Who a GPU is: what stays the same while its driver is loaded."""
+
+    uuid: str
+    index: int
+    vendor: str
+    model: str
+    pci_bus_id: str | None = None
+    serial: str | None = None
+    vbios_version: str | None = None
+    driver_version: str | None = None
+    cuda_version: str | None = None
+    compute_capability: str | None = None
+    minor_number: int | None = None
+    simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MigInstance:
+    """Who a MIG device is: one compute instance of one GPU instance of its parent."""
+
+    uuid: str
+    parent_uuid: str
+    parent_index: int
+    gpu_instance_id: int
+    compute_instance_id: int
+    profile: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that the driver lists on a GPU. `kind` joins its lists: compute, graphics, mps."""
+
+    pid: int
+    kind: str
+    name: str | None = None
+    memory_used_bytes: int | None = None
+    gpu_instance_id: int | None = None
+    compute_instance_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSample:
+    """What one process did up to `timestamp_us` (microseconds since 1970, the driver's clock)."""
+
+    pid: int
+    timestamp_us: int
+    sm_ratio: float
+    memory_ratio: float
+    encoder_ratio: float
+    decoder_ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """How busy the parts of a GPU, or of a MIG instance, were since the last reading (NVML GPM)."""
+
+    graphics_active_ratio: float | None = None
+    sm_active_ratio: float | None = None
+    sm_occupancy_ratio: float | None = None
+    tensor_active_ratio: float | None = None
+    dram_active_ratio: float | None = None
+    fp64_active_ratio: float | None = None
+    fp32_active_ratio: float | None = None
+    fp16_active_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigReading(Activity):
+    """One MIG device at one moment."""
+
+    instance: MigInstance
+    multiprocessors: int | None = None
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    memory_free_bytes: int | None = None
+    memory_reserved_bytes: int | None = None
+    processes: tuple[Process, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading(Activity):
+    """One GPU at one moment. `up` is false when the GPU is lost: then only `gpu` is known."""
+
+    gpu: Gpu
+    up: bool = True
+
+    gpu_utilization_ratio: float | None = None
+    memory_utilization_ratio: float | None = None
+    encoder_utilization_ratio: float | None = None
+    decoder_utilization_ratio: float | None = None
+    jpeg_utilization_ratio: float | None = None
+    ofa_utilization_ratio: float | None = None
+
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    memory_free_bytes: int | None = None
+    memory_reserved_bytes: int | None = None
+    bar1_total_bytes: int | None = None
+    bar1_used_bytes: int | None = None
+    bar1_free_bytes: int | None = None
+
+    power_watts: float | None = None
+    power_limit_watts: float | None = None
+    power_enforced_limit_watts: float | None = None
+    power_default_limit_watts: float | None = None
+    power_min_limit_watts: float | None = None
+    power_max_limit_watts: float | None = None
+    energy_millijoules: int | None = None
+
+    temperature_celsius: float | None = None
+    memory_temperature_celsius: float | None = None
+    temperature_slowdown_celsius: float | None = None
+    temperature_shutdown_celsius: float | None = None
+    temperature_margin_celsius: float | None = None
+
+    clock_hertz: Labelled | None = None  # domain
+    clock_max_hertz: Labelled | None = None  # domain
+    clock_application_hertz: Labelled | None = None  # domain
+    fan_speed_ratio: Labelled | None = None  # fan
+    performance_state: int | None = None
+    throttle_active: Labelled | None = None  # reason
+    throttle_seconds: Labelled | None = None  # reason
+
+    ecc_errors: Labelled | None = None  # type, lifetime
+    ecc_location_errors: Labelled | None = None  # type, lifetime, location
+    retired_pages: Labelled | None = None  # cause
+    retired_pages_pending: bool | None = None
+    remapped_rows: Labelled | None = None  # cause
+    remapped_rows_pending: bool | None = None
+    remapped_rows_failure: bool | None = None
+    remap_banks: Labelled | None = None  # availability
+
+    pcie_generation: int | None = None
+    pcie_generation_max: int | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+    pcie_replays: int | None = None
+    pcie_throughput_bytes_per_second: Labelled | None = None  # direction
+
+    nvlink_up: Labelled | None = None  # link
+    nvlink_errors: Labelled | None = None  # link, type
+    nvlink_bytes: Labelled | None = None  # direction
+
+    xid_errors: Labelled | None = None  # xid
+    xid_last_timestamp_seconds: Labelled | None = None  # xid
+    recovery_action: Labelled | None = None  # action
+
+    persistence_mode: bool | None = None
+    accounting_mode: bool | None = None
+    ecc_mode: bool | None = None
+    mig_mode: bool | None = None
+    compute_mode: Labelled | None = None  # mode
+
+    processes: tuple[Process, ...] | None = None
+    process_samples: tuple[ProcessSample, ...] | None = None
+    mig: tuple[MigReading, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceState:
+    """How one source of facts fares: what `gputally_source_*` says of it."""
+
+    name: str
+    up: bool
+    reason: str = ""
+    """Why it is not up, in one line; empty when it is."""
+    fix: str = ""
+    """What a person can do about it; empty when nothing is known to help."""
+    gpus: int = 0
+    duration_seconds: float | None = None
+    last_success_seconds: float | None = None
+    failures: int = 0
+    overruns: int = 0
+    errors: Mapping[tuple[str, str], int] | None = None
+    """(field, error) -> how often that field could not be read, or was dropped as implausible."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All that is known at one moment; immutable, shared by every scraper."""
+
+    taken_at_seconds: float
+    age_seconds: float
+    """Age of the oldest reading in it: 0 when every source has just answered."""
+    readings: tuple[Reading, ...]
+    sources: tuple[SourceState, ...]
