@@ -1,0 +1,7 @@
+"""`python -m gputally`."""
+
+import sys
+
+from gputally.cli import main
+
+sys.exit(main())

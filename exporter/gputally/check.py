@@ -1,0 +1,149 @@
+"""`gputally check`: what can be read on this host, what cannot, why, and the command that fixes it."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from gputally.collect import Source
+from gputally.devices import Reader
+from gputally.devices.host import nvidia_module_version, nvidia_pci_addresses
+from gputally.model import Activity, Reading
+
+# What a GPU need not have: filled only when asked for, or only on the newest cards.
+_OPTIONAL = {
+    "pcie_throughput_bytes_per_second",
+    "xid_last_timestamp_seconds",
+    *(field.name for field in fields(Activity)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report. `level` is ok, note (nothing to do) or problem (something is missing)."""
+
+    level: str
+    subject: str
+    text: str
+    fix: str = ""
+
+
+def check_host(
+    readers: Iterable[Reader], *, procfs: Path, sysfs: Path, timeout_seconds: float, dev: Path = Path("/dev")
+) -> list[Finding]:
+    """Look at everything; never raises, never takes longer than the timeout per reader."""
+    findings = [*_hardware(procfs, sysfs), *_device_nodes(dev)]
+    readable: list[Reading] = []
+    for reader in readers:
+        source = Source([reader])
+        source.start()
+        source.finish(timeout_seconds, timeout_seconds)
+        (state,) = source.states()
+        readings = source.readings(0)
+        if not state.up:
+            findings.append(Finding("note" if readable else "problem", reader.name, state.reason, state.fix))
+        elif not readings:
+            findings.append(Finding("problem", reader.name, "works, but shows no GPU", _VISIBLE))
+        else:
+            seconds = state.duration_seconds or 0.0
+            findings.append(
+                Finding("ok", reader.name, f"reads {len(readings)} GPUs in {seconds * 1000:.0f} ms")
+            )
+            findings += _gpus(reader.name, readings)
+            if not readable:
+                findings += _processes(readings, procfs)
+            readable = readable or list(readings)
+        source.close(0)
+    return findings
+
+
+_VISIBLE = "in a container: run it with the NVIDIA runtime and NVIDIA_VISIBLE_DEVICES=all"
+
+
+def _hardware(procfs: Path, sysfs: Path) -> Iterator[Finding]:
+    addresses = nvidia_pci_addresses(sysfs)
+    if addresses:
+        yield Finding("ok", "pci", f"{len(addresses)} NVIDIA GPUs: {', '.join(addresses)}")
+    else:
+        yield Finding("note", "pci", f"no NVIDIA GPU in {sysfs}/bus/pci/devices")
+    version = nvidia_module_version(procfs)
+    if version:
+        yield Finding("ok", "driver", f"kernel module {version} is loaded")
+    elif addresses:
+        yield Finding("problem", "driver", "the NVIDIA kernel module is not loaded", "modprobe nvidia")
+    else:
+        yield Finding("note", "driver", "the NVIDIA kernel module is not loaded")
+
+
+def _device_nodes(dev: Path) -> Iterator[Finding]:
+    nodes = sorted(
+        node for node in dev.glob("nvidia*") if node.name[6:].isdigit() or node.name == "nvidiactl"
+    )
+    if not nodes:
+        yield Finding("note", "devices", f"no {dev}/nvidia* device files")
+    for node in nodes:
+        if not os.access(node, os.R_OK | os.W_OK):
+            yield Finding(
+                "problem", "devices", f"no permission for {node}", f"run as root, or: chmod a+rw {node}"
+            )
+
+
+def _gpus(reader: str, readings: Iterable[Reading]) -> Iterator[Finding]:
+    for reading in readings:
+        subject = f"{reader} gpu {reading.gpu.index}"
+        if not reading.up:
+            yield Finding(
+                "problem",
+                subject,
+                f"{reading.gpu.uuid} is lost",
+                "nvidia-smi --gpu-reset, else reboot the node",
+            )
+            continue
+        missing = [
+            f.name for f in fields(reading) if f.name not in _OPTIONAL and getattr(reading, f.name) is None
+        ]
+        told = "tells everything" if not missing else f"does not tell: {', '.join(missing)}"
+        yield Finding("ok", subject, f"{reading.gpu.model} {told}")
+        if reading.persistence_mode is False:
+            yield Finding(
+                "note", subject, "persistence mode is off: every look wakes the driver", "nvidia-smi -pm 1"
+            )
+        if reading.accounting_mode is False:
+            yield Finding(
+                "note", subject, "accounting mode is off: short processes go unseen", "nvidia-smi -am 1"
+            )
+
+
+def _processes(readings: Iterable[Reading], procfs: Path) -> Iterator[Finding]:
+    pids = {process.pid for reading in readings for process in reading.processes or ()}
+    hidden = sorted(pid for pid in pids if not (procfs / str(pid)).exists())
+    if hidden:
+        yield Finding(
+            "problem",
+            "processes",
+            f"{len(hidden)} of {len(pids)} GPU processes are not in {procfs}: {hidden[:5]}",
+            "share the host's pid namespace (hostPID: true, docker run --pid=host), or give --procfs",
+        )
+    elif pids:
+        yield Finding("ok", "processes", f"all {len(pids)} GPU processes are in {procfs}")
+
+
+def usable(findings: Iterable[Finding]) -> bool:
+    """Whether GPUs can be read and nothing stands in the way of reading them all."""
+    levels = [(finding.level, finding.subject) for finding in findings]
+    reads = any(level == "ok" and " gpu " in subject for level, subject in levels)
+    return reads and all(level != "problem" for level, _ in levels)
+
+
+def report_text(findings: Iterable[Finding]) -> str:
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.level:<8} {finding.subject:<16} {finding.text}")
+        if finding.fix:
+            lines.append(f"{'':<25} fix: {finding.fix}")
+    return "\n".join(lines)
+
+
+def report_json(findings: list[Finding]) -> str:
+    return json.dumps({"ok": usable(findings), "findings": [asdict(f) for f in findings]}, indent=2)

@@ -1,0 +1,38 @@
+"""What the exporter itself costs, from /proc/self (https://docs.kernel.org/filesystems/proc.html)."""
+
+import os
+import platform
+import time
+from pathlib import Path
+
+from gputally.metrics.families import ExporterFacts
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_SELF = Path("/proc/self")
+_STARTED_SECONDS = time.time()
+
+
+def read_exporter_facts(version: str, hostname: str) -> ExporterFacts:
+    return ExporterFacts(
+        version=version,
+        python=platform.python_version(),
+        hostname=hostname,
+        cpu_seconds=time.process_time(),
+        resident_memory_bytes=_resident_memory_bytes(),
+        open_fds=_open_fds(),
+        start_time_seconds=_STARTED_SECONDS,
+    )
+
+
+def _resident_memory_bytes() -> int | None:
+    try:
+        return int((_SELF / "statm").read_text().split()[1]) * _PAGE_BYTES
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _open_fds() -> int | None:
+    try:
+        return sum(1 for _ in (_SELF / "fd").iterdir())
+    except OSError:
+        return None

@@ -1,0 +1,116 @@
+"""A real exporter process for tests: started on a free port, scraped over HTTP, stopped by signal."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from prometheus_client.parser import text_string_to_metric_families
+
+T = TypeVar("T")
+Samples = dict[str, dict[tuple[str, ...], float]]
+_ADDRESS = re.compile(r"serves https?://(\S+?)/")
+
+
+def parse_samples(text: str) -> Samples:
+    """name -> {values of its labels, in the order of the text -> value}."""
+    found: Samples = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    return found
+
+
+class Exporter:
+    """`gputally` with the given arguments; use as a context manager."""
+
+    def __init__(self, log: Path, *arguments: str, environment: Mapping[str, str] = {}) -> None:
+        self.log = log
+        command = [sys.executable, "-m", "gputally", *arguments, "--listen-address", "127.0.0.1:0"]
+        with log.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                command, env={**os.environ, **environment}, stderr=stderr, stdout=subprocess.PIPE
+            )
+        try:
+            self.address = self.wait_until(self._logged_address, "the exporter logs its address")
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+    def __enter__(self) -> "Exporter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
+
+    def _logged_address(self) -> str | None:
+        match = _ADDRESS.search(self.log.read_text())
+        return match[1] if match else None
+
+    def get(self, path: str, **headers: str) -> tuple[int, bytes]:
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        request = urllib.request.Request(f"http://{self.address}{path}", headers=names)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as response:
+                return response.status, response.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read()
+
+    def scrape(self, **headers: str) -> str:
+        status, body = self.get("/metrics", **headers)
+        assert status == 200, (status, body[:500])
+        return body.decode()
+
+    def samples(self) -> Samples:
+        return parse_samples(self.scrape())
+
+    def value(self, name: str, *labels: str) -> float | None:
+        """The value of the first sample whose leading labels are these."""
+        for found, value in self.samples().get(name, {}).items():
+            if found[: len(labels)] == labels:
+                return value
+        return None
+
+    def wait_until(self, condition: Callable[[], T | None], what: str, seconds: float = 30) -> T:
+        deadline = time.monotonic() + seconds
+        while True:
+            if self.process.poll() is not None:
+                raise AssertionError(
+                    f"the exporter ended with {self.process.returncode}:\n{self.log.read_text()}"
+                )
+            if result := condition():
+                return result
+            if time.monotonic() > deadline:
+                raise AssertionError(f"waited {seconds} s until {what}; log:\n{self.log.read_text()[-3000:]}")
+            time.sleep(0.05)
+
+    def next_snapshots(self, count: int = 2) -> None:
+        """Wait for `count` more snapshots."""
+        for _ in range(count):
+            before = self.value("gputally_snapshot_timestamp_seconds")
+            self.wait_until(
+                lambda b=before: self.value("gputally_snapshot_timestamp_seconds") != b, "a new snapshot"
+            )  # type: ignore[misc]
+
+    def stop(self, with_signal: signal.Signals = signal.SIGTERM) -> float:
+        """Seconds from the signal to the end."""
+        started = time.monotonic()
+        self.process.send_signal(with_signal)
+        self.process.wait(30)
+        return time.monotonic() - started

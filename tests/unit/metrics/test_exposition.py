@@ -1,0 +1,118 @@
+"""The two text formats, judged by prometheus_client's parsers."""
+
+import gzip
+import threading
+from collections.abc import Iterator
+
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from gputally.metrics.catalog import Kind, Metric, Scope
+from gputally.metrics.exposition import Exposition, render_openmetrics, render_text
+from gputally.metrics.families import Family
+from gputally.model import Snapshot
+
+GAUGE = Metric("gputally_gpu_x_watts", Kind.GAUGE, Scope.GPU, "x", 'A "quoted" \\ help\nin two lines.')
+COUNTER = Metric("gputally_gpu_y_joules_total", Kind.COUNTER, Scope.GPU, "y", "Energy.")
+INFO = Metric("gputally_gpu_info", Kind.INFO, Scope.GPU, "info", "Who.", ("model",))
+
+label_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=20)
+numbers = st.one_of(
+    st.integers(0, 2**53), st.floats(allow_nan=False, allow_infinity=False, min_value=-1e18, max_value=1e18)
+)
+
+
+def snapshot(taken_at: float = 0) -> Snapshot:
+    return Snapshot(taken_at_seconds=taken_at, age_seconds=0, readings=(), sources=())
+
+
+@given(label_text, label_text, numbers)
+def test_any_label_and_number_come_back_from_the_text_format(gpu: str, uuid: str, value: float) -> None:
+    (family,) = parse_text(render_text([Family(GAUGE, [((gpu, uuid), value)])]).decode())
+    assert (family.name, family.type, family.documentation) == (GAUGE.name, "gauge", GAUGE.help)
+    assert [(s.labels, s.value) for s in family.samples] == [({"gpu": gpu, "uuid": uuid}, value)]
+
+
+@given(label_text, label_text, numbers)
+def test_any_label_and_number_come_back_from_openmetrics(gpu: str, uuid: str, value: float) -> None:
+    (family,) = parse_openmetrics(render_openmetrics([Family(GAUGE, [((gpu, uuid), value)])]).decode())
+    assert (family.name, family.type, family.unit) == (GAUGE.name, "gauge", "watts")
+    assert family.documentation == GAUGE.help
+    assert [(s.labels, s.value) for s in family.samples] == [({"gpu": gpu, "uuid": uuid}, value)]
+
+
+def test_the_text_format_to_the_letter() -> None:
+    families = [Family(COUNTER, [(("0", "GPU-a"), 1.5), (("1", "GPU-b"), 2.0)])]
+    assert render_text(families).decode() == (
+        "# HELP gputally_gpu_y_joules_total Energy.\n"
+        "# TYPE gputally_gpu_y_joules_total counter\n"
+        'gputally_gpu_y_joules_total{gpu="0",uuid="GPU-a"} 1.5\n'
+        'gputally_gpu_y_joules_total{gpu="1",uuid="GPU-b"} 2\n'
+    )
+
+
+def test_openmetrics_to_the_letter() -> None:
+    families = [Family(INFO, [(("0", "GPU-a", "H100"), 1)]), Family(COUNTER, [(("0", "GPU-a"), True)])]
+    assert render_openmetrics(families).decode() == (
+        "# TYPE gputally_gpu info\n"
+        "# HELP gputally_gpu Who.\n"
+        'gputally_gpu_info{gpu="0",uuid="GPU-a",model="H100"} 1\n'
+        "# TYPE gputally_gpu_y_joules counter\n"
+        "# UNIT gputally_gpu_y_joules joules\n"
+        "# HELP gputally_gpu_y_joules Energy.\n"
+        'gputally_gpu_y_joules_total{gpu="0",uuid="GPU-a"} 1\n'
+        "# EOF\n"
+    )
+
+
+class CountingFamilies:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, snapshot: Snapshot) -> list[Family]:
+        self.calls += 1
+        return [Family(GAUGE, [(("0", "GPU-a"), snapshot.taken_at_seconds)])]
+
+
+def test_each_format_is_rendered_once_per_snapshot_however_many_ask() -> None:
+    families = CountingFamilies()
+    exposition = Exposition(families, snapshot())
+    threads = [
+        threading.Thread(target=exposition.body, kwargs={"openmetrics": False, "gzipped": False})
+        for _ in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert families.calls == 1
+
+
+def variants() -> Iterator[tuple[bool, bool]]:
+    yield from ((om, gz) for om in (False, True) for gz in (False, True))
+
+
+def test_gzip_holds_the_same_bytes() -> None:
+    exposition = Exposition(CountingFamilies(), snapshot(7))
+    for openmetrics in (False, True):
+        plain = exposition.body(openmetrics=openmetrics, gzipped=False)
+        assert gzip.decompress(exposition.body(openmetrics=openmetrics, gzipped=True)) == plain
+        assert b" 7\n" in plain
+
+
+def test_a_new_snapshot_has_ready_what_was_asked_of_the_last_and_nothing_else() -> None:
+    families = CountingFamilies()
+    exposition = Exposition(families, snapshot())
+    exposition.body(openmetrics=True, gzipped=False)
+    exposition.publish(snapshot(1))
+    assert families.calls == 2
+    assert b" 1\n" in exposition.body(openmetrics=True, gzipped=False)
+    assert families.calls == 2, "it was ready"
+    exposition.publish(snapshot(2))
+    exposition.publish(snapshot(3))
+    assert families.calls == 3, "nobody asked for snapshot 2, so snapshot 3 waits until it is asked for"
+    for openmetrics, gzipped in variants():
+        body = exposition.body(openmetrics=openmetrics, gzipped=gzipped)
+        assert b" 3\n" in (gzip.decompress(body) if gzipped else body)

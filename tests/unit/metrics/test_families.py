@@ -1,0 +1,136 @@
+"""From the model to samples: None is silent, zero is zero, a lost GPU says only that it is lost."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from gputally.metrics.catalog import CATALOG, GPU_METRICS, MIG_METRICS, Kind
+from gputally.metrics.families import ExporterFacts, build_families
+from gputally.model import (
+    Gpu,
+    MigInstance,
+    MigReading,
+    Process,
+    ProcessSample,
+    Reading,
+    Snapshot,
+    SourceState,
+)
+
+GPU = Gpu("GPU-a", 3, "nvidia", "H100", serial="17", minor_number=0)
+FACTS = ExporterFacts(version="1", python="3.11", hostname="node-1", cpu_seconds=0.5)
+Samples = dict[str, dict[tuple[str, ...], float]]
+
+
+def samples(*readings: Reading, process_metrics: bool = False, **source: object) -> Samples:
+    state = SourceState(name="nvml", up=True, **source)  # type: ignore[arg-type]
+    snapshot = Snapshot(taken_at_seconds=1000.0, age_seconds=0.0, readings=readings, sources=(state,))
+    families = build_families(snapshot, FACTS, process_metrics=process_metrics)
+    return {family.metric.name: dict(family.samples) for family in families}
+
+
+def test_none_gives_no_sample_and_zero_gives_zero() -> None:
+    found = samples(Reading(gpu=GPU, power_watts=0.0))
+    assert found["gputally_gpu_power_watts"] == {("3", "GPU-a"): 0.0}
+    assert "gputally_gpu_temperature_celsius" not in found
+
+
+def test_energy_is_in_joules_exact_to_the_millijoule() -> None:
+    found = samples(Reading(gpu=GPU, energy_millijoules=123456789012345))
+    assert found["gputally_gpu_energy_joules_total"] == {("3", "GPU-a"): 123456789012.345}
+
+
+def test_labelled_values_give_a_sample_each() -> None:
+    found = samples(
+        Reading(gpu=GPU, ecc_errors={("corrected", "volatile"): 4, ("corrected", "aggregate"): 9})
+    )
+    assert found["gputally_gpu_ecc_errors_total"] == {
+        ("3", "GPU-a", "corrected", "volatile"): 4,
+        ("3", "GPU-a", "corrected", "aggregate"): 9,
+    }
+
+
+def test_a_lost_gpu_keeps_its_identity_and_says_that_it_is_down() -> None:
+    found = samples(Reading(gpu=GPU, up=False, power_watts=70.0))
+    assert found["gputally_gpu_up"] == {("3", "GPU-a"): False}
+    assert {name for name in found if name.startswith("gputally_gpu_")} == {
+        "gputally_gpu_info",
+        "gputally_gpu_up",
+    }
+
+
+def test_info_has_empty_labels_for_what_is_not_known() -> None:
+    ((labels, value),) = samples(Reading(gpu=replace(GPU, simulated=True)))["gputally_gpu_info"].items()
+    assert value == 1
+    assert labels == ("3", "GPU-a", "nvidia", "H100", "", "17", "", "", "", "", "0", "true")
+
+
+def test_mig_devices_have_names_of_their_own_so_that_sums_do_not_count_twice() -> None:
+    instance = MigInstance("MIG-x", "GPU-a", 3, 7, 0, "3g.40gb")
+    processes = (Process(41, "compute"),)
+    mig = MigReading(instance=instance, memory_used_bytes=5, sm_active_ratio=0.25, processes=processes)
+    found = samples(Reading(gpu=GPU, memory_used_bytes=5, mig=(mig,)))
+    assert found["gputally_gpu_memory_used_bytes"] == {("3", "GPU-a"): 5}
+    assert found["gputally_mig_memory_used_bytes"] == {("3", "MIG-x"): 5}
+    assert found["gputally_mig_sm_active_ratio"] == {("3", "MIG-x"): 0.25}
+    assert found["gputally_mig_info"] == {("3", "MIG-x", "GPU-a", "3g.40gb", "7", "0"): 1}
+    assert found["gputally_mig_processes"] == {("3", "MIG-x", "compute"): 1}
+
+
+def test_processes_are_counted_by_kind_and_no_process_is_a_zero() -> None:
+    idle = samples(Reading(gpu=GPU, processes=()))
+    assert idle["gputally_gpu_processes"] == {("3", "GPU-a", "compute"): 0}
+    busy = samples(Reading(gpu=GPU, processes=(Process(1, "compute"), Process(2, "compute+mps"))))
+    assert busy["gputally_gpu_processes"] == {("3", "GPU-a", "compute"): 1, ("3", "GPU-a", "compute+mps"): 1}
+    assert "gputally_gpu_processes" not in samples(Reading(gpu=GPU, processes=None))
+
+
+def test_process_series_come_only_when_asked_for_and_under_the_device_they_run_on() -> None:
+    mig = MigReading(
+        instance=MigInstance("MIG-x", "GPU-a", 3, 7, 0), processes=(Process(41, "compute", "train", 11),)
+    )
+    both = Reading(
+        gpu=GPU,
+        processes=(Process(41, "compute", "train", 11), Process(42, "compute", None, None)),
+        process_samples=(ProcessSample(42, 1, 0.5, 0, 0, 0), ProcessSample(42, 2, 0.7, 0, 0, 0)),
+        mig=(mig,),
+    )
+    assert not any(name.startswith("gputally_process_") for name in samples(both))
+    found = samples(both, process_metrics=True)
+    assert found["gputally_process_memory_used_bytes"] == {("3", "MIG-x", "41", "train"): 11}
+    ratios = found["gputally_process_sm_utilization_ratio"]
+    assert ratios[("3", "GPU-a", "42", "")] == pytest.approx(0.6)
+    assert ratios[("3", "MIG-x", "41", "train")] == 0, "no sample is an idle process"
+
+
+def test_sources_and_the_exporter_speak_of_themselves() -> None:
+    found = samples(failures=2, errors={("fan_speed_ratio", "Unknown"): 3})
+    assert found["gputally_source_failures_total"] == {("nvml",): 2}
+    assert found["gputally_source_errors_total"] == {("nvml", "fan_speed_ratio", "Unknown"): 3}
+    assert found["gputally_snapshot_timestamp_seconds"] == {(): 1000.0}
+    assert found["process_cpu_seconds_total"] == {(): 0.5}
+    assert "process_open_fds" not in found
+    assert found["gputally_exporter_info"] == {("1", "3.11", "node-1"): 1}
+
+
+def test_a_sample_without_its_labels_is_refused() -> None:
+    with pytest.raises(ValueError, match="gputally_gpu_clock_hertz"):
+        samples(Reading(gpu=GPU, clock_hertz={(): 1.0}))
+
+
+def test_every_field_of_the_model_is_exported_and_every_metric_has_its_field() -> None:
+    not_metrics = {"gpu", "instance", "mig", "processes", "process_samples"}
+    computed = {"info", "process_count"}
+    for metrics, model in ((GPU_METRICS, Reading), (MIG_METRICS, MigReading)):
+        exported = {metric.field for metric in metrics} - computed
+        assert exported == {field.name for field in fields(model)} - not_metrics
+
+
+def test_names_follow_the_rules() -> None:
+    names = [metric.name for metric in CATALOG]
+    assert len(set(names)) == len(names)
+    for metric in CATALOG:
+        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER), metric.name
+        assert metric.name.endswith("_info") == (metric.kind is Kind.INFO), metric.name
+        assert metric.help.endswith("."), metric.name
+        assert metric.name.startswith(("gputally_", "process_")), metric.name

@@ -1,0 +1,122 @@
+"""`gputally check` on hosts of every kind."""
+
+import json
+from pathlib import Path
+
+from gputally.check import Finding, check_host, report_json, report_text, usable
+from gputally.devices import Report, Unavailable
+from gputally.model import Gpu, Process, Reading
+
+GPU = Gpu("GPU-a", 0, "nvidia", "NVIDIA T4")
+
+
+class Fixed:
+    def __init__(self, name: str, answer: Report | Unavailable) -> None:
+        self.name = name
+        self.answer = answer
+
+    def read(self) -> Report:
+        if isinstance(self.answer, Unavailable):
+            raise self.answer
+        return self.answer
+
+    def close(self) -> None:
+        pass
+
+
+def host(root: Path, *, pci: tuple[str, ...] = (), module: str = "", pids: tuple[int, ...] = ()) -> Path:
+    for address in pci:
+        device = root / "sys/bus/pci/devices" / address
+        device.mkdir(parents=True)
+        (device / "vendor").write_text("0x10de\n")
+        (device / "class").write_text("0x030200\n")
+    if module:
+        (root / "proc/driver/nvidia").mkdir(parents=True)
+        (root / "proc/driver/nvidia/version").write_text(module)
+    for pid in pids:
+        (root / "proc" / str(pid)).mkdir(parents=True)
+    (root / "dev").mkdir()
+    return root
+
+
+def check(root: Path, *readers: Fixed) -> list[Finding]:
+    return check_host(readers, procfs=root / "proc", sysfs=root / "sys", dev=root / "dev", timeout_seconds=5)
+
+
+MODULE = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  Tue Apr  8 12:41:17 UTC 2025\n"
+
+
+def test_a_host_without_gpu_says_so_and_is_not_usable(tmp_path: Path) -> None:
+    nvml = Fixed("nvml", Unavailable("the NVML library is not here", "install the driver"))
+    findings = check(host(tmp_path), nvml)
+    assert not usable(findings)
+    assert Finding("problem", "nvml", "the NVML library is not here", "install the driver") in findings
+    assert "fix: install the driver" in report_text(findings)
+
+
+def test_a_gpu_without_its_module_gets_the_command_that_loads_it(tmp_path: Path) -> None:
+    findings = check(host(tmp_path, pci=("0000:1a:00.0",)), Fixed("nvml", Unavailable("no driver")))
+    assert Finding("ok", "pci", "1 NVIDIA GPUs: 0000:1a:00.0") in findings
+    assert (
+        Finding("problem", "driver", "the NVIDIA kernel module is not loaded", "modprobe nvidia") in findings
+    )
+
+
+def test_a_healthy_host_is_usable(tmp_path: Path) -> None:
+    root = host(tmp_path, pci=("0000:1a:00.0",), module=MODULE, pids=(41,))
+    reading = Reading(
+        gpu=GPU, persistence_mode=True, accounting_mode=True, processes=(Process(41, "compute"),)
+    )
+    findings = check(root, Fixed("nvml", Report((reading,))), Fixed("nvidia-smi", Unavailable("not found")))
+    assert usable(findings)
+    levels = {finding.subject: finding.level for finding in findings}
+    assert levels == {
+        "pci": "ok",
+        "driver": "ok",
+        "devices": "note",
+        "nvml": "ok",
+        "nvml gpu 0": "ok",
+        "processes": "ok",
+        "nvidia-smi": "note",
+    }
+    assert Finding("ok", "driver", "kernel module 550.163.01 is loaded") in findings
+
+
+def test_what_a_gpu_does_not_tell_is_listed_by_name(tmp_path: Path) -> None:
+    reading = Reading(gpu=GPU, power_watts=30.0)
+    text = report_text(check(host(tmp_path), Fixed("nvml", Report((reading,)))))
+    assert "NVIDIA T4 does not tell: " in text
+    assert "energy_millijoules" in text
+    assert "power_watts" not in text
+
+
+def test_a_lost_gpu_makes_the_host_unusable(tmp_path: Path) -> None:
+    report = Report((Reading(gpu=GPU, up=False), Reading(gpu=Gpu("GPU-b", 1, "nvidia", "NVIDIA T4"))))
+    findings = check(host(tmp_path), Fixed("nvml", report))
+    assert not usable(findings)
+    assert any("is lost" in finding.text for finding in findings)
+
+
+def test_processes_of_another_pid_namespace_are_noticed(tmp_path: Path) -> None:
+    reading = Reading(gpu=GPU, processes=(Process(41, "compute"), Process(42, "compute")))
+    findings = check(host(tmp_path, pids=(41,)), Fixed("nvml", Report((reading,))))
+    (finding,) = (f for f in findings if f.subject == "processes")
+    assert finding.level == "problem"
+    assert "1 of 2" in finding.text
+    assert "hostPID: true" in finding.fix
+
+
+def test_modes_that_cost_get_the_command_that_changes_them(tmp_path: Path) -> None:
+    reading = Reading(gpu=GPU, persistence_mode=False, accounting_mode=False)
+    findings = check(host(tmp_path), Fixed("nvml", Report((reading,))))
+    assert {finding.fix for finding in findings if finding.level == "note"} >= {
+        "nvidia-smi -pm 1",
+        "nvidia-smi -am 1",
+    }
+    assert usable(findings), "a note is nothing to mend"
+
+
+def test_json_has_the_verdict_and_the_findings(tmp_path: Path) -> None:
+    report = json.loads(report_json(check(host(tmp_path), Fixed("nvml", Report(())))))
+    assert report["ok"] is False
+    assert report["findings"][-1]["text"] == "works, but shows no GPU"

@@ -1,0 +1,193 @@
+"""The collector under readers that fail, hang and come back."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from gputally.collect import Collector, Source
+from gputally.devices import Report, Unavailable
+from gputally.model import Gpu, Reading, Snapshot, SourceState
+
+
+def reading(index: int, **values: float) -> Reading:
+    return Reading(gpu=Gpu(f"GPU-{index}", index, "nvidia", "H100"), **values)  # type: ignore[arg-type]
+
+
+class Scripted:
+    """A reader that does what it is told, look by look."""
+
+    def __init__(self, name: str, *looks: Callable[[], Report]) -> None:
+        self.name = name
+        self.looks = list(looks)
+        self.closed = False
+
+    def read(self) -> Report:
+        look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        return look()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def gives(*readings: Reading, **errors: int) -> Callable[[], Report]:
+    return lambda: Report(readings, {(field, "Unknown"): count for field, count in errors.items()})
+
+
+def fails(error: Exception) -> Callable[[], Report]:
+    def look() -> Report:
+        raise error
+
+    return look
+
+
+def waits_for(gate: threading.Event, then: Callable[[], Report]) -> Callable[[], Report]:
+    def look() -> Report:
+        gate.wait(30)
+        return then()
+
+    return look
+
+
+def collector(*readers: Scripted, timeout: float = 5.0, max_age: float = 60.0) -> Collector:
+    return Collector([Source(readers)], timeout_seconds=timeout, max_age_seconds=max_age)
+
+
+def states(snapshot: Snapshot) -> dict[str, SourceState]:
+    return {state.name: state for state in snapshot.sources}
+
+
+def test_a_snapshot_holds_what_the_reader_read() -> None:
+    snapshot = collector(Scripted("nvml", gives(reading(0, power_watts=71.5), fan=3))).sample()
+    assert [r.power_watts for r in snapshot.readings] == [71.5]
+    state = states(snapshot)["nvml"]
+    assert (state.up, state.gpus, state.failures, state.errors) == (True, 1, 0, {("fan", "Unknown"): 3})
+    assert state.last_success_seconds == pytest.approx(time.time(), abs=5)
+    assert snapshot.age_seconds == 0
+
+
+def test_implausible_values_are_dropped_and_counted() -> None:
+    nvml = Scripted("nvml", gives(reading(0, power_watts=70.0, gpu_utilization_ratio=8083349.05)))
+    sampler = collector(nvml)
+    sampler.sample()
+    snapshot = sampler.sample()
+    (only,) = snapshot.readings
+    assert (only.gpu_utilization_ratio, only.power_watts) == (None, 70.0)
+    assert states(snapshot)["nvml"].errors == {("gpu_utilization_ratio", "implausible"): 2}
+
+
+def test_the_second_reader_serves_when_the_first_is_not_available() -> None:
+    nvml = Scripted("nvml", fails(Unavailable("no library", "install it")), gives(reading(0)))
+    smi = Scripted("nvidia-smi", gives(reading(0)))
+    sampler = collector(nvml, smi)
+    first = states(sampler.sample())
+    assert (first["nvml"].up, first["nvml"].reason, first["nvml"].fix) == (False, "no library", "install it")
+    assert first["nvidia-smi"].up
+    second = states(sampler.sample())
+    assert list(second) == ["nvml"], "a reader that stands behind the one in use has nothing to say"
+    assert second["nvml"].up
+    assert second["nvml"].failures == 1
+
+
+def test_an_unexpected_error_is_contained_and_named() -> None:
+    nvml = Scripted("nvml", fails(ZeroDivisionError("oops")), gives(reading(0)))
+    sampler = collector(nvml)
+    state = states(sampler.sample())["nvml"]
+    assert (state.up, state.reason) == (False, "unexpected ZeroDivisionError: oops")
+    assert states(sampler.sample())["nvml"].up
+
+
+def test_gpus_of_a_driver_that_is_gone_are_down_not_forgotten() -> None:
+    nvml = Scripted("nvml", gives(reading(0, power_watts=70.0)), fails(Unavailable("driver not loaded")))
+    sampler = collector(nvml)
+    sampler.sample()
+    snapshot = sampler.sample()
+    (only,) = snapshot.readings
+    assert (only.up, only.power_watts, only.gpu.uuid) == (False, None, "GPU-0")
+    assert snapshot.age_seconds == 0, "no old value is served, so nothing is stale"
+
+
+def test_a_gpu_that_is_no_longer_listed_is_down() -> None:
+    nvml = Scripted("nvml", gives(reading(0), reading(1)), gives(reading(1)))
+    sampler = collector(nvml)
+    sampler.sample()
+    assert {r.gpu.uuid: r.up for r in sampler.sample().readings} == {"GPU-0": False, "GPU-1": True}
+
+
+def test_a_hanging_source_is_not_waited_for_and_its_last_readings_stay_until_too_old() -> None:
+    gate = threading.Event()
+    nvml = Scripted(
+        "nvml",
+        gives(reading(0, power_watts=70.0)),
+        waits_for(gate, gives(reading(0, power_watts=80.0))),
+        gives(reading(0, power_watts=90.0)),
+    )
+    sampler = collector(nvml, timeout=0.2, max_age=0.5)
+    sampler.sample()
+    late = sampler.sample()
+    assert [r.power_watts for r in late.readings] == [70.0]
+    assert late.age_seconds > 0
+    state = states(late)["nvml"]
+    assert (state.up, state.overruns, state.reason) == (False, 1, "no answer within 0.2 s")
+    time.sleep(0.4)
+    too_old = sampler.sample()
+    assert [(r.up, r.power_watts) for r in too_old.readings] == [(False, None)]
+    assert states(too_old)["nvml"].overruns == 2
+    gate.set()
+    deadline = time.monotonic() + 10
+    while not states(snapshot := sampler.sample())["nvml"].up:
+        assert time.monotonic() < deadline
+    assert [r.power_watts for r in snapshot.readings] == [90.0]
+    assert snapshot.age_seconds == 0
+
+
+def test_one_look_at_a_time_however_often_one_samples() -> None:
+    gate = threading.Event()
+    looks: list[float] = []
+
+    def counted() -> Report:
+        looks.append(time.monotonic())
+        gate.wait(30)
+        return Report((reading(0),))
+
+    sampler = collector(Scripted("nvml", counted), timeout=0.05)
+    for _ in range(5):
+        sampler.sample()
+    gate.set()
+    assert len(looks) == 1
+
+
+def test_sources_do_not_wait_for_each_other() -> None:
+    gate = threading.Event()
+    hangs = Source([Scripted("nvml", waits_for(gate, gives()))])
+    works = Source([Scripted("amdgpu", gives(reading(7)))])
+    snapshot = Collector([hangs, works], timeout_seconds=0.2, max_age_seconds=60).sample()
+    gate.set()
+    assert {name: state.up for name, state in states(snapshot).items()} == {"nvml": False, "amdgpu": True}
+    assert [r.gpu.index for r in snapshot.readings] == [7]
+
+
+def test_running_goes_on_when_a_snapshot_cannot_be_published() -> None:
+    published: list[Snapshot] = []
+    stop = threading.Event()
+
+    def publish(snapshot: Snapshot) -> None:
+        published.append(snapshot)
+        if len(published) == 1:
+            raise OSError("disk full")
+        stop.set()
+
+    collector(Scripted("nvml", gives(reading(0)))).run(0.01, publish, stop)
+    assert len(published) == 2
+
+
+def test_closing_closes_the_readers_but_leaves_a_hanging_one_behind() -> None:
+    gate = threading.Event()
+    good, bad = Scripted("nvml", gives()), Scripted("nvml", waits_for(gate, gives()))
+    for reader in (good, bad):
+        sampler = collector(reader, timeout=0.1)
+        sampler.sample()
+        sampler.close(0.1)
+    gate.set()
+    assert (good.closed, bad.closed) == (True, False)
