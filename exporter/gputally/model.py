@@ -27,7 +27,16 @@ THROTTLE_REASONS = (
     "display_clock_setting",
 )
 COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
-RECOVERY_ACTIONS = ("none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset")
+RECOVERY_ACTIONS = (
+    "none",
+    "gpu_reset",
+    "node_reboot",
+    "drain_p2p",
+    "drain_and_reset",
+    "recover_imex_domain",
+    "bus_reset",
+    "system_reboot",
+)
 
 
 def state_set(states: tuple[str, ...], current: str) -> Labelled:

@@ -250,7 +250,6 @@ GPU_METRICS: tuple[Metric, ...] = (
         "throttle_seconds",
         "Time for which the clocks were held down for this reason, as the driver counts it.",
         "reason",
-        readers=NVML,
     ),
     # memory health
     _counter(
@@ -373,7 +372,6 @@ GPU_METRICS: tuple[Metric, ...] = (
         "recovery_action",
         "1 for what the driver asks to be done to bring the GPU back to health.",
         "action",
-        readers=NVML,
     ),
     _gauge(_G, "gputally_gpu_persistence_mode", "persistence_mode", "1 when persistence mode is on."),
     _gauge(_G, "gputally_gpu_accounting_mode", "accounting_mode", "1 when accounting mode is on."),

@@ -1,7 +1,7 @@
 """What the exporter itself costs, from /proc/self (https://docs.kernel.org/filesystems/proc.html)."""
 
 import os
-import platform
+import sys
 import time
 from pathlib import Path
 
@@ -15,7 +15,7 @@ _STARTED_SECONDS = time.time()
 def read_exporter_facts(version: str, hostname: str) -> ExporterFacts:
     return ExporterFacts(
         version=version,
-        python=platform.python_version(),
+        python=".".join(map(str, sys.version_info[:3])),
         hostname=hostname,
         cpu_seconds=time.process_time(),
         resident_memory_bytes=_resident_memory_bytes(),
