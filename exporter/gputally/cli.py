@@ -3,13 +3,13 @@
 import argparse
 import gc
 import logging
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 from gputally import __version__
-from gputally.check import check_host, report_json, report_text, usable
 from gputally.collect import Collector, Source
 from gputally.config import Config, ConfigError, OneLineParser, add_flags, read_config
 from gputally.devices import Reader
@@ -23,7 +23,8 @@ from gputally.metrics.own_process import read_exporter_facts
 from gputally.metrics_file import write_metrics_file
 from gputally.model import Snapshot
 from gputally.pages import ExporterPages
-from gputally.server import Server
+from gputally.server import ListenError, Server, ServerError
+from gputally.server.listen import format_address, parse_address
 
 log = logging.getLogger("gputally")
 
@@ -105,6 +106,8 @@ def _simulated_reader(config: Config) -> Reader:
 
 
 def _check(config: Config, *, as_json: bool) -> int:
+    from gputally.check import check_host, report_json, report_text, usable  # noqa: PLC0415  # not for serving
+
     set_up_logging("error", "text", None)
     findings = check_host(
         _readers(config), procfs=config.procfs, sysfs=config.sysfs, timeout_seconds=config.timeout_seconds
@@ -129,23 +132,31 @@ def _serve(config: Config) -> int:
         return _once(config, render_text(families_of(collector.sample())))
     nothing_yet = Snapshot(taken_at_seconds=time.time(), age_seconds=0, readings=(), sources=())
     exposition = Exposition(families_of, nothing_yet)
+    pages = ExporterPages(
+        exposition,
+        hostname=config.hostname,
+        metrics_path=config.metrics_path,
+        max_age_seconds=config.max_age_seconds,
+    )
     try:
         server = Server(
-            ExporterPages(
-                exposition,
-                hostname=config.hostname,
-                metrics_path=config.metrics_path,
-                max_age_seconds=config.max_age_seconds,
-            ),
-            listen=config.listen_address,
-            port=config.port,
-            metrics_path=config.metrics_path,
+            pages,
+            listen=_listen_address(config),
+            metrics_paths=(config.metrics_path,),
             web_config=config.web_config,
         )
-    except (OSError, ValueError) as error:
+    except ListenError as error:
+        raise ConfigError(f"--listen-address: {error}") from None
+    except ServerError as error:
+        raise ConfigError(f"--web-config: {error}") from None
+    try:
+        server.open()
+    except ServerError as error:
         log.error("%s", error)
         return 1
-    _log_start(config, server.address)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stop())
+    _log_start(config, server.url)
     stop = threading.Event()
     sampler = threading.Thread(
         target=collector.run,
@@ -196,8 +207,15 @@ def _publisher(exposition: Exposition, config: Config) -> Callable[[Snapshot], N
     return publish
 
 
-def _log_start(config: Config, address: str) -> None:
-    log.info("gputally %s serves http://%s%s", __version__, address, config.metrics_path)
+def _listen_address(config: Config) -> str:
+    if config.port is None:
+        return config.listen_address
+    host, _ = parse_address(config.listen_address)
+    return format_address(host, config.port)
+
+
+def _log_start(config: Config, url: str) -> None:
+    log.info("gputally %s serves %s%s", __version__, url.rstrip("/"), config.metrics_path)
     log.info("reader %s, one sample every %g s", config.reader, config.interval_seconds)
     if config.reader == "simulated":
         log.warning('these GPUs are simulated: gputally_gpu_info says simulated="true"')

@@ -1,6 +1,5 @@
 """The log: one line per event, as text for people or as JSON for machines."""
 
-import json
 import logging
 import time
 from logging.handlers import WatchedFileHandler
@@ -12,6 +11,8 @@ FORMATS = ("text", "json")
 
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
+        import json  # noqa: PLC0415  # text is the default, and memory is dear
+
         entry = {
             "time": _utc(record.created),
             "level": record.levelname.lower(),

@@ -1,18 +1,15 @@
 """Writes the metrics to a file for node_exporter's textfile collector."""
 
 import os
-import tempfile
 from pathlib import Path
 
 
 def write_metrics_file(path: Path, body: bytes) -> None:
     """Replace the file as a whole: a reader sees the old metrics or the new ones, never half of them."""
     # The collector reads *.prom only, so the unfinished file must not end like that.
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    unfinished = Path(name)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(body)
+        unfinished.write_bytes(body)
         unfinished.chmod(0o644)
         unfinished.replace(path)
     except OSError:

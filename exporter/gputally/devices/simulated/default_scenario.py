@@ -1,0 +1,118 @@
+"""What is simulated when no scenario file is given: a bit of everything, and a day that repeats.
+
+Eight roles go around the GPUs in turn. With fewer than eight GPUs, several roles take turns on one.
+"""
+
+from dataclasses import replace
+
+from gputally.devices.simulated.models import Card
+from gputally.devices.simulated.scenario import (
+    DEFAULT_GPUS,
+    DEFAULT_MODEL,
+    Fault,
+    FaultKind,
+    Memory,
+    Scenario,
+    Shape,
+    Workload,
+)
+from gputally.devices.simulated.schedule import Moment, Span
+
+_MINUTE, _HOUR = 60, 3600
+_ROLES = (
+    Shape.TRAINING,
+    Shape.TRAINING,
+    Shape.INFERENCE,
+    Shape.INFERENCE,
+    Shape.NOTEBOOK,
+    Shape.UNREQUESTED,
+    Shape.HANG,
+    Shape.IDLE,
+)
+_TURN = 4 * _HOUR
+"""With fewer GPUs than roles, all of them have had their turn after this time."""
+
+
+def default_scenario(gpus: int = DEFAULT_GPUS, model: str = DEFAULT_MODEL, seed: int = 0) -> Scenario:
+    """A lively mixture for any number of GPUs of any known model."""
+    idle = Scenario(gpus=gpus, model=model, seed=seed)
+    return replace(
+        idle,
+        workloads=_in_turns(gpus) if gpus < len(_ROLES) else _side_by_side(gpus),
+        faults=_faults(gpus, idle.card),
+    )
+
+
+def _side_by_side(gpus: int) -> tuple[Workload, ...]:
+    def role(number: int) -> tuple[int, ...]:
+        return tuple(range(number, gpus, len(_ROLES)))
+
+    trainers = tuple(sorted(role(0) + role(1)))
+    return (
+        # A long training with a break between two jobs.
+        Workload(shape=Shape.TRAINING, gpus=trainers, span=Span(0, 340 * _MINUTE, 6 * _HOUR)),
+        Workload(shape=Shape.INFERENCE, gpus=role(2), count=2),
+        Workload(shape=Shape.INFERENCE, gpus=role(3), load_percent=80, video=True),
+        Workload(shape=Shape.NOTEBOOK, gpus=role(4)),
+        # Two on one GPU: a notebook that asked for it, and a pod that did not.
+        Workload(shape=Shape.NOTEBOOK, gpus=role(5), memory=Memory(percent=40)),
+        Workload(shape=Shape.UNREQUESTED, gpus=role(5), span=Span(5 * _MINUTE, 125 * _MINUTE, 3 * _HOUR)),
+        Workload(shape=Shape.HANG, gpus=role(6), span=Span(10 * _MINUTE, 100 * _MINUTE, 4 * _HOUR)),
+        Workload(shape=Shape.IDLE, gpus=role(7)),
+    )
+
+
+def _in_turns(gpus: int) -> tuple[Workload, ...]:
+    workloads = []
+    for gpu in range(gpus):
+        shapes = [shape for number, shape in enumerate(_ROLES) if number % gpus == gpu]
+        turn = _TURN // len(shapes)
+        workloads += [
+            Workload(
+                shape=shape,
+                gpus=(gpu,),
+                span=Span(place * turn, (place + 1) * turn, _TURN),
+                video=shape is Shape.INFERENCE and gpu % 2 == 1,
+            )
+            for place, shape in enumerate(shapes)
+        ]
+    return tuple(workloads)
+
+
+def _faults(gpus: int, card: Card) -> tuple[Fault, ...]:
+    second, last = min(1, gpus - 1), gpus - 1
+    hanging = (6,) if gpus >= len(_ROLES) else (last,)
+    faults = [
+        Fault(kind=FaultKind.XID, gpus=hanging, code=31, moment=Moment(12 * _MINUTE, 4 * _HOUR)),
+        Fault(
+            kind=FaultKind.THROTTLE,
+            gpus=(second,),
+            reason="hw_thermal_slowdown",
+            span=Span(20 * _MINUTE, 30 * _MINUTE, 2 * _HOUR),
+        ),
+    ]
+    if card.ecc == "on":
+        faults.append(
+            Fault(kind=FaultKind.ECC, gpus=(0,), corrected=1, moment=Moment(40 * _MINUTE, 3 * _HOUR))
+        )
+    if card.remap_banks or card.retires_pages:
+        night = Span(8 * _HOUR, 9 * _HOUR, 24 * _HOUR)
+        faults.append(Fault(kind=FaultKind.ROW_REMAP_PENDING, gpus=(second,), span=night))
+        if card.recovery_action:
+            faults.append(Fault(kind=FaultKind.RECOVERY, gpus=(second,), span=night, action="gpu_reset"))
+    if card.nvlinks:
+        faults.append(
+            Fault(
+                kind=FaultKind.NVLINK_DOWN,
+                gpus=(0,),
+                links=(3,),
+                span=Span(2 * _HOUR, 2 * _HOUR + 5 * _MINUTE, 8 * _HOUR),
+            )
+        )
+    if gpus > 1:
+        gone = 3 * _HOUR
+        faults += [
+            Fault(kind=FaultKind.XID, gpus=(last,), code=79, moment=Moment(gone, 12 * _HOUR)),
+            Fault(kind=FaultKind.LOST, gpus=(last,), span=Span(gone, gone + 4 * _MINUTE, 12 * _HOUR)),
+        ]
+    return tuple(faults)

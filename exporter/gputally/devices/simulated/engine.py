@@ -1,0 +1,40 @@
+"""The engine: what all GPUs of a scenario read at a moment.
+
+The answer is a function of the scenario and the time alone: the order and number of questions before
+do not change it. It remembers what it has counted so far, up to one day; asking far ahead counts that
+day once.
+"""
+
+from gputally.devices.simulated.gpu import Moment, Pids, SimulatedGpu
+from gputally.devices.simulated.scenario import Scenario
+from gputally.model import Reading
+
+
+class Engine:
+    """Plays one scenario."""
+
+    def __init__(self, scenario: Scenario, *, pcie_throughput: bool = False) -> None:
+        self.scenario = scenario
+        first, total = [], 0
+        for workload in scenario.workloads:
+            first.append(total)
+            total += workload.count * len(workload.gpus)
+        pids = Pids(tuple(first), total)
+        self._gpus = tuple(
+            SimulatedGpu(scenario, index, pids, pcie_throughput=pcie_throughput)
+            for index in range(scenario.gpus)
+        )
+
+    def readings(
+        self, elapsed_seconds: float, *, since: float | None = None, epoch_seconds: float = 0.0
+    ) -> tuple[Reading, ...]:
+        """What the GPUs read `elapsed_seconds` after the scenario began.
+
+        `since` is the elapsed time of the reading before: process samples and mean activities cover the
+        time from there, or as far as the driver's buffer reaches. `epoch_seconds` is when the scenario
+        began, in seconds since 1970: it only shifts time stamps.
+        """
+        second, millisecond = divmod(max(0, int(elapsed_seconds * 1000)), 1000)
+        seen = None if since is None else max(0, int(since))
+        moment = Moment(second, millisecond, seen, epoch_seconds)
+        return tuple(gpu.reading(moment) for gpu in self._gpus)

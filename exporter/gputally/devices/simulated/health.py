@@ -1,0 +1,81 @@
+"""Memory health and NVLink of one GPU: the counters that faults move."""
+
+from gputally.devices.simulated.faults import GpuFaults
+from gputally.devices.simulated.models import Card
+from gputally.devices.simulated.scenario import ECC_LOCATIONS
+from gputally.model import Labelled
+
+KIB = 1024
+
+
+def ecc_errors(faults: GpuFaults, corrected_before: int, second: int) -> tuple[Labelled, Labelled]:
+    """ECC errors in all, and by location. A card's life is longer than its driver's: aggregate is more."""
+    found = faults.ecc(second)
+    totals: dict[tuple[str, ...], float] = {}
+    places: dict[tuple[str, ...], float] = {}
+    for kind in ("corrected", "uncorrected"):
+        for lifetime in ("volatile", "aggregate"):
+            total = 0
+            for location in ECC_LOCATIONS:
+                count = found.get((kind, location), 0)
+                if (kind, lifetime, location) == ("corrected", "aggregate", "device_memory"):
+                    count += corrected_before
+                places[kind, lifetime, location] = float(count)
+                total += count
+            totals[kind, lifetime] = float(total)
+    return totals, places
+
+
+def retired_pages(faults: GpuFaults, second: int) -> Labelled:
+    return {("single_bit",): 0.0, ("double_bit",): float(faults.remapped(second))}
+
+
+def remapped_rows(faults: GpuFaults, second: int) -> Labelled:
+    return {("correctable",): 0.0, ("uncorrectable",): float(faults.remapped(second))}
+
+
+def remap_banks(card: Card, faults: GpuFaults, second: int) -> Labelled:
+    """A bank that has given a spare row away has fewer left."""
+    used = min(faults.remapped(second), card.remap_banks)
+    return {
+        ("max",): float(card.remap_banks - used),
+        ("high",): float(used),
+        ("partial",): 0.0,
+        ("low",): 0.0,
+        ("none",): 0.0,
+    }
+
+
+class Nvlinks:
+    """The links of one GPU. What is nearly always the same is built once."""
+
+    def __init__(self, card: Card, faults: GpuFaults) -> None:
+        self._card = card
+        self._faults = faults
+        links = [str(link) for link in range(card.nvlinks)]
+        self._all_up: Labelled = {(link,): 1.0 for link in links}
+        self._no_errors: Labelled = {(link, kind): 0.0 for link in links for kind in card.nvlink_errors}
+
+    def up(self, second: int) -> Labelled:
+        down = self._faults.links_down(second)
+        return {**self._all_up, **{(str(link),): 0.0 for link in down}} if down else self._all_up
+
+    def errors(self, second: int) -> Labelled:
+        """A link that goes down has lost a few packets first, and then failed to recover."""
+        failures = self._faults.link_failures(second)
+        if not failures:
+            return self._no_errors
+        errors = dict(self._no_errors)
+        lost, recovery = self._card.nvlink_errors[:2]
+        for link, times in failures.items():
+            errors[str(link), lost] = 12.0 * times
+            errors[str(link), recovery] = float(times)
+        return errors
+
+    def moved(self, total_kib: int) -> Labelled:
+        """Bytes, in KiB that divide evenly by the links: the driver counts in KiB and by link."""
+        links = self._card.nvlinks
+        return {
+            ("tx",): float(total_kib // links * links * KIB),
+            ("rx",): float(total_kib * 31 // 32 // links * links * KIB),
+        }

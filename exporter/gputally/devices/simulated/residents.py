@@ -1,0 +1,92 @@
+"""The processes of the workloads on one GPU: their pids, their memory, their samples."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gputally.devices.simulated.physics import GpuPhysics, Resident
+from gputally.devices.simulated.scenario import Shape
+from gputally.devices.simulated.workloads import MINUTE, TRAITS, held_mib
+from gputally.model import Process, ProcessSample
+
+MIB = 1024 * 1024
+FIRST_PID = 2001
+MOST_PIDS = 4_000_000
+DRIVER_BUFFER_SECONDS = 120
+"""How far back the driver's samples reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a resident's processes run, and the numbers that make their pids."""
+
+    resident: Resident
+    first_ordinal: int
+    all_ordinals: int
+    available_mib: int
+    gpu_instance_id: int | None
+    compute_instance_id: int | None
+
+    def present(self, second: int) -> bool:
+        workload = self.resident.workload
+        return workload.shape is not Shape.IDLE and workload.span.began(second) is not None
+
+    def pids(self, second: int) -> list[int]:
+        """Each run of a workload has processes of its own, so pids do not come back with the next."""
+        workload = self.resident.workload
+        base = self.first_ordinal + workload.span.run(second) * self.all_ordinals
+        return [FIRST_PID + (base + number) % MOST_PIDS for number in range(workload.count)]
+
+
+def processes_at(places: Iterable[Place], second: int) -> tuple[Process, ...]:
+    """The processes at this second. Who comes first gets its memory; the rest share what is left."""
+    left: dict[int | None, int] = {}
+    processes = []
+    for place in places:
+        began = place.resident.workload.span.began(second)
+        if began is None or not place.present(second):
+            continue
+        workload = place.resident.workload
+        instance = place.gpu_instance_id
+        free = left.setdefault(instance, place.available_mib)
+        held = min(free, held_mib(workload, second - began, place.available_mib))
+        left[instance] = free - held
+        name = workload.name or TRAITS[workload.shape].process
+        processes += [
+            Process(pid, workload.kind, name, mib * MIB, instance, place.compute_instance_id)
+            for pid, mib in zip(place.pids(second), _deal(held, workload.count), strict=True)
+        ]
+    return tuple(sorted(processes, key=lambda process: process.pid))
+
+
+def samples_between(
+    places: Iterable[Place], physics: GpuPhysics, since: int, until: int, epoch_us: int
+) -> tuple[ProcessSample, ...]:
+    """One sample per process and second, for the seconds from `since` up to `until`."""
+    samples = []
+    for place in places:
+        workload = place.resident.workload
+        copy = TRAITS[workload.shape].memory_copy
+        for second in range(max(since, until - DRIVER_BUFFER_SECONDS, 0), until):
+            if not place.present(second):
+                continue
+            share = physics.minute(second // MINUTE).shares[place.resident.number][second % MINUTE]
+            stamp = epoch_us + (second + 1) * 1_000_000
+            for pid, part in zip(place.pids(second), _deal(share, workload.count), strict=True):
+                decoder, encoder = video_percent(part) if workload.video else (0, 0)
+                samples.append(
+                    ProcessSample(
+                        pid, stamp, part / 100, int(part * copy) / 100, encoder / 100, decoder / 100
+                    )
+                )
+    return tuple(sorted(samples, key=lambda sample: (sample.timestamp_us, sample.pid)))
+
+
+def video_percent(share: int) -> tuple[int, int]:
+    """Decoder and encoder time of a workload that computes on video, from its SM time."""
+    return share * 8 // 10, share * 3 // 10
+
+
+def _deal(amount: int, hands: int) -> list[int]:
+    """Whole parts that add up to the amount."""
+    each, rest = divmod(amount, hands)
+    return [each + (number < rest) for number in range(hands)]

@@ -1,0 +1,288 @@
+"""Scenario files: TOML in, `Scenario` out, and one line that says what is wrong.
+
+The format is described in docs/simulator.md.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gputally.devices.simulated.scenario import (
+    CUDA_VERSION,
+    DEFAULT_GPUS,
+    DEFAULT_MODEL,
+    DRIVER_VERSION,
+    ECC_LOCATIONS,
+    FAULT_THROTTLES,
+    MOMENTARY,
+    MOST_GPUS,
+    Fault,
+    FaultKind,
+    Memory,
+    MigLayout,
+    Scenario,
+    ScenarioError,
+    Shape,
+    Workload,
+)
+from gputally.devices.simulated.schedule import Moment, Span
+from gputally.model import RECOVERY_ACTIONS
+
+Value = TypeVar("Value")
+
+_TOP = (
+    "gpus",
+    "model",
+    "seed",
+    "driver_version",
+    "cuda_version",
+    "power_limit",
+    "workload",
+    "fault",
+    "mig",
+)
+_WORKLOAD = (
+    "shape",
+    "gpus",
+    "start",
+    "stop",
+    "every",
+    "count",
+    "memory",
+    "load",
+    "name",
+    "kind",
+    "video",
+    "instance",
+)
+_FAULT = {
+    FaultKind.XID: ("at", "every", "code"),
+    FaultKind.ECC: ("at", "every", "corrected", "uncorrected", "location"),
+    FaultKind.THROTTLE: ("start", "stop", "every", "reason"),
+    FaultKind.LOST: ("start", "stop", "every"),
+    FaultKind.ROW_REMAP_PENDING: ("start", "stop", "every"),
+    FaultKind.NVLINK_DOWN: ("start", "stop", "every", "links"),
+    FaultKind.RECOVERY: ("start", "stop", "every", "action"),
+}
+_MIG = ("gpus", "profiles")
+
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
+_MEMORY = re.compile(r"(\d{1,7})\s*(%|MiB|GiB)", re.ASCII)
+
+
+def load_scenario(
+    path: Path, *, gpus: int | None = None, model: str | None = None, seed: int | None = None
+) -> Scenario:
+    """The scenario in the file; arguments take the place of what the file says."""
+    import tomllib  # noqa: PLC0415  # only who has a scenario file pays for the parser
+
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScenarioError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ScenarioError(f"{path}: is not UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ScenarioError(f"{path}: is not TOML: {error}") from None
+    given = {"gpus": gpus, "model": model, "seed": seed}
+    try:
+        return parse_scenario(data | {key: value for key, value in given.items() if value is not None})
+    except ScenarioError as error:
+        raise ScenarioError(f"{path}: {error}") from None
+
+
+def parse_scenario(data: Mapping[str, Any]) -> Scenario:
+    """The scenario that these tables describe; ScenarioError names the table, the key and what is allowed."""
+    top = _Table("", data, _TOP)
+    gpus = top.get("gpus", DEFAULT_GPUS, _gpu_count)
+    model = top.get("model", DEFAULT_MODEL, _text)
+    return Scenario(
+        gpus=gpus,
+        model=model.lower(),
+        seed=top.get("seed", 0, _integer),
+        driver_version=top.get("driver_version", DRIVER_VERSION, _version),
+        cuda_version=top.get("cuda_version", CUDA_VERSION, _version),
+        power_limit_watts=top.get("power_limit", None, _integer),
+        workloads=tuple(_workload(table, gpus) for table in top.tables("workload", _WORKLOAD)),
+        faults=tuple(_fault(table, gpus) for table in top.tables("fault", None)),
+        mig=tuple(_mig_layout(table, gpus) for table in top.tables("mig", _MIG)),
+    )
+
+
+class _Table:
+    """One table of the file: hands its values out checked, and knows what to call itself."""
+
+    def __init__(self, where: str, data: Mapping[str, Any], allowed: tuple[str, ...] | None) -> None:
+        self._prefix = f"{where}: " if where else ""
+        self._data = data
+        if allowed is not None:
+            self.allow(allowed)
+
+    def allow(self, keys: tuple[str, ...]) -> None:
+        for key in self._data:
+            if key not in keys:
+                name = key if key.isprintable() else repr(key)
+                raise ScenarioError(f"{self._prefix}{name}: is not known; allowed: {', '.join(keys)}")
+
+    def get(self, key: str, default: Value, check: Callable[[Any], Value]) -> Value:
+        return default if key not in self._data else self.need(key, check)
+
+    def need(self, key: str, check: Callable[[Any], Value]) -> Value:
+        if key not in self._data:
+            raise ScenarioError(f"{self._prefix}{key}: is missing")
+        try:
+            return check(self._data[key])
+        except ValueError as error:
+            raise ScenarioError(f"{self._prefix}{key}: {self._data[key]!r} is not allowed; {error}") from None
+
+    def tables(self, key: str, allowed: tuple[str, ...] | None) -> "list[_Table]":
+        rows = self._data.get(key, [])
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise ScenarioError(f"{self._prefix}{key}: is not a list of tables; write [[{key}]]")
+        return [_Table(f"{key} {number}", row, allowed) for number, row in enumerate(rows, start=1)]
+
+
+def _workload(table: _Table, gpus: int) -> Workload:
+    return Workload(
+        shape=Shape(table.need("shape", _one_of(*Shape))),
+        gpus=table.get("gpus", tuple(range(gpus)), _indexes(gpus)),
+        span=_span(table),
+        count=table.get("count", 1, _integer),
+        memory=table.get("memory", None, _memory),
+        load_percent=table.get("load", 100, _percent),
+        name=table.get("name", None, _text),
+        kind=table.get("kind", "compute", _text),
+        video=table.get("video", False, _flag),
+        instance=table.get("instance", 0, _integer),
+    )
+
+
+def _fault(table: _Table, gpus: int) -> Fault:
+    kind = FaultKind(table.need("kind", _one_of(*FaultKind)))
+    table.allow(("kind", "gpus", *_FAULT[kind]))
+    momentary = kind in MOMENTARY
+    return Fault(
+        kind=kind,
+        gpus=table.get("gpus", tuple(range(gpus)), _indexes(gpus)),
+        moment=Moment(table.need("at", _seconds), table.get("every", None, _seconds))
+        if momentary
+        else Moment(0),
+        span=Span() if momentary else _span(table),
+        code=table.need("code", _integer) if kind is FaultKind.XID else 0,
+        corrected=table.get("corrected", 0, _count),
+        uncorrected=table.get("uncorrected", 0, _count),
+        location=table.get("location", ECC_LOCATIONS[0], _one_of(*ECC_LOCATIONS)),
+        reason=table.need("reason", _one_of(*FAULT_THROTTLES)) if kind is FaultKind.THROTTLE else "",
+        links=table.need("links", _integers) if kind is FaultKind.NVLINK_DOWN else (),
+        action=table.need("action", _one_of(*RECOVERY_ACTIONS)) if kind is FaultKind.RECOVERY else "",
+    )
+
+
+def _mig_layout(table: _Table, gpus: int) -> MigLayout:
+    return MigLayout(
+        gpus=table.get("gpus", tuple(range(gpus)), _indexes(gpus)), profiles=table.need("profiles", _texts)
+    )
+
+
+def _span(table: _Table) -> Span:
+    return Span(
+        table.get("start", 0, _seconds), table.get("stop", None, _seconds), table.get("every", None, _seconds)
+    )
+
+
+def _integer(value: Any) -> int:
+    if type(value) is not int:
+        raise ValueError("allowed: a whole number")
+    return value
+
+
+def _gpu_count(value: Any) -> int:
+    if type(value) is not int or not 1 <= value <= MOST_GPUS:
+        raise ValueError(f"allowed: 1 to {MOST_GPUS}")
+    return value
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= 1_000_000:
+        raise ValueError("allowed: a whole number, 0 to 1000000")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError("allowed: true, false")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise ValueError("allowed: text on one line")
+    return value
+
+
+def _version(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"\d{1,4}(\.\d{1,4}){1,3}", value, re.ASCII):
+        raise ValueError('allowed: numbers with dots between, such as "580.95.05"')
+    return value
+
+
+def _percent(value: Any) -> int:
+    match = _MEMORY.fullmatch(value) if isinstance(value, str) else None
+    if match is None or match[2] != "%":
+        raise ValueError('allowed: a share such as "60%"')
+    return int(match[1])
+
+
+def _memory(value: Any) -> Memory:
+    match = _MEMORY.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError('allowed: such as "60%", "512MiB", "24GiB"')
+    amount = int(match[1])
+    if match[2] == "%":
+        if amount > 100:
+            raise ValueError("allowed: at most 100%")
+        return Memory(percent=amount)
+    return Memory(mib=amount * (1024 if match[2] == "GiB" else 1))
+
+
+def _seconds(value: Any) -> int:
+    if type(value) is int and value >= 0:
+        return value
+    if isinstance(value, str) and value and (match := _DURATION.fullmatch(value)):
+        days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    raise ValueError('allowed: whole seconds, or text such as "90s", "5m", "1h30m", "2d"')
+
+
+def _integers(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or not value or any(type(item) is not int for item in value):
+        raise ValueError("allowed: a list of whole numbers")
+    return tuple(sorted(set(value)))
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError("allowed: a list of texts")
+    return tuple(value)
+
+
+def _indexes(gpus: int) -> Callable[[Any], tuple[int, ...]]:
+    def check(value: Any) -> tuple[int, ...]:
+        if value == "all":
+            return tuple(range(gpus))
+        try:
+            return _integers(value)
+        except ValueError:
+            raise ValueError('allowed: "all", or a list such as [0, 1]') from None
+
+    return check
+
+
+def _one_of(*allowed: str) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if value not in allowed:
+            raise ValueError(f"allowed: {', '.join(allowed)}")
+        return str(value)
+
+    return check

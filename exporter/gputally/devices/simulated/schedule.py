@@ -1,0 +1,72 @@
+"""When things happen: spans and moments in whole seconds of simulated time, perhaps again and again.
+
+All of it is arithmetic on the time asked for, so that a question about next month costs no more than
+one about the next second. Repetition divides the day, which makes the whole simulation periodic.
+"""
+
+from dataclasses import dataclass
+
+DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From `start` up to, and without, `stop` (None: for good); again after each `every` seconds."""
+
+    start: int = 0
+    stop: int | None = None
+    every: int | None = None
+
+    def began(self, second: int) -> int | None:
+        """When the run that holds this second began; None when the second is in none."""
+        if second < self.start:
+            return None
+        start = self.start
+        if self.every is not None:
+            start += (second - self.start) // self.every * self.every
+        if self.stop is not None and second - start >= self.stop - self.start:
+            return None
+        return start
+
+    def run(self, second: int) -> int:
+        """Which run it is at this second, the first being 0."""
+        return 0 if self.every is None else max(0, second - self.start) // self.every
+
+    def overlap(self, until: int) -> int:
+        """How many of the seconds before `until` are in the span."""
+        passed = max(0, until - self.start)
+        if self.stop is None:
+            return passed
+        length = self.stop - self.start
+        if self.every is None:
+            return min(passed, length)
+        runs, rest = divmod(passed, self.every)
+        return runs * length + min(rest, length)
+
+    def touches(self, first: int, end: int) -> bool:
+        """Whether any of the seconds from `first` up to `end` is in the span."""
+        return self.overlap(end) > self.overlap(first)
+
+    @property
+    def settled(self) -> int:
+        """From this second on the span looks the same each day."""
+        return self.stop if self.stop is not None and self.every is None else self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One second in which something happens; again after each `every` seconds."""
+
+    at: int
+    every: int | None = None
+
+    def count(self, second: int) -> int:
+        """How often it has happened, this second included."""
+        if second < self.at:
+            return 0
+        return 1 if self.every is None else 1 + (second - self.at) // self.every
+
+    def last(self, second: int) -> int | None:
+        """When it last happened."""
+        count = self.count(second)
+        return None if count == 0 else self.at + (count - 1) * (self.every or 0)

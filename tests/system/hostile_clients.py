@@ -1,0 +1,124 @@
+"""Slow and malformed clients: `python hostile_clients.py PORT COUNT`, until standard input ends.
+
+A program of its own, so that what it costs is not taken from the scraper that is being watched.
+"""
+
+import asyncio
+import json
+import os
+import resource
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+REQUEST = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def connect_and_say_nothing(streams: Streams) -> None:
+    await streams[0].read()
+
+
+async def send_half_a_header_byte_by_byte(streams: Streams) -> None:
+    streams[1].write(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX: ")
+    while not streams[0].at_eof():
+        streams[1].write(b"x")
+        await streams[1].drain()
+        await asyncio.sleep(0.3)
+
+
+async def send_a_header_without_end(streams: Streams) -> None:
+    streams[1].write(b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 100_000)
+    await streams[1].drain()
+    await streams[0].read()
+
+
+async def send_garbage(streams: Streams) -> None:
+    streams[1].write(os.urandom(300))
+    await streams[0].read()
+
+
+async def ask_and_never_read(streams: Streams) -> None:
+    streams[1].transport.pause_reading()  # type: ignore[attr-defined]
+    streams[1].write(REQUEST * 10)
+    await asyncio.sleep(3600)
+
+
+async def ask_once_and_sit(streams: Streams) -> None:
+    streams[1].write(REQUEST.replace(b"/metrics", b"/healthz"))
+    await streams[0].read()
+
+
+async def ask_without_end(streams: Streams) -> None:
+    streams[1].write(REQUEST * 200)
+    await streams[1].drain()
+    await streams[0].read()
+
+
+async def begin_a_handshake_and_stop(streams: Streams) -> None:
+    streams[1].write(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + os.urandom(60))
+    await streams[0].read()
+
+
+async def send_an_endless_body(streams: Streams) -> None:
+    streams[1].write(b"POST /metrics HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while not streams[0].at_eof():
+        streams[1].write(b"4000\r\n" + b"x" * 0x4000 + b"\r\n")
+        await streams[1].drain()
+        await asyncio.sleep(0.05)
+
+
+KINDS: tuple[Callable[[Streams], Awaitable[None]], ...] = (
+    connect_and_say_nothing,
+    send_half_a_header_byte_by_byte,
+    send_a_header_without_end,
+    send_garbage,
+    ask_and_never_read,
+    ask_once_and_sit,
+    ask_without_end,
+    begin_a_handshake_and_stop,
+    send_an_endless_body,
+)
+
+
+async def be_hostile(kind: Callable[[Streams], Awaitable[None]], port: int, visits: Counter[str]) -> None:
+    """Comes back half a second after it is thrown out."""
+    while True:
+        try:
+            streams = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.5)
+            continue
+        visits[kind.__name__] += 1
+        try:
+            await kind(streams)
+        except OSError:
+            pass
+        finally:
+            streams[1].transport.abort()
+        await asyncio.sleep(0.5)
+
+
+async def all_of_them(port: int, count: int) -> None:
+    """Says when all have come, and at the end how often each kind did."""
+    visits: Counter[str] = Counter()
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda *_: None)  # to be thrown out is what they are here for
+    ended = loop.run_in_executor(None, sys.stdin.read)
+    crowd = [
+        loop.create_task(be_hostile(KINDS[number % len(KINDS)], port, visits)) for number in range(count)
+    ]
+    while visits.total() < count and not ended.done():
+        await asyncio.sleep(0.05)
+    print("all are here", flush=True)
+    await ended
+    print(json.dumps(visits), flush=True)
+    for one in crowd:
+        one.cancel()
+    await asyncio.gather(*crowd, return_exceptions=True)
+
+
+if __name__ == "__main__":
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    asyncio.run(all_of_them(int(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,213 @@
+"""The running exporter on a driver that misbehaves: it goes on answering and says what is wrong."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from gputally.model import Reading
+from tests.running import Exporter
+from tests.system.conftest import Watch
+from tests.worlds import mig_world, play, world
+from tools.standin.build import build_library
+from tools.standin.scenario import Fault, FaultKind, environment, held_file
+
+
+@pytest.fixture(scope="module")
+def healthy() -> tuple[Reading, ...]:
+    return world("h100", 4, faults=())
+
+
+def start(folder: Path, scenario: Path, *arguments: str, **env: str) -> Exporter:
+    command = ("serve", "--reader", "nvml", "--interval", "200ms", "--timeout", "500ms", *arguments)
+    exporter = Exporter(folder / "log", *command, environment={**environment(scenario), **env})
+    exporter.wait_until(lambda: exporter.value("gputally_source_up", "nvml") is not None, "the first sample")
+    return exporter
+
+
+def up(exporter: Exporter) -> dict[str, float]:
+    return {labels[0]: value for labels, value in exporter.samples()["gputally_gpu_up"].items()}
+
+
+ALL_UP = {"0": 1.0, "1": 1.0, "2": 1.0, "3": 1.0}
+
+
+def test_a_call_that_never_returns(tmp_path: Path, healthy: tuple[Reading, ...], watched: Watch) -> None:
+    scenario = play(tmp_path / "world", healthy)
+    with start(tmp_path, scenario, "--max-age", "3s") as exporter, watched(exporter):
+        before = exporter.samples()["gputally_gpu_power_watts"]
+        play(scenario, healthy, faults=(Fault(FaultKind.HANG, "nvmlDeviceGetPowerUsage", gpu=1),))
+        exporter.wait_until(lambda: exporter.value("gputally_source_up", "nvml") == 0, "the source is down")
+        assert (exporter.value("gputally_source_overruns_total", "nvml") or 0) >= 1
+        assert exporter.samples()["gputally_gpu_power_watts"] == before, "the last readings are still served"
+        assert (exporter.value("gputally_snapshot_age_seconds") or 0) > 0, "and one sees that they are old"
+        exporter.wait_until(
+            lambda: set(up(exporter).values()) == {0}, "the readings are too old to be served"
+        )
+        exporter.wait_until(lambda: exporter.get("/readyz")[0] == 503, "not ready any more")
+        assert b"no answer within 0.5 s" in exporter.get("/readyz")[1]
+        assert exporter.get("/healthz")[0] == 200
+        play(scenario, healthy)
+        exporter.wait_until(lambda: exporter.value("gputally_source_up", "nvml") == 1, "the source is back")
+        assert up(exporter) == ALL_UP
+        assert exporter.get("/readyz")[0] == 200
+
+
+def test_it_stops_in_time_also_when_the_driver_hangs(tmp_path: Path, healthy: tuple[Reading, ...]) -> None:
+    hang = Fault(FaultKind.HANG, "nvmlDeviceGetUtilizationRates")
+    with start(tmp_path, play(tmp_path / "world", healthy, faults=(hang,))) as exporter:
+        exporter.wait_until(lambda: exporter.value("gputally_source_overruns_total", "nvml"), "it hangs")
+        assert exporter.stop() < 2
+        assert exporter.process.returncode == 0
+
+
+def test_a_gpu_is_lost_between_two_samples_and_comes_back(
+    tmp_path: Path, healthy: tuple[Reading, ...], watched: Watch
+) -> None:
+    scenario = play(tmp_path / "world", healthy)
+    with start(tmp_path, scenario) as exporter, watched(exporter):
+        play(scenario, healthy, faults=(Fault(FaultKind.LOST, gpu=2),))
+        exporter.wait_until(lambda: up(exporter) == {**ALL_UP, "2": 0.0}, "GPU 2 is down, the others up")
+        assert exporter.value("gputally_source_up", "nvml") == 1
+        assert exporter.value("gputally_gpu_power_watts", "2") is None
+        assert exporter.value("gputally_gpu_power_watts", "3") is not None
+        play(scenario, healthy)
+        exporter.wait_until(lambda: up(exporter) == ALL_UP, "GPU 2 is back")
+
+
+def test_a_gpu_falls_off_the_bus_and_the_count_changes(
+    tmp_path: Path, healthy: tuple[Reading, ...], watched: Watch
+) -> None:
+    scenario = play(tmp_path / "world", healthy[:2])
+    with start(tmp_path, scenario) as exporter, watched(exporter):
+        assert up(exporter) == {"0": 1.0, "1": 1.0}
+        play(scenario, healthy)
+        exporter.wait_until(lambda: up(exporter) == ALL_UP, "two more GPUs are seen")
+        play(scenario, healthy, faults=(Fault(FaultKind.ABSENT, gpu=3),))
+        exporter.wait_until(lambda: up(exporter) == {**ALL_UP, "3": 0.0}, "the missing GPU is down")
+
+
+def test_a_driver_reload(tmp_path: Path, healthy: tuple[Reading, ...], watched: Watch) -> None:
+    scenario = play(tmp_path / "world", healthy)
+    with start(tmp_path, scenario) as exporter, watched(exporter):
+        play(scenario, healthy, faults=(Fault(FaultKind.DRIVER_GONE),))
+        exporter.wait_until(lambda: exporter.value("gputally_source_up", "nvml") == 0, "the driver is gone")
+        assert set(up(exporter).values()) == {0}
+        assert b"nvml: " in exporter.get("/readyz")[1]
+        play(scenario, healthy)
+        exporter.wait_until(lambda: up(exporter) == ALL_UP, "the driver is back")
+
+
+def test_gpus_are_picked_up_when_they_appear(tmp_path: Path, healthy: tuple[Reading, ...]) -> None:
+    scenario = play(tmp_path / "world", healthy, faults=(Fault(FaultKind.DRIVER_GONE),))
+    with start(tmp_path, scenario) as exporter:
+        assert exporter.value("gputally_source_up", "nvml") == 0
+        play(scenario, healthy)
+        exporter.wait_until(
+            lambda: exporter.samples().get("gputally_gpu_up") and up(exporter) == ALL_UP, "all up"
+        )
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["nvmlDeviceGetProcessUtilization", "nvmlDeviceGetComputeRunningProcesses"],
+)
+def test_garbage_process_counts(
+    tmp_path: Path, healthy: tuple[Reading, ...], watched: Watch, function: str
+) -> None:
+    scenario = play(tmp_path / "world", healthy)
+    with start(tmp_path, scenario, "--process-metrics") as exporter, watched(exporter):
+        play(scenario, healthy, faults=(Fault(FaultKind.GARBAGE, function, gpu=0),))
+        exporter.wait_until(
+            lambda: any(
+                "process" in labels[1]
+                for labels in exporter.samples().get("gputally_source_errors_total", {})
+            ),
+            "the garbage is counted",
+        )
+        assert up(exporter) == ALL_UP
+        for name in ("gputally_process_sm_utilization_ratio", "gputally_process_memory_used_bytes"):
+            for labels, value in exporter.samples().get(name, {}).items():
+                assert 0 < int(labels[2]) < 2**22 + 1
+                assert 0 <= value < 2**47
+
+
+def test_a_garbage_value_is_dropped_and_counted(
+    tmp_path: Path, healthy: tuple[Reading, ...], watched: Watch
+) -> None:
+    fault = Fault(FaultKind.GARBAGE, "nvmlDeviceGetUtilizationRates", gpu=0)
+    with start(tmp_path, play(tmp_path / "world", healthy, faults=(fault,))) as exporter, watched(exporter):
+        assert exporter.value("gputally_gpu_utilization_ratio", "0") is None
+        assert exporter.value("gputally_gpu_utilization_ratio", "1") is not None
+        assert exporter.value("gputally_source_errors_total", "nvml", "gpu_utilization_ratio", "implausible")
+
+
+def test_one_function_fails_and_everything_else_is_there(
+    tmp_path: Path, healthy: tuple[Reading, ...]
+) -> None:
+    unknown_error = Fault(FaultKind.ERROR, "nvmlDeviceGetPowerUsage", value=999)
+    with start(tmp_path, play(tmp_path / "world", healthy, faults=(unknown_error,))) as exporter:
+        assert exporter.value("gputally_gpu_power_watts", "0") is None
+        assert exporter.value("gputally_gpu_temperature_celsius", "0") is not None
+        assert exporter.value("gputally_source_errors_total", "nvml", "power_watts")
+
+
+def test_a_driver_that_lacks_functions(tmp_path: Path, healthy: tuple[Reading, ...]) -> None:
+    scenario = play(tmp_path / "world", healthy)
+    library = build_library(without=("nvmlDeviceGetJpgUtilization", "nvmlDeviceGetMarginTemperature"))
+    with start(tmp_path, scenario, LD_LIBRARY_PATH=str(library)) as exporter:
+        assert up(exporter) == ALL_UP
+        assert exporter.value("gputally_gpu_jpeg_utilization_ratio", "0") is None
+        assert exporter.value("gputally_gpu_ofa_utilization_ratio", "0") is not None
+
+
+def test_mig_is_reconfigured_under_way(tmp_path: Path, watched: Watch) -> None:
+    def profiles() -> set[str]:
+        return {labels[3] for labels in exporter.samples().get("gputally_mig_info", {})}
+
+    scenario = play(tmp_path / "world", mig_world("h100", "3g.40gb", "1g.10gb"))
+    with start(tmp_path, scenario) as exporter, watched(exporter):
+        assert profiles() == {"3g.40gb", "1g.10gb"}
+        play(scenario, mig_world("h100", "7g.80gb"))
+        exporter.wait_until(lambda: profiles() == {"7g.80gb"}, "the new device is seen")
+        play(scenario, world("h100", 2))
+        exporter.wait_until(lambda: profiles() == set(), "MIG is off")
+        assert exporter.value("gputally_gpu_mig_mode", "0") == 0
+
+
+def test_the_driver_is_released_between_samples_when_asked_for(
+    tmp_path: Path, healthy: tuple[Reading, ...]
+) -> None:
+    scenario = play(tmp_path / "world", healthy)
+
+    def holds(exporter: Exporter) -> bool:
+        folder = Path(f"/proc/{exporter.process.pid}/fd")
+        links = (link.readlink() for link in folder.iterdir() if link.is_symlink())
+        return held_file(scenario) in links
+
+    with start(tmp_path, scenario, "--interval", "5s") as exporter:
+        assert holds(exporter), "normally the driver is held"
+    with start(tmp_path, scenario, "--interval", "5s", "--release-driver") as exporter:
+        exporter.wait_until(lambda: not holds(exporter), "the driver is released", seconds=2)
+        time.sleep(0.5)
+        assert not holds(exporter)
+        assert up(exporter) == ALL_UP
+
+
+def test_an_xid_error_is_counted_with_its_time(tmp_path: Path) -> None:
+    before = world("h100", 2, faults=())
+    after = tuple(
+        Reading(**{**{f: getattr(r, f) for f in r.__dataclass_fields__}, "xid_errors": {("79",): 2.0}})
+        for r in before
+    )
+    scenario = play(tmp_path / "world", before)
+    with start(tmp_path, scenario) as exporter:
+        assert exporter.value("gputally_gpu_xid_errors_total", "0") is None
+        play(scenario, after)
+        exporter.wait_until(
+            lambda: exporter.value("gputally_gpu_xid_errors_total", "0") == 2, "XID 79 is counted"
+        )
+        samples = exporter.samples()
+        assert {labels[2] for labels in samples["gputally_gpu_xid_errors_total"]} == {"79"}
+        for stamp in samples["gputally_gpu_xid_last_timestamp_seconds"].values():
+            assert abs(stamp - time.time()) < 60

@@ -1,0 +1,138 @@
+"""A thousand slow or malformed clients at once, while a scraper scrapes."""
+
+import json
+import ssl
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trustme
+
+from tests.running import Exporter
+from tests.unit.server.talking import Client
+
+CLIENTS = 1000
+KINDS = 9
+SCRAPES = 80
+# Milliseconds are what one sees on an idle machine; a client that blocked us would do so for longer.
+WORST_SECONDS = 4.0
+
+
+@contextmanager
+def hostile_clients(port: int) -> Iterator[Counter[str]]:
+    """A thousand of every kind, who come back when they are thrown out; counted when they are gone."""
+    program = Path(__file__).with_name("hostile_clients.py")
+    visits: Counter[str] = Counter()
+    with subprocess.Popen(
+        [sys.executable, str(program), str(port), str(CLIENTS)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "all are here\n"
+            yield visits
+            process.stdin.close()
+            visits.update(json.loads(process.stdout.readline()))
+        finally:
+            process.kill()
+
+
+class KeepAliveScraper:
+    """Scrapes as Prometheus does: on a kept connection, and once more on a new one when that was closed."""
+
+    def __init__(self, port: int, tls: ssl.SSLContext | None) -> None:
+        self._port = port
+        self._tls = tls
+        self._client: Client | None = None
+
+    def scrape(self) -> bytes:
+        if self._client is not None:
+            try:
+                return self._get(self._client)
+            except ConnectionError:
+                self.close()
+        self._client = Client(self._port, tls=self._tls)
+        return self._get(self._client)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.socket.close()
+            self._client = None
+
+    @staticmethod
+    def _get(client: Client) -> bytes:
+        answer = client.get()
+        assert answer.status == 200
+        return answer.body
+
+
+def scrape_with_a_new_connection(port: int, tls: ssl.SSLContext | None) -> bytes:
+    with Client(port, tls=tls) as client:
+        answer = client.get(connection="close")
+        assert answer.status == 200
+        return answer.body
+
+
+@pytest.mark.parametrize("protocol", ["http", "https"])
+def test_a_thousand_hostile_clients_do_not_delay_a_scrape(tmp_path: Path, protocol: str) -> None:
+    arguments, tls = ["simulate", "--gpus", "16", "--interval", "1s"], None
+    if protocol == "https":
+        arguments, tls = [*arguments, "--web-config", str(_web_config(tmp_path))], _client_context(tmp_path)
+    with Exporter(tmp_path / "log", *arguments) as exporter:
+        port = int(exporter.address.rpartition(":")[2])
+        exporter.wait_until(
+            lambda: b"gputally_gpu_power_watts" in scrape_with_a_new_connection(port, tls), "the first sample"
+        )
+        kept = KeepAliveScraper(port, tls)
+        seconds = []
+        with hostile_clients(port) as visits:
+            for _ in range(SCRAPES):
+                for scrape in (kept.scrape, lambda: scrape_with_a_new_connection(port, tls)):
+                    started = time.monotonic()
+                    assert b"gputally_gpu_power_watts" in scrape()
+                    seconds.append(time.monotonic() - started)
+                time.sleep(0.05)
+            memory_kib = _memory_kib(exporter.process.pid)
+        kept.close()
+        assert len(visits) == KINDS
+        assert visits.total() > CLIENTS
+        print(
+            "SECONDS",
+            sorted(seconds)[len(seconds) // 2],
+            sorted(seconds)[-5:],
+            "MEM",
+            memory_kib,
+            dict(visits),
+        )
+        assert max(seconds) < WORST_SECONDS, sorted(seconds)[-10:]
+        assert memory_kib < 100 * 1024
+        assert exporter.stop() < 2
+        assert "Traceback" not in exporter.log.read_text()
+
+
+def _web_config(folder: Path) -> Path:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.crt")
+    certificate = authority.issue_cert("localhost")
+    certificate.private_key_pem.write_to_path(folder / "server.key")
+    certificate.cert_chain_pems[0].write_to_path(folder / "server.crt")
+    path = folder / "web.yml"
+    path.write_text("tls_server_config: {cert_file: server.crt, key_file: server.key}")
+    return path
+
+
+def _client_context(folder: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(folder / "ca.crt"))
+
+
+def _memory_kib(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0])

@@ -1,0 +1,31 @@
+"""Worlds that the driver stand-in plays: readings of the simulator's engine, frozen at one moment."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from gputally.devices.simulated.default_scenario import default_scenario
+from gputally.devices.simulated.engine import Engine
+from gputally.devices.simulated.scenario import MigLayout, Scenario
+from gputally.model import Reading
+from tools.standin.scenario import Fault, Frame, write_scenario
+
+MOMENT_SECONDS = 600
+
+
+def readings(scenario: Scenario, elapsed: float = MOMENT_SECONDS) -> tuple[Reading, ...]:
+    """What the GPUs read at a moment in the middle of things."""
+    return Engine(scenario).readings(elapsed, since=elapsed - 5, epoch_seconds=1_700_000_000)
+
+
+def world(model: str, gpus: int = 2, **changes: object) -> tuple[Reading, ...]:
+    return readings(replace(default_scenario(gpus, model, seed=1), **changes))  # type: ignore[arg-type]
+
+
+def mig_world(model: str, *profiles: str) -> tuple[Reading, ...]:
+    """Two GPUs, the first of them cut into MIG devices."""
+    return world(model, mig=(MigLayout(gpus=(0,), profiles=profiles),))
+
+
+def play(path: Path, *frames: tuple[Reading, ...], faults: tuple[Fault, ...] = ()) -> Path:
+    """A scenario file that holds the readings (several: one second each)."""
+    return write_scenario(path, [Frame(float(at), now) for at, now in enumerate(frames)], faults=faults)
