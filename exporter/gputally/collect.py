@@ -130,7 +130,7 @@ class Source:
         """The last good readings; only who the GPUs are, once those are too old or the source said no."""
         if self.up or 0 < self.age_seconds <= max_age_seconds:
             return self._readings
-        return tuple(Reading(gpu=reading.gpu, up=False) for reading in self._readings)
+        return tuple(reading.lost() for reading in self._readings)
 
     def states(self) -> tuple[SourceState, ...]:
         return tuple(record.state() for record in self._records.values() if record.tried)
@@ -184,8 +184,9 @@ class Source:
     def _with_missing(self, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
         """GPUs seen before, by whichever reader, do not vanish: they are down."""
         present = {reading.gpu.uuid for reading in readings}
-        missing = (old.gpu for old in self._readings if old.gpu.uuid not in present)
-        return readings + tuple(Reading(gpu=gpu, up=False) for gpu in missing)
+        # A GPU that was lost before it said who it is has no uuid; it is found again under another name.
+        missing = (old for old in self._readings if old.gpu.uuid and old.gpu.uuid not in present)
+        return readings + tuple(old.lost() for old in missing)
 
 
 def _attempt(reader: Reader) -> _Attempt:

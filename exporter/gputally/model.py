@@ -127,7 +127,7 @@ class MigReading(Activity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading(Activity):
-    """One GPU at one moment. `up` is false when the GPU is lost: then only `gpu` is known."""
+    """One GPU at one moment. `up` is false when the GPU is lost: then little but `gpu` is known."""
 
     gpu: Gpu
     up: bool = True
@@ -202,6 +202,15 @@ class Reading(Activity):
     processes: tuple[Process, ...] | None = None
     process_samples: tuple[ProcessSample, ...] | None = None
     mig: tuple[MigReading, ...] = ()
+
+    def lost(self) -> "Reading":
+        """What is left to say when the GPU does not answer any more: who it is, and its last XID errors."""
+        return Reading(
+            gpu=self.gpu,
+            up=False,
+            xid_errors=self.xid_errors,
+            xid_last_timestamp_seconds=self.xid_last_timestamp_seconds,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

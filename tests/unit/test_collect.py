@@ -115,6 +115,14 @@ def test_a_gpu_that_is_no_longer_listed_is_down() -> None:
     assert {r.gpu.uuid: r.up for r in sampler.sample().readings} == {"GPU-0": False, "GPU-1": True}
 
 
+def test_a_gpu_that_had_no_name_does_not_linger_once_it_has_one() -> None:
+    nameless = Reading(gpu=Gpu("", 1, "nvidia", ""), up=False)
+    nvml = Scripted("nvml", gives(reading(0), nameless), gives(reading(0), reading(1)))
+    sampler = collector(nvml)
+    sampler.sample()
+    assert [r.gpu.uuid for r in sampler.sample().readings] == ["GPU-0", "GPU-1"]
+
+
 def test_a_hanging_source_is_not_waited_for_and_its_last_readings_stay_until_too_old() -> None:
     gate = threading.Event()
     nvml = Scripted(

@@ -43,13 +43,12 @@ def build_families(
     snapshot: Snapshot, exporter: ExporterFacts, *, process_metrics: bool = False
 ) -> list[Family]:
     """Every metric that has at least one sample."""
-    up = [reading for reading in snapshot.readings if reading.up]
     families = [
         *(_family(metric, _gpu_samples(metric, snapshot.readings)) for metric in GPU_METRICS),
-        *(_family(metric, _mig_samples(metric, up)) for metric in MIG_METRICS),
+        *(_family(metric, _mig_samples(metric, snapshot.readings)) for metric in MIG_METRICS),
     ]
     if process_metrics:
-        rows = list(_process_rows(up))
+        rows = list(_process_rows(snapshot.readings))
         families += (_family(metric, _row_samples(metric, rows)) for metric in PROCESS_METRICS)
     families += (_family(metric, _source_samples(metric, snapshot)) for metric in SOURCE_METRICS)
     families += (
@@ -79,8 +78,7 @@ def _expand(metric: Metric, scope: Labels, value: Any) -> Iterator[Sample]:
 def _gpu_samples(metric: Metric, readings: Sequence[Reading]) -> Iterator[Sample]:
     value_of = _GPU_VALUES.get(metric.field) or _attribute(metric.field)
     for reading in readings:
-        if reading.up or metric.field in ("info", "up"):
-            yield from _expand(metric, (str(reading.gpu.index), reading.gpu.uuid), value_of(reading))
+        yield from _expand(metric, (str(reading.gpu.index), reading.gpu.uuid), value_of(reading))
 
 
 def _mig_samples(metric: Metric, readings: Sequence[Reading]) -> Iterator[Sample]:

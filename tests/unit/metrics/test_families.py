@@ -50,12 +50,15 @@ def test_labelled_values_give_a_sample_each() -> None:
     }
 
 
-def test_a_lost_gpu_keeps_its_identity_and_says_that_it_is_down() -> None:
-    found = samples(Reading(gpu=GPU, up=False, power_watts=70.0))
+def test_a_lost_gpu_keeps_its_identity_and_its_xid_errors_and_says_that_it_is_down() -> None:
+    answering = Reading(gpu=GPU, power_watts=70.0, processes=(), xid_errors={("79",): 1})
+    found = samples(answering.lost())
     assert found["gputally_gpu_up"] == {("3", "GPU-a"): False}
+    assert found["gputally_gpu_xid_errors_total"] == {("3", "GPU-a", "79"): 1}
     assert {name for name in found if name.startswith("gputally_gpu_")} == {
         "gputally_gpu_info",
         "gputally_gpu_up",
+        "gputally_gpu_xid_errors_total",
     }
 
 

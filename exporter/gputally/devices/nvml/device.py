@@ -1,0 +1,225 @@
+"""One GPU: what is read once, what is read every time, and how it all becomes a `Reading`."""
+
+from dataclasses import dataclass
+
+from gputally.devices.nvml import gpm
+from gputally.devices.nvml.fields import DEVICE_SLOTS, FieldBatch, link_slots
+from gputally.devices.nvml.memory import read_bar1, read_memory
+from gputally.devices.nvml.mig import MigDevices
+from gputally.devices.nvml.nvlink import complete_links, count_links
+from gputally.devices.nvml.processes import ProcessLists
+from gputally.devices.nvml.query import Query, Values, some
+from gputally.devices.nvml.scalars import (
+    ENGINES,
+    FIXED,
+    INSTEAD_OF_FIELDS,
+    LIVE,
+    as_flag,
+    read_clocks,
+    read_mode,
+    read_scalars,
+)
+from gputally.model import (
+    COMPUTE_MODES,
+    RECOVERY_ACTIONS,
+    THROTTLE_REASONS,
+    Gpu,
+    Labelled,
+    Reading,
+    state_set,
+)
+
+_TX, _RX = 0, 1  # nvmlPcieUtilCounter_t
+
+
+_FLAGS = ("ecc_mode", "retired_pages_pending", "remapped_rows_pending", "remapped_rows_failure")
+_UNKNOWN_STATE = 32  # NVML_PSTATE_UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class _Once:
+    """What a device tells once."""
+
+    values: Values
+    throttle_reasons: dict[str, int]
+    fans: int
+    complete: bool
+    """False when something failed that may not fail the next time."""
+
+
+class Device:
+    """One GPU that answers."""
+
+    def __init__(
+        self, query: Query, gpu: Gpu, activity: gpm.Gpm | None, lists: ProcessLists, *, pcie_throughput: bool
+    ) -> None:
+        self.query = query
+        self.gpu = gpu
+        self._lists = lists
+        self._pcie_throughput = pcie_throughput
+        self._once = self._read_once()
+        self._links = count_links(query)
+        slots = [*DEVICE_SLOTS]
+        for link in range(self._links):
+            slots += link_slots(link)
+        self._batch = FieldBatch(query, slots)
+        self._mig = MigDevices(query, gpu, activity, lists)
+        self._activity = None if activity is None else gpm.whole_device(activity, query.handle)
+        self._mig_mode: bool | None = None
+        self._links_up: Labelled | None = None
+
+    def read(self, extra: Values) -> Reading:
+        """`extra` are fields that others know. Raises DeviceLost and LibraryGone."""
+        query = self.query
+        mig_mode = read_mode(query, "mig_mode", "nvmlDeviceGetMigMode")
+        if mig_mode is not self._mig_mode:
+            # In MIG mode the driver tells other things, and its handles of before mean nothing.
+            self._mig_mode = mig_mode
+            query.forget()
+            self._batch.forget()
+            self._free_activity()
+        if not self._once.complete:
+            self._once = self._read_once()
+        values = self._read_fields()
+        values |= self._once.values
+        read_scalars(query, LIVE, values)
+        if values.get("performance_state") == _UNKNOWN_STATE:
+            del values["performance_state"]
+        memory = read_memory(query)
+        return Reading(
+            gpu=self.gpu,
+            mig_mode=mig_mode,
+            clock_hertz=read_clocks(query, "clock_hertz", "nvmlDeviceGetClockInfo"),
+            clock_application_hertz=read_clocks(
+                query, "clock_application_hertz", "nvmlDeviceGetApplicationsClock"
+            ),
+            fan_speed_ratio=self._fans(),
+            throttle_active=self._throttle(),
+            compute_mode=self._state("compute_mode", COMPUTE_MODES),
+            persistence_mode=as_flag(query.number("persistence_mode", "nvmlDeviceGetPersistenceMode")),
+            accounting_mode=as_flag(query.number("accounting_mode", "nvmlDeviceGetAccountingMode")),
+            remap_banks=self._remap_banks(),
+            pcie_throughput_bytes_per_second=self._throughput(),
+            processes=self._lists.processes(query),
+            process_samples=self._lists.samples(query, self.gpu.uuid),
+            mig=self._mig.read(memory.get("memory_total_bytes")) if mig_mode else (),
+            **extra,
+            **values,
+            **memory,
+            **read_bar1(query),
+            **self._utilization(),
+            **({} if self._activity is None else self._activity.read()),
+        )
+
+    def still_is(self) -> bool:
+        """False when the handle now stands for another GPU, or for none."""
+        return bool(self.query.ask("uuid", "nvmlDeviceGetUUID") == self.gpu.uuid)
+
+    def free(self) -> None:
+        """Give back what the library lent, while it still runs."""
+        self._free_activity()
+
+    def _free_activity(self) -> None:
+        self._mig.forget()
+        if self._activity is not None:
+            self._activity.free()
+
+    def _read_once(self) -> _Once:
+        query = self.query
+        errors = query.library.errors.total()
+        values: Values = {
+            "clock_max_hertz": read_clocks(query, "clock_max_hertz", "nvmlDeviceGetMaxClockInfo")
+        }
+        read_scalars(query, FIXED, values)
+        limits = query.ask("power_min_limit_watts", "nvmlDeviceGetPowerManagementLimitConstraints")
+        if limits is not None:
+            values["power_min_limit_watts"], values["power_max_limit_watts"] = (mw / 1000 for mw in limits)
+        supported = query.first(
+            "throttle_active",
+            ("nvmlDeviceGetSupportedClocksEventReasons", "nvmlDeviceGetSupportedClocksThrottleReasons"),
+        )
+        return _Once(
+            values=values,
+            throttle_reasons={
+                reason: 1 << bit
+                for bit, reason in enumerate(THROTTLE_REASONS)
+                if supported is None or supported & 1 << bit
+            },
+            fans=query.number("fan_speed_ratio", "nvmlDeviceGetNumFans") or 0,
+            complete=query.library.errors.total() == errors,
+        )
+
+    def _read_fields(self) -> Values:
+        values = self._batch.read()
+        if self._links:
+            complete_links(self.query, self._links, values)
+            if self._links_up is not None and values["nvlink_up"] != self._links_up:
+                self._batch.forget()  # a link that is down has no counters: one that came up has
+                self.query.forget()
+            self._links_up = values["nvlink_up"]
+        for group in ("nvlink_up", "nvlink_errors"):
+            if not values.get(group):
+                values.pop(group, None)
+        for flag in _FLAGS:
+            if flag in values:
+                values[flag] = values[flag] != 0
+        if "recovery_action" in values:
+            values["recovery_action"] = self._named(
+                "recovery_action", RECOVERY_ACTIONS, int(values["recovery_action"])
+            )
+        read_scalars(self.query, [s for s in INSTEAD_OF_FIELDS if s.field not in values], values)
+        return values
+
+    def _utilization(self) -> Values:
+        ratios = {}
+        rates = self.query.ask("gpu_utilization_ratio", "nvmlDeviceGetUtilizationRates")
+        if rates is not None:
+            ratios["gpu_utilization_ratio"] = rates.gpu / 100
+            ratios["memory_utilization_ratio"] = rates.memory / 100
+        for field, function in ENGINES.items():
+            answer = self.query.ask(field, function)
+            if answer is not None:
+                ratios[field] = answer[0] / 100  # [1] is the length of the sampling period
+        return ratios
+
+    def _throttle(self) -> Labelled | None:
+        active = self.query.first(
+            "throttle_active",
+            ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
+        )
+        if active is None:
+            return None
+        return {(reason,): float(active & bit != 0) for reason, bit in self._once.throttle_reasons.items()}
+
+    def _fans(self) -> Labelled | None:
+        speeds = {
+            (str(fan),): self.query.number("fan_speed_ratio", "nvmlDeviceGetFanSpeed_v2", fan)
+            for fan in range(self._once.fans)
+        }
+        return some({fan: None if percent is None else percent / 100 for fan, percent in speeds.items()})
+
+    def _throughput(self) -> Labelled | None:
+        if not self._pcie_throughput:
+            return None
+        field = "pcie_throughput_bytes_per_second"
+        kilobytes = {
+            (direction,): self.query.number(field, "nvmlDeviceGetPcieThroughput", counter)
+            for direction, counter in (("tx", _TX), ("rx", _RX))
+        }
+        return some({key: None if kb is None else kb * 1000 for key, kb in kilobytes.items()})
+
+    def _remap_banks(self) -> Labelled | None:
+        banks = self.query.ask("remap_banks", "nvmlDeviceGetRowRemapperHistogram")
+        if banks is None:
+            return None
+        return {(name,): getattr(banks, name) for name in ("max", "high", "partial", "low", "none")}
+
+    def _state(self, field: str, states: tuple[str, ...]) -> Labelled | None:
+        number = self.query.number(field, "nvmlDeviceGetComputeMode")
+        return None if number is None else self._named(field, states, number)
+
+    def _named(self, field: str, states: tuple[str, ...], number: int) -> Labelled | None:
+        if number < len(states):
+            return state_set(states, states[number])
+        self.query.library.errors[field, "implausible"] += 1
+        return None

@@ -1,0 +1,228 @@
+"""What NVML gives in one batch: nvmlDeviceGetFieldValues, by field id.
+
+The array is built once per device, holds only what the device supports, and is read as bytes:
+pynvml's own wrapper takes it apart through one Python object per value.
+"""
+
+import ctypes
+import math
+import struct
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from gputally.devices.nvml.library import SUCCESS, Verdict
+from gputally.devices.nvml.query import Query, Values
+from gputally.model import Labels
+
+# nvmlFieldValue_t: id, scope, timestamp, latency, type of the value, return code, value
+ENTRY = struct.Struct("=IIqqiiQ")
+_ANSWER = struct.Struct("=24xiiQ")  # the part of it that the driver fills in, without its clock
+ALL_LINKS = 2**32 - 1
+LINK_COUNT = 91
+_FUNCTION = "nvmlDeviceGetFieldValues"
+_DOUBLE, _UNSIGNED_INT, _SIGNED_LONG_LONG, _SIGNED_INT, _UNSIGNED_SHORT = 0, 1, 4, 5, 6
+
+
+class Slot(NamedTuple):
+    """One value of the batch and where it goes. Two slots for one place: the first supported id wins,
+    and slots of one id (with several scopes) add up."""
+
+    field: str
+    id: int
+    labels: Labels | None = None
+    scope: int = 0
+    times: int = 1
+    per: int = 1
+
+
+def _ecc() -> list[Slot]:
+    slots = []
+    for lifetime, total, located in (("volatile", 3, 7), ("aggregate", 5, 18)):
+        slots.append(Slot("ecc_errors", total, ("corrected", lifetime)))
+        slots.append(Slot("ecc_errors", total + 1, ("uncorrected", lifetime)))
+        for place, location in enumerate(
+            ("l1_cache", "l2_cache", "device_memory", "register_file", "texture_memory")
+        ):
+            for offset, kind in enumerate(("corrected", "uncorrected")):
+                labels = (kind, lifetime, location)
+                slots.append(Slot("ecc_location_errors", located + 2 * place + offset, labels))
+        slots.append(Slot("ecc_location_errors", located + 10, ("uncorrected", lifetime, "cbu")))
+    return slots
+
+
+_THROTTLE_NANOSECONDS = {
+    "sw_power_cap": 74,
+    "thermal": 75,
+    "sync_boost": 76,
+    "board_limit": 77,
+    "low_utilization": 78,
+    "reliability": 79,
+    "sw_thermal_slowdown": 269,
+    "hw_thermal_slowdown": 270,
+    "hw_power_brake_slowdown": 271,
+}
+
+DEVICE_SLOTS = (
+    Slot("ecc_mode", 1),
+    *_ecc(),
+    Slot("retired_pages", 29, ("single_bit",)),
+    Slot("retired_pages", 30, ("double_bit",)),
+    Slot("retired_pages_pending", 31),
+    *(
+        Slot("throttle_seconds", id, (reason,), per=1_000_000_000)
+        for reason, id in _THROTTLE_NANOSECONDS.items()
+    ),
+    Slot("memory_temperature_celsius", 82),
+    Slot("energy_millijoules", 83),
+    Slot("pcie_replays", 94),
+    Slot("nvlink_bytes", 138, ("tx",), ALL_LINKS, times=1024),
+    Slot("nvlink_bytes", 139, ("rx",), ALL_LINKS, times=1024),
+    Slot("remapped_rows", 142, ("correctable",)),
+    Slot("remapped_rows", 143, ("uncorrectable",)),
+    Slot("remapped_rows_pending", 144),
+    Slot("remapped_rows_failure", 145),
+    Slot("recovery_action", 230),
+)
+
+# NVLink up to the fourth generation has one id per link and counter, for twelve links: the first id of
+# links 0 to 5 and of links 6 to 11. What it has for the links beyond, `nvlink` asks for one by one.
+_PER_LINK_IDS = {"crc_flit": (32, 96), "crc_data": (39, 102), "replay": (46, 108), "recovery": (53, 114)}
+_ECC_DATA_ID = 148
+_SCOPED_IDS = {
+    "replay": 161,
+    "recovery": 162,
+    # the fifth generation (Blackwell) counts these instead
+    "malformed_packet": 206,
+    "buffer_overrun": 207,
+    "receive": 208,
+    "link_integrity": 211,
+    "transmit_discard": 212,
+    "link_recovery_failed": 214,
+    "link_recovery": 215,
+}
+
+
+def link_slots(link: int) -> list[Slot]:
+    """All that can be batched about one NVLink."""
+    slots = [Slot("nvlink_up", 165, (str(link),), link)]
+    if link < 12:
+        for kind, (low, high) in _PER_LINK_IDS.items():
+            id = low + link if link < 6 else high + link - 6
+            slots.append(Slot("nvlink_errors", id, (str(link), kind), link))
+        slots.append(Slot("nvlink_errors", _ECC_DATA_ID + link, (str(link), "ecc_data"), link))
+    slots += (Slot("nvlink_errors", id, (str(link), kind), link) for kind, id in _SCOPED_IDS.items())
+    # One sum over all links is not among the fifth generation's counters.
+    slots += (Slot("nvlink_bytes", 202, ("tx",), link), Slot("nvlink_bytes", 204, ("rx",), link))
+    return slots
+
+
+Answer = tuple[int, int, int]  # type of the value, return code, value
+
+
+class _Group:
+    """The slots of one field of the model, side by side in the batch."""
+
+    def __init__(self, slots: Sequence[Slot], start: int) -> None:
+        self.slots = slots
+        self.part = slice(start, start + len(slots))
+        self.answers: list[Answer] = []
+        self.value: Any = None
+
+    def remember(self, answers: list[Answer], value: Any) -> None:
+        """Most counters stay as they are from one read to the next: then nothing is to be made of them."""
+        if all(code == SUCCESS for _, code, _ in answers):
+            self.answers, self.value = answers, value
+
+
+class FieldBatch:
+    """The field values of one device, read in one call."""
+
+    def __init__(self, query: Query, slots: Sequence[Slot]) -> None:
+        self._query = query
+        self._candidates = sorted(slots, key=lambda slot: slot.field)
+        self.forget()
+
+    def forget(self) -> None:
+        """Try everything again at the next read."""
+        self._settled = False
+        self._use(self._candidates)
+
+    def read(self) -> Values:
+        """Field -> value, or -> {labels: value}, not to be changed; what is not supported is not in it."""
+        function = self._query.library.function(_FUNCTION)
+        if function is None or not self._groups:
+            return {}
+        ctypes.memmove(self._buffer, self._template, len(self._template))
+        code = function(self._query.handle, len(self._template) // ENTRY.size, self._buffer)
+        if code != SUCCESS:
+            self._query.judge(code, "fields", (_FUNCTION,))
+            return {}
+        answers: list[Answer] = list(_ANSWER.iter_unpack(self._buffer))
+        values: Values = {}
+        keep: list[Slot] = []
+        for group in self._groups:
+            part = answers[group.part]
+            if part == group.answers:
+                values[group.slots[0].field] = group.value
+                keep += group.slots
+            else:
+                keep += self._evaluate(group, part, values)
+        if not self._settled:
+            self._use(keep)
+            self._settled = True
+        elif len(keep) * ENTRY.size != len(self._template):
+            self._use(keep)
+        return values
+
+    def _evaluate(self, group: _Group, answers: list[Answer], values: Values) -> list[Slot]:
+        """Put the group's value among the values; the slots that are worth asking again."""
+        sources: dict[Labels | None, int] = {}
+        keep = []
+        value: Any = None
+        for slot, (kind, code, raw) in zip(group.slots, answers, strict=True):
+            if code != SUCCESS and self._query.library.judge(code, slot.field) is Verdict.UNSUPPORTED:
+                continue
+            if not self._settled and sources.setdefault(slot.labels, slot.id) != slot.id:
+                continue
+            keep.append(slot)
+            number = decode(kind, raw) if code == SUCCESS else None
+            if number is None:
+                continue
+            number = number * slot.times if slot.per == 1 else number / slot.per
+            if slot.labels is None:
+                value = number
+            else:
+                value = {} if value is None else value
+                value[slot.labels] = value.get(slot.labels, 0) + number
+        if value is not None:
+            values[group.slots[0].field] = value
+            if self._settled:
+                group.remember(answers, value)
+        return keep
+
+    def _use(self, slots: Sequence[Slot]) -> None:
+        self._groups: list[_Group] = []
+        start = 0
+        for _, members in groupby(slots, key=lambda slot: slot.field):
+            self._groups.append(_Group(list(members), start))
+            start += len(self._groups[-1].slots)
+        self._template = b"".join(ENTRY.pack(slot.id, slot.scope, 0, 0, 0, 0, 0) for slot in slots)
+        self._buffer = ctypes.create_string_buffer(self._template, len(self._template))
+
+
+def decode(kind: int, raw: int) -> int | float | None:
+    """The 64 bits of an nvmlValue_t as the number that their type says; None for NVML's "not available"."""
+    if kind == _DOUBLE:
+        (real,) = struct.unpack("<d", raw.to_bytes(8, "little"))
+        return float(real) if math.isfinite(real) else None
+    if kind == _SIGNED_INT:
+        return (raw & 0x7FFFFFFF) - (raw & 0x80000000)
+    if kind == _SIGNED_LONG_LONG:
+        return (raw & (2**63 - 1)) - (raw & 2**63)
+    if kind == _UNSIGNED_SHORT:
+        return raw & 0xFFFF
+    if kind == _UNSIGNED_INT:
+        raw &= 0xFFFFFFFF
+        return None if raw == 0xFFFFFFFF else raw
+    return None if raw == 2**64 - 1 else raw

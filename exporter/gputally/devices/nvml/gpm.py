@@ -1,0 +1,108 @@
+"""GPM, NVML's activity counters (Hopper and newer): ratios between two samples of one device."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from gputally.devices.nvml.library import FUNCTION_NOT_FOUND, SUCCESS, Library, Verdict
+from gputally.devices.nvml.query import Values
+
+# nvmlGpmMetricId_t, each a percentage
+_METRICS = {
+    "graphics_active_ratio": 1,
+    "sm_active_ratio": 2,
+    "sm_occupancy_ratio": 3,
+    "tensor_active_ratio": 5,
+    "dram_active_ratio": 10,
+    "fp64_active_ratio": 11,
+    "fp32_active_ratio": 12,
+    "fp16_active_ratio": 13,
+}
+
+
+class Gpm:
+    """The request that all devices share: which metrics, between which two samples."""
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+        nvml = library.nvml
+        self._request = nvml.c_nvmlGpmMetricsGet_t()
+        self._request.version = nvml.NVML_GPM_METRICS_GET_VERSION
+        self._request.numMetrics = len(_METRICS)
+        for place, metric in enumerate(_METRICS.values()):
+            self._request.metrics[place].metricId = metric
+
+    def ratios(self, before: Any, after: Any) -> Values:
+        """The activity between the two samples; what the device does not measure is not in it."""
+        request = self._request
+        request.sample1, request.sample2 = before, after
+        function = self.library.function("nvmlGpmMetricsGet")
+        code = function(self.library.nvml.byref(request))
+        if code != SUCCESS:
+            self.library.judge(code, "gpm")
+            return {}
+        ratios: Values = {}
+        for place, field in enumerate(_METRICS):
+            metric = request.metrics[place]
+            if metric.nvmlReturn != SUCCESS:
+                self.library.judge(metric.nvmlReturn, field)
+            elif math.isfinite(percent := metric.value):
+                ratios[field] = percent / 100
+        return ratios
+
+
+class Activity:
+    """The last two GPM samples of one device or GPU instance. `take` fills a sample buffer."""
+
+    def __init__(self, gpm: Gpm, take: Callable[[Any], int]) -> None:
+        self._gpm = gpm
+        self._take = take
+        self._samples: list[Any] = []
+        self._has_one = False
+        self._unsupported = False
+
+    def read(self) -> Values:
+        """Activity since the last read; nothing the first time."""
+        if self._unsupported:
+            return {}
+        library = self._gpm.library
+        if not self._samples:
+            for _ in range(2):
+                sample = library.ask("gpm", "nvmlGpmSampleAlloc")
+                if sample is None:
+                    return {}
+                self._samples.append(sample)
+        before, after = self._samples
+        code = self._take(after)
+        if code != SUCCESS:
+            self._unsupported = library.judge(code, "gpm") is Verdict.UNSUPPORTED
+            self._has_one = False
+            return {}
+        ratios = self._gpm.ratios(before, after) if self._has_one else {}
+        self._samples = [after, before]
+        self._has_one = True
+        return ratios
+
+    def free(self) -> None:
+        """Give the buffers back, while the library still runs, and begin anew."""
+        for sample in self._samples:
+            self._gpm.library.ask("gpm", "nvmlGpmSampleFree", sample)
+        self._samples = []
+        self._has_one = self._unsupported = False
+
+
+def whole_device(gpm: Gpm, handle: Any) -> Activity:
+    """Activity of a whole GPU."""
+    return Activity(gpm, _taker(gpm, "nvmlGpmSampleGet", handle))
+
+
+def one_instance(gpm: Gpm, handle: Any, gpu_instance_id: int) -> Activity:
+    """Activity of one GPU instance of a GPU in MIG mode; `handle` is the whole GPU's."""
+    return Activity(gpm, _taker(gpm, "nvmlGpmMigSampleGet", handle, gpu_instance_id))
+
+
+def _taker(gpm: Gpm, name: str, *arguments: Any) -> Callable[[Any], int]:
+    function = gpm.library.function(name)
+    if function is None:
+        return lambda _: FUNCTION_NOT_FOUND
+    return lambda sample: int(function(*arguments, sample))

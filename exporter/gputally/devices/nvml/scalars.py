@@ -1,0 +1,72 @@
+"""Fields that one function answers with one number, as tables."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from gputally.devices.nvml.query import Query, Values, some
+from gputally.model import Labelled
+
+_MHZ = 1_000_000
+_CLOCKS = ("graphics", "sm", "memory", "video")  # nvmlClockType_t, from 0
+
+
+class Scalar(NamedTuple):
+    """A field that one function answers with one number; of several functions the first that can."""
+
+    field: str
+    functions: tuple[str, ...]
+    arguments: tuple[int, ...] = ()
+    per: int = 1
+
+
+FIXED = (
+    Scalar("power_default_limit_watts", ("nvmlDeviceGetPowerManagementDefaultLimit",), per=1000),
+    Scalar("temperature_shutdown_celsius", ("nvmlDeviceGetTemperatureThreshold",), (0,)),
+    Scalar("temperature_slowdown_celsius", ("nvmlDeviceGetTemperatureThreshold",), (1,)),
+    Scalar("pcie_generation_max", ("nvmlDeviceGetMaxPcieLinkGeneration",)),
+    Scalar("pcie_width_max", ("nvmlDeviceGetMaxPcieLinkWidth",)),
+)
+LIVE = (
+    Scalar("power_watts", ("nvmlDeviceGetPowerUsage",), per=1000),
+    Scalar("power_limit_watts", ("nvmlDeviceGetPowerManagementLimit",), per=1000),
+    Scalar("power_enforced_limit_watts", ("nvmlDeviceGetEnforcedPowerLimit",), per=1000),
+    Scalar("temperature_celsius", ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV"), (0,)),
+    Scalar("temperature_margin_celsius", ("nvmlDeviceGetMarginTemperature",)),
+    Scalar("performance_state", ("nvmlDeviceGetPerformanceState",)),
+    Scalar("pcie_generation", ("nvmlDeviceGetCurrPcieLinkGeneration",)),
+    Scalar("pcie_width", ("nvmlDeviceGetCurrPcieLinkWidth",)),
+)
+# For cards and drivers that do not have these among their field values.
+INSTEAD_OF_FIELDS = (
+    Scalar("energy_millijoules", ("nvmlDeviceGetTotalEnergyConsumption",)),
+    Scalar("pcie_replays", ("nvmlDeviceGetPcieReplayCounter",)),
+)
+# Each answers with its percentage and the length of the sampling period.
+ENGINES = {
+    "encoder_utilization_ratio": "nvmlDeviceGetEncoderUtilization",
+    "decoder_utilization_ratio": "nvmlDeviceGetDecoderUtilization",
+    "jpeg_utilization_ratio": "nvmlDeviceGetJpgUtilization",
+    "ofa_utilization_ratio": "nvmlDeviceGetOfaUtilization",
+}
+
+
+def read_scalars(query: Query, scalars: Iterable[Scalar], values: Values) -> None:
+    for field, functions, arguments, per in scalars:
+        number = query.first(field, functions, *arguments)
+        if number is not None:
+            values[field] = number if per == 1 else number / per
+
+
+def read_clocks(query: Query, field: str, function: str) -> Labelled | None:
+    clocks = {(domain,): query.number(field, function, type) for type, domain in enumerate(_CLOCKS)}
+    return some({key: None if mhz is None else mhz * _MHZ for key, mhz in clocks.items()})
+
+
+def as_flag(number: int | None) -> bool | None:
+    return None if number is None else number != 0
+
+
+def read_mode(query: Query, field: str, function: str) -> bool | None:
+    """For functions that return the current and the pending mode."""
+    answer = query.ask(field, function)
+    return None if answer is None else as_flag(answer[0])

@@ -1,0 +1,34 @@
+"""The driver stand-in, as tests use it."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from gputally.devices.nvml import NvmlReader
+from gputally.model import Reading
+from tools.standin.scenario import Fault, Frame, write_scenario
+
+Eventually = Callable[[Callable[[], bool]], None]
+
+
+class Driver:
+    """A driver whose GPUs are what the test says."""
+
+    def __init__(self, scenario: Path) -> None:
+        self.scenario = scenario
+        self._readers: list[NvmlReader] = []
+
+    def shows(self, *readings: Reading, faults: Sequence[Fault] = ()) -> None:
+        """From now on these GPUs are there."""
+        write_scenario(self.scenario, [Frame(0.0, readings)], faults=faults)
+        time.sleep(0.05)  # the stand-in looks for a new file every few milliseconds
+
+    def reader(self, **options: Any) -> NvmlReader:
+        reader = NvmlReader(**options)
+        self._readers.append(reader)
+        return reader
+
+    def close(self) -> None:
+        for reader in self._readers:
+            reader.close()

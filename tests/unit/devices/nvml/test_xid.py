@@ -1,0 +1,166 @@
+"""XID errors: counted as they come, kept whatever happens to the GPU or the driver."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pynvml
+import pytest
+
+from gputally.devices import Unavailable
+from gputally.model import Reading
+from tests.unit.devices.nvml.cards import a100, t4
+from tests.unit.devices.nvml.driver import Driver, Eventually
+from tools.standin.scenario import Fault, FaultKind, Frame, environment, held_file, write_scenario
+
+
+def with_xids(reading: Reading, **counts: int) -> Reading:
+    return replace(reading, xid_errors={(code.removeprefix("xid"),): count for code, count in counts.items()})
+
+
+def test_xids_are_counted_on_the_gpu_that_had_them(driver: Driver, eventually: Eventually) -> None:
+    driver.shows(with_xids(t4(0)), with_xids(a100(1)))
+    reader = driver.reader()
+    assert [reading.xid_errors for reading in reader.read().readings] == [{}, {}]
+    before = time.time()
+    driver.shows(with_xids(t4(0)), with_xids(a100(1), xid79=1))
+    eventually(lambda: reader.read().readings[1].xid_errors == {("79",): 1})
+    driver.shows(with_xids(t4(0)), with_xids(a100(1), xid79=3, xid31=1))
+    eventually(lambda: reader.read().readings[1].xid_errors == {("79",): 3, ("31",): 1})
+    first, second = reader.read().readings
+    assert first.xid_errors == {}
+    moments = second.xid_last_timestamp_seconds or {}
+    assert all(before <= moment <= time.time() for moment in moments.values())
+    assert moments.keys() == {("79",), ("31",)}
+
+
+def test_xids_survive_a_driver_reload_and_go_on(driver: Driver, eventually: Eventually) -> None:
+    driver.shows(with_xids(t4(), xid13=2))
+    reader = driver.reader()
+    eventually(lambda: reader.read().readings[0].xid_errors == {("13",): 2})
+    driver.shows(with_xids(t4(), xid13=2), faults=[Fault(FaultKind.DRIVER_GONE)])
+    with pytest.raises(Unavailable):
+        reader.read()
+    driver.shows(with_xids(t4(), xid13=2))
+    assert reader.read().readings[0].xid_errors == {("13",): 2}
+    driver.shows(with_xids(t4(), xid13=3))
+    eventually(lambda: reader.read().readings[0].xid_errors == {("13",): 3})
+
+
+def test_the_xid_that_a_gpu_was_lost_with_is_told(driver: Driver, eventually: Eventually) -> None:
+    driver.shows(with_xids(t4(), xid79=1))
+    reader = driver.reader()
+    eventually(lambda: reader.read().readings[0].xid_errors == {("79",): 1})
+    driver.shows(Reading(gpu=t4().gpu, up=False))
+    (reading,) = reader.read().readings
+    assert not reading.up
+    assert reading.xid_errors == {("79",): 1}
+    assert reading.power_watts is None
+
+
+def test_card_without_events_has_no_xids(driver: Driver) -> None:
+    fault = Fault(FaultKind.ERROR, function="nvmlDeviceGetSupportedEventTypes", value=3)
+    driver.shows(t4(), faults=[fault])
+    report = driver.reader().read()
+    assert report.readings[0].xid_errors is None
+    assert report.errors == {}
+
+
+def test_gpu_that_comes_later_is_listened_to(driver: Driver, eventually: Eventually) -> None:
+    driver.shows(with_xids(t4(0)))
+    reader = driver.reader()
+    reader.read()
+    driver.shows(with_xids(t4(0)), with_xids(t4(1)))
+    reader.read()
+    driver.shows(with_xids(t4(0)), with_xids(t4(1), xid48=1))
+    eventually(lambda: reader.read().readings[1].xid_errors == {("48",): 1})
+
+
+def test_listening_begins_again_after_it_ended(driver: Driver, eventually: Eventually) -> None:
+    fault = Fault(FaultKind.ERROR, function="nvmlEventSetWait_v2", value=3)
+    driver.shows(with_xids(t4()), faults=[fault])
+    reader = driver.reader()
+    assert reader.read().readings[0].xid_errors == {}
+    eventually(lambda: all(thread.name != "nvml-events" for thread in threading.enumerate()))
+    driver.shows(with_xids(t4()))
+    reader.read()
+    driver.shows(with_xids(t4(), xid43=1))
+    eventually(lambda: reader.read().readings[0].xid_errors == {("43",): 1})
+
+
+def test_wait_that_fails_does_not_spin(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = []
+    wait: Callable[..., object] = pynvml.nvmlEventSetWait_v2
+
+    def counted(*arguments: object) -> object:
+        waits.append(arguments)
+        return wait(*arguments)
+
+    monkeypatch.setattr(pynvml, "nvmlEventSetWait_v2", counted)
+    driver.shows(t4(), faults=[Fault(FaultKind.ERROR, function="nvmlEventSetWait_v2", value=15)])
+    driver.reader().read()
+    time.sleep(0.5)
+    assert len(waits) == 1
+
+
+def test_driver_that_is_released_is_not_held_between_reads(driver: Driver) -> None:
+    driver.shows(t4(0), a100(1))
+    reader = driver.reader(release_driver=True)
+    first = reader.read().readings
+    assert not is_held(driver)
+    second = reader.read().readings
+    assert [reading.xid_errors for reading in second] == [None, None]
+    assert [reading.power_watts for reading in first] == [reading.power_watts for reading in second]
+    kept = driver.reader()
+    kept.read()
+    assert is_held(driver)
+    kept.close()
+    assert not is_held(driver)
+
+
+def is_held(driver: Driver) -> bool:
+    """As the kernel module would see it: somebody has the driver open."""
+    held = held_file(driver.scenario)
+    found = subprocess.run(
+        [sys.executable, "-c", _HOLDERS, str(held)], check=True, capture_output=True, text=True
+    )
+    return bool(found.stdout.strip())
+
+
+_HOLDERS = """
+import os, pathlib, sys
+for link in pathlib.Path("/proc").glob("[0-9]*/fd/*"):
+    try:
+        if os.readlink(link) == sys.argv[1]:
+            print(link)
+    except OSError:
+        pass
+"""
+
+_HANGING = """
+import time, threading
+from gputally.devices.nvml import NvmlReader
+reader = NvmlReader()
+print(len(reader.read().readings), flush=True)
+time.sleep(0.5)
+began = time.monotonic()
+reader.close()
+print(time.monotonic() - began < 1.5, flush=True)
+"""
+
+
+@pytest.mark.parametrize("function", ["nvmlEventSetWait_v2", "nvmlShutdown"])
+def test_close_returns_although_the_driver_hangs(driver: Driver, function: str) -> None:
+    write_scenario(driver.scenario, [Frame(0.0, (t4(),))], faults=[Fault(FaultKind.HANG, function=function)])
+    done = subprocess.run(
+        [sys.executable, "-c", _HANGING],
+        env={"PYTHONPATH": ":".join(sys.path), **environment(driver.scenario)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert done.stdout.split() == ["1", "True"], done.stderr
