@@ -1,0 +1,161 @@
+"""The Dockerfile, as far as it can be tried without a container engine.
+
+Covered: it is parsed, its COPY sources are what .dockerignore lets through, the commands of its build stage
+run here (in another folder than /opt/gputally), and the entry point, command and health check run on their
+result. Not covered: the base image, file ownership in the image, and the NVIDIA container runtime.
+"""
+
+import fnmatch
+import json
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+Instruction = tuple[str, str]
+
+
+def parse(text: str) -> list[list[Instruction]]:
+    """The stages of a Dockerfile: lists of (instruction, rest of the line)."""
+    joined = re.sub(r"\\\n\s*", "", "\n".join(line for line in text.splitlines() if not line.startswith("#")))
+    stages: list[list[Instruction]] = []
+    for line in filter(None, joined.splitlines()):
+        word, _, rest = line.partition(" ")
+        if word == "FROM":
+            stages.append([])
+        if stages:
+            stages[-1].append((word, rest))
+    return stages
+
+
+STAGES = parse((ROOT / "Dockerfile").read_text())
+BUILD, FINAL = STAGES
+
+
+def only(stage: list[Instruction], word: str) -> str:
+    (rest,) = (rest for name, rest in stage if name == word)
+    return rest
+
+
+def test_it_runs_as_nobody_by_a_number_and_nothing_runs_in_the_final_stage() -> None:
+    assert only(FINAL, "USER") == "65532:65532"
+    assert "RUN" not in dict(FINAL)
+    assert only(FINAL, "COPY").startswith("--from=build ")
+
+
+def test_it_asks_the_container_runtime_for_every_gpu_and_the_tools_alone() -> None:
+    environment = dict(pair.split("=", 1) for pair in shlex.split(only(FINAL, "ENV")))
+    assert environment["NVIDIA_VISIBLE_DEVICES"] == "all"
+    assert environment["NVIDIA_DRIVER_CAPABILITIES"] == "utility"
+
+
+def copied() -> list[str]:
+    return [source for name, rest in BUILD if name == "COPY" for source in rest.split()[:-1]]
+
+
+@pytest.mark.parametrize("source", copied())
+def test_what_is_copied_is_there_and_not_ignored(source: str) -> None:
+    assert (ROOT / source).exists()
+    assert f"!{source}" in (ROOT / ".dockerignore").read_text().splitlines()
+
+
+def test_the_builder_gets_nothing_that_is_not_copied() -> None:
+    rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    assert rules[0] == "*"
+    assert {rule[1:] for rule in rules if rule.startswith("!")} == set(copied())
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the build stage's commands fill, in place of /opt/gputally."""
+    folder = tmp_path_factory.mktemp("image")
+    source = folder / "src"
+    (source / "tools").mkdir(parents=True)
+    for name in copied():
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, source / name)
+    # As in the base image, `python` and `pip` are on PATH.
+    commands = folder / "commands"
+    commands.mkdir()
+    for name, command in {"python": sys.executable, "pip": f"{sys.executable} -m pip"}.items():
+        (commands / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+        (commands / name).chmod(0o755)
+    path = f"{commands}{os.pathsep}{os.environ['PATH']}"
+    for command in (rest for name, rest in BUILD if name == "RUN"):
+        here = command.replace("/opt/gputally", str(folder / "gputally")).replace(
+            "/wheels", f"{folder}/wheels"
+        )
+        ran = subprocess.run(
+            here,
+            shell=True,  # a RUN line is a shell command
+            cwd=source,
+            env={**os.environ, "PATH": path},
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert ran.returncode == 0, ran.stderr
+    return folder / "gputally"
+
+
+def in_image(image: Path, port: int) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not fnmatch.fnmatch(name, "PYTHON*")}
+    path = f"{image / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    return {**kept, "PATH": path, "GPUTALLY_PORT": str(port), "GPUTALLY_LISTEN_ADDRESS": "127.0.0.1:0"}
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def served(image: Path, port: int, tmp_path: Path) -> Iterator[None]:
+    """The entry point and the command, run as the image would."""
+    command = json.loads(only(FINAL, "ENTRYPOINT")) + json.loads(only(FINAL, "CMD"))
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=in_image(image, port), stderr=subprocess.PIPE
+    ) as process:
+        yield
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+def health(image: Path, port: int) -> int:
+    check = json.loads(only(FINAL, "HEALTHCHECK").partition("CMD ")[2])
+    return subprocess.run(check, check=False, env=in_image(image, port), capture_output=True).returncode
+
+
+@pytest.mark.usefixtures("served")
+def test_the_replayed_image_serves_and_its_health_check_sees_that(image: Path, port: int) -> None:
+    deadline = time.monotonic() + 30
+    while (code := health(image, port)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert code == 0
+
+
+def test_the_health_check_fails_when_nothing_serves(image: Path, port: int) -> None:
+    assert health(image, port) != 0
+
+
+def test_the_replayed_image_has_no_pip_and_only_the_pinned_versions(image: Path) -> None:
+    (site,) = image.glob("lib/python*/site-packages")
+    assert not (site / "pip").exists()
+    pins = (ROOT / "tools/constraints.txt").read_text().lower().replace("_", "-")
+    for about in site.glob("*.dist-info"):
+        name, _, version = about.name.removesuffix(".dist-info").lower().replace("_", "-").rpartition("-")
+        assert name == "gputally" or f"{name}=={version}\n" in pins

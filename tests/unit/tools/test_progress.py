@@ -1,0 +1,76 @@
+"""Long commands: shown as they go, explained when they fail, ended when we are."""
+
+import io
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tools import progress
+from tools.progress import Failed, Work
+
+
+def test_a_command_gives_back_what_it_printed_and_says_how_long_it_took(tmp_path: Path) -> None:
+    screen = io.StringIO()
+    work = Work("tool 1", tmp_path / "log", screen)
+    assert work.run("first", ["sh", "-c", "echo one; echo two >&2"]) == "one\ntwo\n"
+    assert work.run("second", ["echo", "three"]) == "three\n"
+    assert (tmp_path / "log").read_text() == "one\ntwo\nthree\n"
+    assert screen.getvalue().startswith("tool 1: first: 0.")
+
+
+def test_a_failure_shows_the_last_lines_and_where_the_others_are(tmp_path: Path) -> None:
+    work = Work("tool 1", tmp_path / "log", io.StringIO())
+    with pytest.raises(Failed) as failure:
+        work.run("building", ["sh", "-c", "seq 100; exit 3"])
+    text = str(failure.value)
+    assert "tool 1: building failed (exit code 3)" in text
+    assert "    100\n" in text
+    assert "    50\n" not in text
+    assert str(tmp_path / "log") in text
+
+
+def test_long_work_shows_a_line_now_and_then_where_there_is_no_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.4)
+    screen = io.StringIO()
+    Work("tool 1", tmp_path / "log", screen).run("building", ["sleep", "1.2"])
+    assert "tool 1: building (" in screen.getvalue()
+    assert "\r" not in screen.getvalue()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_one_line_moves_and_is_wiped_at_the_end(tmp_path: Path) -> None:
+    screen = Terminal()
+    Work("tool 1", tmp_path / "log", screen).run("building", ["sleep", "0.8"])
+    assert "\r\x1b[Ktool 1: building (" in screen.getvalue()
+    assert screen.getvalue().splitlines()[-1].startswith("\x1b[Ktool 1: building: ")
+
+
+def test_ctrl_c_ends_the_command_and_all_that_it_started(tmp_path: Path) -> None:
+    work = Work("tool 1", tmp_path / "log", io.StringIO())
+    main_thread = threading.main_thread().ident
+    assert main_thread is not None
+    threading.Timer(1, signal.pthread_kill, (main_thread, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        work.run("building", ["sh", "-c", "sleep 98765 & echo $!; wait"])
+    grandchild = int((tmp_path / "log").read_text())
+    deadline = time.monotonic() + 10
+    while running(grandchild) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not running(grandchild)
+
+
+def running(pid: int) -> bool:
+    """Whether a process lives; a zombie, whom nobody has buried yet, does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,0 +1,89 @@
+"""Writes the files that are made from others, or (--check) says which of them are stale."""
+
+import argparse
+import difflib
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tools import metrics_page
+
+ROOT = Path(__file__).resolve().parents[1]
+
+Render = Callable[[str], str]
+"""From a file's present text ("" when there is none) to what it should be."""
+
+
+def version(root: Path = ROOT) -> str:
+    """GPUTally's version, from the one place where it is written by hand."""
+    source = (root / "exporter/gputally/__init__.py").read_text()
+    found = re.search(r'^__version__ = "([^"]+)"$', source, re.MULTILINE)
+    if found is None:
+        raise SystemExit("exporter/gputally/__init__.py has no __version__")
+    return found[1]
+
+
+def stamp_version(pattern: str) -> Render:
+    """Puts the version in place of the pattern's only group; everything else stays."""
+
+    def stamp(text: str) -> str:
+        def replace(match: re.Match[str]) -> str:
+            before, after = match.start(1) - match.start(), match.end(1) - match.start()
+            return match[0][:before] + version() + match[0][after:]
+
+        stamped, count = re.subn(pattern, replace, text)
+        if not count:
+            raise SystemExit(f"no place for the version: {pattern!r} matches nothing")
+        return stamped
+
+    return stamp
+
+
+GENERATED: tuple[tuple[str, Render], ...] = (
+    ("docs/metrics.md", lambda _: metrics_page.text()),
+    ("Dockerfile", stamp_version(r'org\.opencontainers\.image\.version="([^"]*)"')),
+)
+
+
+def stale(
+    generated: Sequence[tuple[str, Render]] = GENERATED, root: Path = ROOT
+) -> list[tuple[Path, str, str]]:
+    """The files that differ from their source: (path, text now, text as it should be)."""
+    found = []
+    for name, render in generated:
+        path = root / name
+        now = path.read_text() if path.exists() else ""
+        right = render(now)
+        if now != right:
+            found.append((path, now, right))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tools/render", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
+    options = parser.parse_args(arguments)
+    found = stale()
+    for path, now, right in found:
+        name = path.relative_to(ROOT)
+        if options.check:
+            print(f"{name} is stale; tools/render brings it up to date:")
+            print(_short_diff(now, right))
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(right)
+            print(f"wrote {name}")
+    fresh = len(GENERATED) - len(found)
+    print(f"{fresh} of {len(GENERATED)} generated files were up to date")
+    return 1 if options.check and found else 0
+
+
+def _short_diff(now: str, right: str, most: int = 20) -> str:
+    lines = list(difflib.unified_diff(now.splitlines(), right.splitlines(), "now", "right", "", "", 1, ""))
+    more = [f"... and {len(lines) - most} lines more"] if len(lines) > most else []
+    return "\n".join(f"    {line}" for line in lines[:most] + more)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
