@@ -103,10 +103,13 @@ class Exporter:
     def next_snapshots(self, count: int = 2) -> None:
         """Wait for `count` more snapshots."""
         for _ in range(count):
-            before = self.value("gputally_snapshot_timestamp_seconds")
-            self.wait_until(
-                lambda b=before: self.value("gputally_snapshot_timestamp_seconds") != b, "a new snapshot"
-            )  # type: ignore[misc]
+            self._next_snapshot()
+
+    def _next_snapshot(self) -> None:
+        before = self.value("gputally_snapshot_timestamp_seconds")
+        self.wait_until(
+            lambda: self.value("gputally_snapshot_timestamp_seconds") != before, "there is a new snapshot"
+        )
 
     def stop(self, with_signal: signal.Signals = signal.SIGTERM) -> float:
         """Seconds from the signal to the end."""

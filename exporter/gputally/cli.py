@@ -23,7 +23,7 @@ from gputally.metrics.own_process import read_exporter_facts
 from gputally.metrics_file import write_metrics_file
 from gputally.model import Snapshot
 from gputally.pages import ExporterPages
-from gputally.server import ListenError, Server, ServerError
+from gputally.server import ListenError, PathError, Server, ServerError
 from gputally.server.listen import format_address, parse_address
 
 log = logging.getLogger("gputally")
@@ -147,6 +147,8 @@ def _serve(config: Config) -> int:
         )
     except ListenError as error:
         raise ConfigError(f"--listen-address: {error}") from None
+    except PathError as error:
+        raise ConfigError(f"--metrics-path: {error}") from None
     except ServerError as error:
         raise ConfigError(f"--web-config: {error}") from None
     try:

@@ -104,14 +104,6 @@ def test_a_thousand_hostile_clients_do_not_delay_a_scrape(tmp_path: Path, protoc
         kept.close()
         assert len(visits) == KINDS
         assert visits.total() > CLIENTS
-        print(
-            "SECONDS",
-            sorted(seconds)[len(seconds) // 2],
-            sorted(seconds)[-5:],
-            "MEM",
-            memory_kib,
-            dict(visits),
-        )
         assert max(seconds) < WORST_SECONDS, sorted(seconds)[-10:]
         assert memory_kib < 100 * 1024
         assert exporter.stop() < 2

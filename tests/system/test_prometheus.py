@@ -63,7 +63,7 @@ def prometheus_scraping(exporter: Exporter, folder: Path, protocol: str) -> Iter
     (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
     port = free_port()
     command = [
-        program("prometheus"),
+        str(program("prometheus")),
         f"--config.file={folder / 'prometheus.yml'}",
         f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}",

@@ -1,0 +1,154 @@
+"""What `--web-config` adds to the server: TLS, logins, a rate limit and headers, re-read when renewed.
+
+The files are looked at, at most once a second, when somebody connects or asks. A new version that
+cannot be used is logged once and the old one stays. So does one that turns TLS or logins off
+altogether: a file that is being rewritten looks like that for a moment; a restart does turn them off.
+
+`/healthz` and `/readyz` need no login and count against no rate limit, unlike in exporter-toolkit:
+they say nothing about the host, and the kubelet's probes can send no bcrypt password. Where a client
+certificate is required, the handshake guards them too.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputally.server.basic_auth import Logins, Verdict
+from gputally.server.errors import WebConfigError
+from gputally.server.messages import Request, Response, text_response
+from gputally.server.tls import Tls, build_tls
+from gputally.server.web_config import RateLimit, WebConfig, load_web_config
+
+log = logging.getLogger(__name__)
+
+CHECK_SECONDS = 1.0
+FileState = tuple[int, int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Active:
+    """A version of the file that is in force."""
+
+    config: WebConfig
+    tls: Tls | None
+    files: tuple[Path, ...]
+
+
+class Protection:
+    """Guards the server as the file says. Raises WebConfigError when it cannot be used at the start."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._logins = Logins()
+        # Before reading, so that a change while we read is noticed.
+        self._seen = _states((path,))
+        self._active = _load(path)
+        self._seen = _states(self._active.files)
+        self._checked_at = clock()
+        self._bucket = TokenBucket(self._active.config.rate_limit, clock)
+
+    @property
+    def tls(self) -> Tls | None:
+        """For the next handshake; None when connections are not encrypted."""
+        self._refresh()
+        return self._active.tls
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """For every response."""
+        return self._active.config.headers
+
+    def admit(self, request: Request, then: Callable[[Response | None], None]) -> None:
+        """Calls `then` with the refusal, or with None when the request may be answered."""
+        self._refresh()
+        if not self._bucket.take():
+            then(text_response(429, "too many requests", ("Retry-After", "1")))
+            return
+        users = self._active.config.users
+        if not users:
+            then(None)
+            return
+        self._logins.check(request.authorization, users, lambda verdict: then(_refusal(verdict)))
+
+    def _refresh(self) -> None:
+        now = self._clock()
+        if now - self._checked_at < CHECK_SECONDS:
+            return
+        self._checked_at = now
+        seen = _states(self._active.files)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            fresh = _load(self._path)
+            _refuse_weaker(self._path, self._active.config, fresh.config)
+        except WebConfigError as error:
+            log.error("%s; the previous web configuration stays in force", error)
+            return
+        if fresh.config.rate_limit != self._active.config.rate_limit:
+            self._bucket = TokenBucket(fresh.config.rate_limit, self._clock)
+        if fresh.files != self._active.files:
+            self._seen = _states(fresh.files)
+        self._active = fresh
+        log.info("web configuration %s and its certificates have been read again", self._path)
+
+
+class TokenBucket:
+    """Lets one request through per interval, and a burst of those that were saved up."""
+
+    def __init__(self, limit: RateLimit | None, clock: Callable[[], float]) -> None:
+        self._limit = limit
+        self._clock = clock
+        self._tokens = float(limit.burst) if limit else 0.0
+        self._at = clock()
+
+    def take(self) -> bool:
+        """Whether one more request is within the limit."""
+        if self._limit is None:
+            return True
+        now = self._clock()
+        earned = (now - self._at) / self._limit.interval_seconds
+        self._tokens = min(float(self._limit.burst), self._tokens + earned)
+        self._at = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+def _load(path: Path) -> _Active:
+    config = load_web_config(path)
+    tls = build_tls(config.tls) if config.tls else None
+    return _Active(config, tls, (path, *(config.tls.files() if config.tls else ())))
+
+
+def _refuse_weaker(path: Path, old: WebConfig, new: WebConfig) -> None:
+    if old.tls and not new.tls:
+        raise WebConfigError(f"{path}: tls_server_config: gone; restart to serve without TLS")
+    if old.users and not new.users:
+        raise WebConfigError(f"{path}: basic_auth_users: gone; restart to serve without logins")
+
+
+def _refusal(verdict: Verdict) -> Response | None:
+    if verdict is Verdict.ADMITTED:
+        return None
+    if verdict is Verdict.BUSY:
+        return text_response(503, "too many logins are being checked", ("Retry-After", "1"))
+    challenge = ("WWW-Authenticate", 'Basic realm="gputally", charset="UTF-8"')
+    return text_response(401, "a user name and a password are required", challenge)
+
+
+def _states(files: tuple[Path, ...]) -> tuple[FileState, ...]:
+    """What changes when a file is rewritten, renamed over, or linked to another (as Kubernetes does)."""
+    return tuple(_state(file) for file in files)
+
+
+def _state(file: Path) -> FileState:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,0 +1,131 @@
+"""A server on a free port, and a client that says exactly the bytes it is told to."""
+
+import socket
+import ssl
+import threading
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gputally.server import Limits, Page, Server
+
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+@dataclass
+class StaticPages:
+    """Pages that say which variant was asked for."""
+
+    size: int = 0
+    is_ready: tuple[bool, str] = (True, "ready")
+    asked: list[tuple[bool, bool]] = field(default_factory=list)
+
+    def metrics(self, openmetrics: bool, gzip: bool) -> Page:
+        self.asked.append((openmetrics, gzip))
+        body = (b"openmetrics\n" if openmetrics else b"text\n") + b"#" * self.size
+        return Page(
+            OPENMETRICS if openmetrics else TEXT, zlib.compress(body, wbits=31) if gzip else body, gzip
+        )
+
+    def landing(self) -> Page:
+        return Page("text/html; charset=utf-8", b"<h1>landing</h1>")
+
+    def ready(self) -> tuple[bool, str]:
+        return self.is_ready
+
+
+@contextmanager
+def serving(
+    pages: StaticPages | None = None,
+    *,
+    listen: str = "127.0.0.1:0",
+    metrics_paths: tuple[str, ...] = ("/metrics",),
+    web_config: Path | None = None,
+    limits: Limits | None = None,
+) -> Iterator[Server]:
+    """A running server; fails when it does not stop in time."""
+    server = Server(
+        pages or StaticPages(),
+        listen=listen,
+        metrics_paths=metrics_paths,
+        web_config=web_config,
+        limits=limits,
+    )
+    server.open()
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join(10)
+        assert not thread.is_alive(), "the server does not stop"
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection((host, port), timeout=20)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
+        self._received = b""
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def say(self, data: bytes) -> "Client":
+        self.socket.sendall(data)
+        return self
+
+    def get(self, path: str = "/metrics", method: str = "GET", **headers: str) -> Answer:
+        self.say(request(path, method, **headers))
+        return self.hear(head_only=method == "HEAD")
+
+    def hear(self, head_only: bool = False) -> Answer:
+        """The next whole response. Raises ConnectionError when there is none."""
+        while b"\r\n\r\n" not in self._received:
+            self._more()
+        head, _, self._received = self._received.partition(b"\r\n\r\n")
+        first, *lines = head.decode().split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines)
+        length = 0 if head_only else int(headers["Content-Length"])
+        while len(self._received) < length:
+            self._more()
+        body, self._received = self._received[:length], self._received[length:]
+        return Answer(int(first.split()[1]), headers, body)
+
+    def is_hung_up(self) -> bool:
+        """Waits until the server closes (True) or says something (False)."""
+        try:
+            return not self._received and self.socket.recv(1) == b""
+        except ConnectionError:
+            return True
+
+    def _more(self) -> None:
+        data = self.socket.recv(65536)
+        if not data:
+            raise ConnectionError("the server has closed the connection")
+        self._received += data
+
+
+def request(path: str = "/metrics", method: str = "GET", **headers: str) -> bytes:
+    """The bytes of a request; `accept_encoding="gzip"` gives `Accept-Encoding: gzip`."""
+    fields = {"Host": "localhost"} | {
+        name.replace("_", "-").title(): value for name, value in headers.items()
+    }
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()

@@ -1,0 +1,194 @@
+"""Limits of one connection, over real sockets."""
+
+import socket
+import time
+from dataclasses import replace
+
+import pytest
+
+from gputally.server import Limits, Page
+from tests.unit.server.talking import Client, StaticPages, request, serving
+
+SHORT = replace(
+    Limits(),
+    request_seconds=0.5,
+    idle_seconds=1.5,
+    stall_seconds=0.5,
+    linger_seconds=0.5,
+)
+
+
+def test_one_connection_serves_many_requests() -> None:
+    with serving() as server, Client(server.port) as client:
+        for _ in range(50):
+            answer = client.get()
+            assert (answer.status, answer.headers["Connection"]) == (200, "keep-alive")
+
+
+def test_close_is_honoured() -> None:
+    with serving() as server, Client(server.port) as client:
+        answer = client.get(connection="close")
+        assert (answer.body, answer.headers["Connection"]) == (b"text\n", "close")
+        assert client.is_hung_up()
+
+
+def test_http_1_0_is_answered_and_closed_unless_it_asks_otherwise() -> None:
+    with serving() as server, Client(server.port) as client:
+        kept = client.say(b"GET /metrics HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").hear()
+        assert (kept.body, kept.headers["Connection"]) == (b"text\n", "keep-alive")
+        closed = client.say(b"GET /metrics HTTP/1.0\r\n\r\n").hear()
+        assert (closed.body, closed.headers["Connection"]) == (b"text\n", "close")
+        assert client.is_hung_up()
+
+
+def test_pipelined_requests_are_answered_in_order() -> None:
+    with serving(StaticPages(size=300_000)) as server, Client(server.port) as client:
+        client.say(request("/metrics") + request("/healthz") + request("/nothing") + request("/metrics"))
+        answers = [client.hear() for _ in range(4)]
+    assert [answer.status for answer in answers] == [200, 200, 404, 200]
+    assert [len(answer.body) for answer in answers[::3]] == [300_005, 300_005]
+
+
+def test_endless_pipelining_gets_some_answers_and_a_close() -> None:
+    with serving() as server, Client(server.port) as client:
+        client.say(request() * 1000)
+        answers = [client.hear() for _ in range(Limits().pipelined_requests)]
+        assert [answer.headers["Connection"] for answer in answers[-2:]] == ["keep-alive", "close"]
+        assert client.is_hung_up()
+
+
+def test_a_client_that_half_closes_still_gets_all_its_answers() -> None:
+    with serving(StaticPages(size=20_000_000)) as server, Client(server.port) as client:
+        client.say(request() * 2)
+        client.socket.shutdown(socket.SHUT_WR)
+        time.sleep(0.3)  # more than the kernel can hold waits in the server when it hears of it
+        assert [len(client.hear().body) for _ in range(2)] == [20_000_005, 20_000_005]
+        assert client.is_hung_up()
+
+
+def test_a_large_answer_arrives_whole_at_a_slow_reader() -> None:
+    pages = StaticPages(size=8_000_000)
+    with serving(pages) as server, Client(server.port) as client:
+        client.say(request())
+        time.sleep(0.5)
+        assert client.hear().body == b"text\n" + b"#" * 8_000_000
+
+
+@pytest.mark.parametrize(
+    ("bad", "status"),
+    [
+        (b"\x16\x03\x01\0\xee\x01\0\0\xea\x03\x03", 400),
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * 200_000, 431),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 100_000, 413),
+    ],
+)
+def test_a_refused_client_can_read_why_and_is_hung_up_on(bad: bytes, status: int) -> None:
+    with serving() as server, Client(server.port) as client:
+        answer = client.say(bad).hear()
+        assert (answer.status, answer.headers["Connection"]) == (status, "close")
+        assert client.is_hung_up()
+
+
+def test_a_client_that_is_still_sending_can_read_why_it_was_refused() -> None:
+    with serving() as server, Client(server.port) as client:
+        client.say(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n")
+        for _ in range(3):
+            time.sleep(0.2)
+            client.say(b"x" * 50_000)
+        assert client.hear().status == 413
+
+
+def test_what_came_before_the_garbage_is_answered() -> None:
+    with serving() as server, Client(server.port) as client:
+        client.say(request("/healthz") + b"\0garbage\r\n\r\n")
+        assert [client.hear().status for _ in range(2)] == [200, 400]
+
+
+def test_a_refused_client_that_never_stops_sending_is_cut_off() -> None:
+    with serving() as server, Client(server.port) as client:
+        client.say(b"\0garbage\r\n\r\n")
+        with pytest.raises(ConnectionError):
+            client.say(b"x" * 100_000_000)
+
+
+def test_a_silent_client_is_cut_off() -> None:
+    with serving(limits=SHORT) as server, Client(server.port) as client:
+        assert client.is_hung_up()
+
+
+def test_a_client_that_sends_its_header_byte_by_byte_gains_no_time() -> None:
+    with serving(limits=SHORT) as server, Client(server.port) as client:
+        client.say(b"GET /metrics HTTP/1.1\r\nX: ")
+        assert _cut_off_while_trickling(client)
+
+
+def _cut_off_while_trickling(client: Client) -> bool:
+    end = time.monotonic() + 10
+    try:
+        while time.monotonic() < end:
+            client.say(b"x")
+            time.sleep(0.05)
+    except ConnectionError:
+        return True
+    return False
+
+
+def test_the_next_request_on_a_kept_connection_has_its_time_limit_too() -> None:
+    patient = replace(SHORT, idle_seconds=60.0)
+    with serving(limits=patient) as server, Client(server.port) as client:
+        assert client.get().status == 200
+        time.sleep(1.2)
+        assert client.get().status == 200  # idle longer than a request may take: no matter
+        client.say(b"GET /metr")
+        assert client.is_hung_up()
+
+
+def test_an_idle_connection_is_closed_at_last() -> None:
+    with serving(limits=SHORT) as server, Client(server.port) as client:
+        assert client.get().status == 200
+        time.sleep(0.8)
+        assert client.get().status == 200
+        assert client.is_hung_up()
+
+
+def test_a_client_that_does_not_read_is_cut_off_and_others_are_served() -> None:
+    limits = replace(SHORT, idle_seconds=30)
+    with (
+        serving(StaticPages(size=50_000_000), limits=limits) as server,
+        Client(server.port) as deaf,
+        Client(server.port) as other,
+    ):
+        deaf.say(request())
+        for _ in range(4):
+            assert other.get("/healthz").status == 200
+            time.sleep(0.4)
+        with pytest.raises(ConnectionError):
+            deaf.hear()
+
+
+def test_when_it_is_full_the_longest_waiting_makes_room() -> None:
+    limits = replace(Limits(), connections=4)
+    with serving(limits=limits) as server:
+        silent = [Client(server.port) for _ in range(20)]
+        try:
+            with Client(server.port) as client:
+                assert client.get().status == 200
+            assert silent[0].is_hung_up()
+        finally:
+            for one in silent:
+                one.socket.close()
+
+
+class FaultyPages(StaticPages):
+    def landing(self) -> Page:
+        raise RuntimeError("a bug in a page")
+
+
+def test_a_page_that_fails_costs_its_connection_and_not_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    with serving(FaultyPages()) as server:
+        with Client(server.port) as client:
+            client.say(request("/"))
+            assert client.is_hung_up()
+        with Client(server.port) as client:
+            assert client.get("/healthz").status == 200
+    assert "a bug in a page" in caplog.text

@@ -1,0 +1,41 @@
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputally.server.protection import TokenBucket
+from gputally.server.web_config import RateLimit
+from tests.unit.server.talking import Client, serving
+
+
+def test_requests_above_the_rate_are_refused_and_probes_are_not(tmp_path: Path) -> None:
+    path = tmp_path / "web.yml"
+    path.write_text("rate_limit: {interval: 1h, burst: 3}")
+    with serving(web_config=path) as server, Client(server.port) as client:
+        assert [client.get().status for _ in range(5)] == [200, 200, 200, 429, 429]
+        assert client.get("/healthz").status == 200
+
+
+def test_the_bucket_fills_with_time() -> None:
+    now = 0.0
+    bucket = TokenBucket(RateLimit(2.0, 2), lambda: now)
+    assert [bucket.take() for _ in range(3)] == [True, True, False]
+    now = 2.0
+    assert [bucket.take() for _ in range(2)] == [True, False]
+    now = 1000.0
+    assert [bucket.take() for _ in range(3)] == [True, True, False]
+
+
+@given(st.lists(st.floats(0, 10), max_size=50), st.integers(1, 5))
+def test_never_more_than_the_burst_and_one_per_interval(steps: list[float], burst: int) -> None:
+    now = 0.0
+    bucket = TokenBucket(RateLimit(1.0, burst), lambda: now)
+    taken = 0
+    for step in steps:
+        now += step
+        taken += bucket.take()
+    assert taken <= burst + now + 1e-6
+
+
+def test_no_limit_lets_everything_through() -> None:
+    assert all(TokenBucket(None, lambda: 0.0).take() for _ in range(100))

@@ -1,0 +1,185 @@
+"""From bytes to requests, however the bytes are cut."""
+
+from collections.abc import Iterable
+
+import pytest
+from httptools import HttpParserCallbackError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputally.server.limits import Limits
+from gputally.server.messages import Request, Response
+from gputally.server.reader import RequestReader, path_of
+from tests.unit.server.talking import request
+
+
+def read(pieces: Iterable[bytes], limits: Limits | None = None) -> RequestReader:
+    reader = RequestReader(limits or Limits())
+    for piece in pieces:
+        reader.feed(piece)
+    return reader
+
+
+def refusal(*pieces: bytes, limits: Limits | None = None) -> int | None:
+    """The status with which the last request is refused, if it is."""
+    queue = read(pieces, limits).queue
+    last = queue[-1] if queue else None
+    return last.status if isinstance(last, Response) else None
+
+
+REQUESTS = st.lists(
+    st.builds(
+        request,
+        st.sampled_from(["/metrics", "/", "/healthz?x=1", "/" + "p" * 300]),
+        st.sampled_from(["GET", "HEAD", "POST"]),
+        accept=st.sampled_from(["*/*", "application/openmetrics-text;version=1.0.0"]),
+        accept_encoding=st.sampled_from(["gzip", "", "identity;q=0.5, *"]),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(REQUESTS, st.data())
+def test_requests_are_the_same_however_they_arrive(requests: list[bytes], data: st.DataObject) -> None:
+    stream = b"".join(requests)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
+    pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    whole, pieced = read([stream]), read(pieces)
+    assert len(whole.queue) == len(requests)
+    assert list(pieced.queue) == list(whole.queue)
+    assert not pieced.complete
+
+
+@given(st.lists(st.binary(max_size=200), max_size=20))
+def test_no_bytes_break_the_reader(pieces: list[bytes]) -> None:
+    reader = read(pieces)
+    assert reader.complete or all(isinstance(item, Request) for item in reader.queue)
+
+
+@given(REQUESTS, st.binary(min_size=1, max_size=40), st.data())
+def test_damage_in_the_middle_never_breaks_the_reader(
+    requests: list[bytes], damage: bytes, data: st.DataObject
+) -> None:
+    stream = b"".join(requests)
+    at = data.draw(st.integers(0, len(stream)))
+    reader = read([stream[:at] + damage + stream[at + len(damage) :]])
+    assert len(reader.queue) <= Limits().pipelined_requests + 1
+
+
+def test_a_mistake_of_ours_is_not_blamed_on_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(target: str) -> str:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("gputally.server.reader.path_of", fail)
+    with pytest.raises(HttpParserCallbackError):
+        read([request()])
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 40,  # a TLS client hello
+        b"\0\0\0\0",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\nBad Header\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: ten\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"GET /metrics FTP/1.1\r\n\r\n",
+    ],
+)
+def test_garbage_is_refused_as_a_bad_request(garbage: bytes) -> None:
+    assert refusal(garbage) == 400
+
+
+def test_http_1_1_needs_a_host_and_http_1_0_does_not() -> None:
+    assert refusal(b"GET / HTTP/1.1\r\n\r\n") == 400
+    assert refusal(b"GET / HTTP/1.0\r\n\r\n") is None
+
+
+def test_other_versions_are_not_spoken() -> None:
+    assert refusal(b"GET /\r\n\r\n") in (400, 505)
+    assert refusal(b"GET / HTTP/2.0\r\nHost: x\r\n\r\n") == 505
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "X: " + "x" * 17000,
+        "\r\n".join(f"X-{number}: y" for number in range(3000)),
+        "Y" * 17000 + ": x",
+    ],
+    ids=["one long value", "many fields", "one long name"],
+)
+@pytest.mark.parametrize("cut", [100000, 1000, 37])
+def test_a_large_header_is_refused_however_it_arrives(header: str, cut: int) -> None:
+    stream = f"GET / HTTP/1.1\r\nHost: x\r\n{header}\r\n\r\n".encode()
+    assert refusal(*(stream[at : at + cut] for at in range(0, len(stream), cut))) == 431
+
+
+def test_a_long_target_is_refused_too() -> None:
+    assert refusal(request("/" + "x" * 17000)) == 431
+
+
+def test_a_header_without_end_is_refused_before_it_fills_the_memory() -> None:
+    reader = read([b"GET / HTTP/1.1\r\nX: "])
+    sent = 0
+    while not reader.complete:
+        reader.feed(b"x" * 1000)
+        sent += 1000
+    assert sent < 32 * 1024
+    assert isinstance(reader.queue[-1], Response)
+
+
+def test_a_header_just_within_the_limit_is_read() -> None:
+    assert refusal(request(x="x" * 16000)) is None
+
+
+def test_many_requests_in_one_read_are_not_taken_for_one_large_header() -> None:
+    one = request(x="x" * 4000)
+    reader = read([one * 8 + one[:100], one[100:200], one[200:]])
+    assert len(reader.queue) == 9
+    assert not reader.complete
+
+
+def test_a_small_body_is_thrown_away_and_the_next_request_is_read() -> None:
+    reader = read([request(method="POST", content_length="5") + b"hello" + request("/next")])
+    assert [item.path for item in reader.queue if isinstance(item, Request)] == ["/metrics", "/next"]
+
+
+@pytest.mark.parametrize(
+    "field", ["Content-Length: 4097", "Content-Length: 99999999999", "Transfer-Encoding: chunked"]
+)
+def test_a_large_or_chunked_body_is_refused_before_it_is_sent(field: str) -> None:
+    assert refusal(f"POST / HTTP/1.1\r\nHost: x\r\n{field}\r\n\r\n".encode()) == 413
+
+
+def test_too_many_requests_at_once_end_the_connection_after_the_first_ones() -> None:
+    reader = read([request() * 6000])
+    assert len(reader.queue) == Limits().pipelined_requests
+    assert reader.complete
+
+
+def test_an_upgrade_is_declined_by_a_plain_answer() -> None:
+    reader = read([request(connection="Upgrade, HTTP2-Settings", upgrade="h2c") + b"\0\0garbage"])
+    assert [type(item) for item in reader.queue] == [Request]
+    assert reader.complete
+
+
+@pytest.mark.parametrize(
+    ("head", "stays"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", True),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", False),
+        (b"GET / HTTP/1.0\r\n\r\n", False),
+        (b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", True),
+    ],
+)
+def test_the_connection_stays_open_as_the_client_asks(head: bytes, stays: bool) -> None:
+    assert read([head]).complete is not stays
+
+
+@given(st.text(max_size=60))
+def test_no_target_breaks_the_path(target: str) -> None:
+    assert "?" not in path_of(target)
