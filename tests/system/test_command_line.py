@@ -39,7 +39,10 @@ def test_version() -> None:
             "gputally simulate: --model: 'x' is not allowed; it takes one of a100",
         ),
         (("serve", "--listen-address", "nowhere:x"), "--listen-address"),
-        (("serve", "--metrics-path", "/healthz"), "gputally serve: --metrics-path: the metrics path cannot be"),
+        (
+            ("serve", "--metrics-path", "/healthz"),
+            "gputally serve: --metrics-path: the metrics path cannot be",
+        ),
         (("polish",), "gputally: argument COMMAND: invalid choice: 'polish' (choose from "),
         ((), "gputally: the following arguments are required: COMMAND"),
     ],
