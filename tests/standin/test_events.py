@@ -1,0 +1,119 @@
+"""XID events: told once to whoever listens, by a wait that waits."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.standin.real_pynvml import nvml
+
+Play = Callable[[str], Path]
+XID = nvml.nvmlEventTypeXidCriticalError
+TWO_GPUS = "frame 0\ngpu 0\nuuid GPU-0\n{first}\ngpu 1\nuuid GPU-1\n{second}\n"
+
+
+@pytest.fixture
+def listening(play: Play) -> Callable[[str], Any]:
+    """An event set that listens to all GPUs of the scenario."""
+
+    def listen(text: str) -> Any:
+        play(text)
+        events = nvml.nvmlEventSetCreate()
+        for index in range(nvml.nvmlDeviceGetCount()):
+            nvml.nvmlDeviceRegisterEvents(nvml.nvmlDeviceGetHandleByIndex(index), XID, events)
+        return events
+
+    return listen
+
+
+def drain(events: Any) -> list[tuple[str, int]]:
+    told: list[tuple[str, int]] = []
+    while True:
+        try:
+            event = nvml.nvmlEventSetWait_v2(events, 0)
+        except nvml.NVMLError_Timeout:
+            return told
+        assert event.eventType == XID
+        told.append((nvml.nvmlDeviceGetUUID(event.device), event.eventData))
+
+
+def test_xids_that_came_before_are_told_once_to_the_first_who_listens(
+    listening: Callable[[str], Any],
+) -> None:
+    events = listening(TWO_GPUS.format(first="xid 79 1\nxid 31 2", second="xid 48 1"))
+    assert sorted(drain(events)) == [("GPU-0", 31), ("GPU-0", 31), ("GPU-0", 79), ("GPU-1", 48)]
+    assert drain(events) == []
+    nvml.nvmlEventSetFree(events)
+
+
+def test_a_replaced_file_tells_only_what_is_new(listening: Callable[[str], Any], play: Play) -> None:
+    events = listening(TWO_GPUS.format(first="xid 79 1", second=""))
+    assert drain(events) == [("GPU-0", 79)]
+    before = time.monotonic()
+    play(TWO_GPUS.format(first="xid 79 3", second="xid 13 1"))
+    told = [nvml.nvmlEventSetWait_v2(events, 20_000)]
+    assert [told[0].eventData, *(xid for _, xid in drain(events))] == [79, 79, 13]
+    assert time.monotonic() - before < 10, "it was told when it came, not when the wait was over"
+    nvml.nvmlEventSetFree(events)
+
+
+def test_a_frame_that_comes_due_wakes_the_waiter(listening: Callable[[str], Any]) -> None:
+    events = listening("frame 0\ngpu 0\nuuid GPU-0\nframe 0.3\ngpu 0\nxid 94 1\n")
+    before = time.monotonic()
+    event = nvml.nvmlEventSetWait_v2(events, 20_000)
+    assert (event.eventData, time.monotonic() - before < 10) == (94, True)
+    nvml.nvmlEventSetFree(events)
+
+
+def test_a_waiter_is_woken_from_another_thread_and_does_not_spin(
+    listening: Callable[[str], Any], play: Play
+) -> None:
+    events = listening(TWO_GPUS.format(first="", second=""))
+    told: list[int] = []
+    used: list[float] = []
+
+    def wait() -> None:
+        told.append(nvml.nvmlEventSetWait_v2(events, 20_000).eventData)
+        used.append(time.thread_time())
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    time.sleep(0.5)
+    assert told == []
+    play(TWO_GPUS.format(first="xid 63 1", second=""))
+    waiter.join(20)
+    assert told == [63]
+    assert used[0] < 0.25, "half a second of waiting took no time of a processor"
+    nvml.nvmlEventSetFree(events)
+
+
+def test_the_timeout_is_honoured(listening: Callable[[str], Any]) -> None:
+    events = listening(TWO_GPUS.format(first="", second=""))
+    before = time.monotonic()
+    with pytest.raises(nvml.NVMLError_Timeout):
+        nvml.nvmlEventSetWait_v2(events, 300)
+    assert time.monotonic() - before >= 0.3
+    nvml.nvmlEventSetFree(events)
+
+
+def test_a_lost_gpu_still_tells_the_xid_it_was_lost_with(listening: Callable[[str], Any], play: Play) -> None:
+    events = listening(TWO_GPUS.format(first="", second=""))
+    play(TWO_GPUS.format(first="xid 79 1\nlost 1", second=""))
+    assert nvml.nvmlEventSetWait_v2(events, 20_000).eventData == 79
+    nvml.nvmlEventSetFree(events)
+
+
+def test_only_known_event_types_can_be_registered(play: Play) -> None:
+    play(TWO_GPUS.format(first="", second=""))
+    handle = nvml.nvmlDeviceGetHandleByIndex(0)
+    supported = nvml.nvmlDeviceGetSupportedEventTypes(handle)
+    assert supported & XID
+    events = nvml.nvmlEventSetCreate()
+    with pytest.raises(nvml.NVMLError_NotSupported):
+        nvml.nvmlDeviceRegisterEvents(handle, 1 << 40, events)
+    nvml.nvmlEventSetFree(events)
+    with pytest.raises(nvml.NVMLError_InvalidArgument):
+        nvml.nvmlEventSetWait_v2(events, 0)

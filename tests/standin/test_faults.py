@@ -1,0 +1,209 @@
+"""Every fault, on cue and over again, as the real pynvml meets it."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.standin.patience import wait_until
+from tests.standin.real_pynvml import nvml
+from tools.standin.scenario import held_file, preload, replace_scenario
+
+# A call that hangs where it must not is in C, where only the end of the process reaches it.
+pytestmark = pytest.mark.timeout(60, method="thread")
+
+Play = Callable[[str], Path]
+TWO_GPUS = (
+    "frame 0\ngpu 0\nuuid GPU-0\npower.usage 100000\nutil.gpu 10\nutil.memory 5\n"
+    "gpu 1\nuuid GPU-1\npower.usage 200000\nutil.gpu 20\nutil.memory 6\n"
+    "samples 0\nprocesses 1\nprocess 7 compute 1 - -\n"
+)
+
+
+@pytest.fixture
+def handles(play: Play) -> Callable[[str], list[Any]]:
+    """Handles of both GPUs of a scenario that has these lines before its only frame."""
+
+    def start(faults: str) -> list[Any]:
+        play(faults + TWO_GPUS)
+        return [nvml.nvmlDeviceGetHandleByIndex(index) for index in (0, 1)]
+
+    return start
+
+
+def error_of(function: Callable[[], object]) -> int:
+    try:
+        function()
+    except nvml.NVMLError as error:
+        return int(error.value)
+    return 0
+
+
+def test_a_call_that_never_returns_stops_nobody_else(
+    handles: Callable[[str], list[Any]], play: Play, scenario: Path
+) -> None:
+    first, second = handles("fault hang function=nvmlDeviceGetPowerUsage gpu=0\n")
+    answers: list[int] = []
+    hung = threading.Thread(target=lambda: answers.append(nvml.nvmlDeviceGetPowerUsage(first)), daemon=True)
+    hung.start()
+    hung.join(0.3)
+    assert hung.is_alive()
+    assert nvml.nvmlDeviceGetPowerUsage(second) == 200000
+    assert nvml.nvmlDeviceGetUtilizationRates(first).gpu == 10
+    play(TWO_GPUS.replace("100000", "123000"))
+    hung.join(20)
+    assert answers == [123000], "it returns when the fault is over, with the number of that moment"
+
+
+def test_a_slow_call_is_slow_and_right(handles: Callable[[str], list[Any]]) -> None:
+    first, second = handles("fault sleep function=nvmlDeviceGetPowerUsage gpu=1 value=300\n")
+    before = time.monotonic()
+    assert nvml.nvmlDeviceGetPowerUsage(second) == 200000
+    assert time.monotonic() - before >= 0.3
+    assert nvml.nvmlDeviceGetPowerUsage(first) == 100000
+
+
+def test_an_error_for_one_gpu_or_for_all(handles: Callable[[str], list[Any]]) -> None:
+    first, second = handles(
+        "fault error function=nvmlDeviceGetPowerUsage gpu=1 value=999\n"
+        "fault error function=nvmlDeviceGetUtilizationRates value=4\n"
+        "fault error function=nvmlSystem* value=10\n"
+        "fault error function=nvmlDeviceGetComputeRunningProcesses value=4\n"
+    )
+    assert nvml.nvmlDeviceGetPowerUsage(first) == 100000
+    assert error_of(lambda: nvml.nvmlDeviceGetPowerUsage(second)) == nvml.NVML_ERROR_UNKNOWN
+    for handle in (first, second):
+        assert error_of(lambda h=handle: nvml.nvmlDeviceGetUtilizationRates(h)) == 4  # type: ignore[misc]
+    assert error_of(nvml.nvmlSystemGetDriverVersion) == nvml.NVML_ERROR_TIMEOUT
+    assert error_of(lambda: nvml.nvmlDeviceGetComputeRunningProcesses_v3(second)) == 4
+    assert error_of(lambda: nvml.nvmlDeviceGetComputeRunningProcesses_v2(second)) == 4
+
+
+def test_a_fault_has_its_time(handles: Callable[[str], list[Any]]) -> None:
+    began = time.monotonic()
+    first, _ = handles("fault error function=nvmlDeviceGetPowerUsage value=999 from=0.6 until=1.2\n")
+    met = []
+    while time.monotonic() - began < 1.6:
+        met.append(error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)))
+        time.sleep(0.01)
+    assert (met[0], met[-1]) == (0, 0)
+    assert met == sorted(met[: met.index(999) + 1]) + [999] * (met.count(999) - 1) + [0] * met[::-1].index(
+        999
+    )
+
+
+def test_a_lost_gpu_answers_nothing_until_it_is_back(handles: Callable[[str], list[Any]], play: Play) -> None:
+    first, second = handles("")
+    play("fault lost gpu=0\n" + TWO_GPUS)
+    lost = nvml.NVML_ERROR_GPU_IS_LOST
+    wait_until(lambda: error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == lost)
+    for function, arguments in {
+        "nvmlDeviceGetUUID": (),
+        "nvmlDeviceGetFieldValues": ([83],),
+        "nvmlDeviceGetComputeRunningProcesses": (),
+        "nvmlDeviceGetCpuAffinity": (1,),
+    }.items():
+        assert error_of(lambda f=function, a=arguments: getattr(nvml, f)(first, *a)) == lost  # type: ignore[misc]
+    assert error_of(lambda: nvml.nvmlDeviceGetHandleByIndex(0)) == lost
+    assert nvml.nvmlDeviceGetCount() == 2
+    assert nvml.nvmlDeviceGetPowerUsage(second) == 200000
+    play(TWO_GPUS)
+    wait_until(lambda: error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == 0)
+
+
+def test_a_gpu_that_is_gone_makes_the_others_move_up(handles: Callable[[str], list[Any]], play: Play) -> None:
+    first, second = handles("")
+    play("fault absent gpu=0\n" + TWO_GPUS)
+    wait_until(lambda: nvml.nvmlDeviceGetCount() == 1)
+    assert nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(0)) == "GPU-1"
+    assert nvml.nvmlDeviceGetIndex(second) == 0
+    assert error_of(lambda: nvml.nvmlDeviceGetHandleByIndex(1)) == nvml.NVML_ERROR_INVALID_ARGUMENT
+    assert error_of(lambda: nvml.nvmlDeviceGetUUID(first)) == nvml.NVML_ERROR_GPU_IS_LOST
+
+
+def test_a_driver_that_is_gone_and_back_wants_to_be_initialised_anew(
+    handles: Callable[[str], list[Any]], play: Play
+) -> None:
+    first, _ = handles("")
+    play("fault driver_gone\n" + TWO_GPUS)
+    uninitialised = nvml.NVML_ERROR_UNINITIALIZED
+    wait_until(lambda: error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == uninitialised)
+    assert error_of(nvml.nvmlDeviceGetCount) == uninitialised
+    assert error_of(nvml.nvmlInit) == nvml.NVML_ERROR_DRIVER_NOT_LOADED
+    play(TWO_GPUS.replace("100000", "1000"))
+    time.sleep(0.05)
+    assert error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == uninitialised
+    wait_until(lambda: error_of(nvml.nvmlInit) == 0)
+    assert error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == nvml.NVML_ERROR_INVALID_ARGUMENT
+    assert nvml.nvmlDeviceGetPowerUsage(nvml.nvmlDeviceGetHandleByIndex(0)) == 1000
+
+
+def test_a_reload_between_two_calls_makes_old_handles_void(handles: Callable[[str], list[Any]]) -> None:
+    first, _ = handles("fault driver_gone from=0.3 until=0.3\n")
+    assert nvml.nvmlDeviceGetPowerUsage(first) == 100000
+    time.sleep(0.4)
+    assert error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == nvml.NVML_ERROR_UNINITIALIZED
+    nvml.nvmlInit()
+    assert error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == nvml.NVML_ERROR_INVALID_ARGUMENT
+    assert nvml.nvmlDeviceGetPowerUsage(nvml.nvmlDeviceGetHandleByIndex(0)) == 100000
+
+
+def test_a_library_that_does_not_fit_the_driver(scenario: Path) -> None:
+    replace_scenario(scenario, "fault version_mismatch\n" + TWO_GPUS)
+    preload(scenario)
+    assert error_of(nvml.nvmlInit) == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
+
+
+def test_without_a_scenario_there_is_no_driver(scenario: Path) -> None:
+    preload(scenario)
+    assert error_of(nvml.nvmlInit) == nvml.NVML_ERROR_DRIVER_NOT_LOADED
+
+
+def test_garbage_counts_of_processes(handles: Callable[[str], list[Any]]) -> None:
+    _, second = handles(
+        "fault garbage function=nvmlDeviceGetProcessUtilization\n"
+        "fault garbage function=nvmlDeviceGetComputeRunningProcesses value=33\n"
+    )
+    samples = nvml.nvmlDeviceGetProcessUtilization(second, 0)
+    assert len(samples) == 100
+    assert max(sample.smUtil for sample in samples) > 100
+    processes = nvml.nvmlDeviceGetComputeRunningProcesses(second)
+    assert (len(processes), processes[0].pid) == (33, 7)
+    assert max(process.pid for process in processes) > 4194304
+
+
+@pytest.mark.parametrize(("setting", "read"), [("", 808334905), (" value=101", 101)])
+def test_a_garbage_number(handles: Callable[[str], list[Any]], setting: str, read: int) -> None:
+    first, second = handles(f"fault garbage function=nvmlDeviceGetUtilizationRates gpu=0{setting}\n")
+    assert nvml.nvmlDeviceGetUtilizationRates(first).gpu == read
+    assert nvml.nvmlDeviceGetUtilizationRates(second).gpu == 20
+
+
+def holds(scenario: Path) -> bool:
+    """Whether this process holds the driver."""
+    open_files = Path("/proc/self/fd").iterdir()
+    return any(file.is_symlink() and file.readlink() == held_file(scenario) for file in open_files)
+
+
+def test_the_driver_is_held_from_the_first_init_to_the_last_shutdown(play: Play, scenario: Path) -> None:
+    assert not holds(scenario)
+    play(TWO_GPUS)
+    nvml.nvmlInit()
+    nvml.nvmlShutdown()
+    assert holds(scenario)
+    nvml.nvmlShutdown()
+    assert not holds(scenario)
+    assert error_of(nvml.nvmlShutdown) == nvml.NVML_ERROR_UNINITIALIZED
+    assert error_of(nvml.nvmlDeviceGetCount) == nvml.NVML_ERROR_UNINITIALIZED
+
+
+def test_a_mistake_in_the_file_is_named_and_no_number_is_given(
+    scenario: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    replace_scenario(scenario, "frame 0\ngpu 0\nuuid GPU-0\npower.usgae 100\n")
+    preload(scenario)
+    assert error_of(nvml.nvmlInit) == nvml.NVML_ERROR_UNKNOWN
+    assert f"{scenario}:4: unknown key: power.usgae" in capfd.readouterr().err

@@ -1,0 +1,223 @@
+/* nvmlDeviceGetFieldValues: many values in one call, each with its own status. */
+#include <string.h>
+#include "standin.h"
+
+enum { ALL_LINKS = 0xFFFFFFFF, NVLINK_5 = 7 };
+
+struct field {
+    u32 id;
+    int slot;
+    enum field_type type;
+};
+
+static const struct field fields[] = {
+    {1, ECC_MODE, TYPE_U32},
+    {2, ECC_PENDING, TYPE_U32},
+    {29, RETIRED_SINGLE_BIT, TYPE_U32},
+    {30, RETIRED_DOUBLE_BIT, TYPE_U32},
+    {31, RETIRED_PENDING, TYPE_U32},
+    {74, VIOLATION_POWER, TYPE_U64},
+    {75, VIOLATION_THERMAL, TYPE_U64},
+    {76, VIOLATION_SYNC_BOOST, TYPE_U64},
+    {77, VIOLATION_BOARD_LIMIT, TYPE_U64},
+    {78, VIOLATION_LOW_UTILIZATION, TYPE_U64},
+    {79, VIOLATION_RELIABILITY, TYPE_U64},
+    {80, VIOLATION_APP_CLOCKS, TYPE_U64},
+    {81, VIOLATION_BASE_CLOCKS, TYPE_U64},
+    {82, TEMP_MEMORY, TYPE_U32},
+    {83, ENERGY, TYPE_U64},
+    {94, PCIE_REPLAYS, TYPE_U32},
+    {142, REMAPPED_CORRECTABLE, TYPE_U32},
+    {143, REMAPPED_UNCORRECTABLE, TYPE_U32},
+    {144, REMAPPED_PENDING, TYPE_U32},
+    {145, REMAPPED_FAILURE, TYPE_U32},
+    {185, POWER_USAGE, TYPE_U32},
+    {186, POWER_USAGE, TYPE_U32},
+    {187, POWER_MIN, TYPE_U32},
+    {188, POWER_MAX, TYPE_U32},
+    {189, POWER_DEFAULT, TYPE_U32},
+    {190, POWER_ENFORCED, TYPE_U32},
+    {191, ENERGY, TYPE_U64},
+    {192, POWER_LIMIT, TYPE_U32},
+    {193, TEMP_TLIMIT_SHUTDOWN, TYPE_I32},
+    {194, TEMP_TLIMIT_SLOWDOWN, TYPE_I32},
+    {230, RECOVERY_ACTION, TYPE_U32},
+    {269, VIOLATION_SW_THERMAL, TYPE_U64},
+    {270, VIOLATION_HW_THERMAL, TYPE_U64},
+    {271, VIOLATION_HW_POWER_BRAKE, TYPE_U64},
+};
+
+/* ECC counters: corrected and uncorrected take turns. CBU has no corrected one. */
+static int ecc_slot(u32 id)
+{
+    /* by location in pairs: L1, L2, device memory, register file, texture memory */
+    enum { CBU = 7 };
+    if (id >= 3 && id <= 6)
+        return ECC_SLOT((id - 3) % 2, (id - 3) / 2, 0);
+    if (id == 17 || id == 28)
+        return ECC_SLOT(1, id == 28, CBU);
+    if (id >= 7 && id <= 16)
+        return ECC_SLOT((id - 7) % 2, 0, 1 + (id - 7) / 2);
+    if (id >= 18 && id <= 27)
+        return ECC_SLOT((id - 18) % 2, 1, 1 + (id - 18) / 2);
+    return -1;
+}
+
+/* Counters of one link each: the link is in the field id (older fields), or the scope (newer ones). */
+static const struct {
+    u32 first, last, link;
+    enum link_counter counter;
+} by_id[] = {
+    {32, 37, 0, LINK_CRC_FLIT},   {96, 101, 6, LINK_CRC_FLIT},  {39, 44, 0, LINK_CRC_DATA},
+    {102, 107, 6, LINK_CRC_DATA}, {46, 51, 0, LINK_REPLAY},     {108, 113, 6, LINK_REPLAY},
+    {53, 58, 0, LINK_RECOVERY},   {114, 119, 6, LINK_RECOVERY}, {84, 89, 0, LINK_SPEED},
+    {132, 137, 6, LINK_SPEED},    {148, 159, 0, LINK_ECC_DATA},
+};
+static const struct {
+    u32 id;
+    enum link_counter counter;
+} sums[] = {
+    {38, LINK_CRC_FLIT}, {45, LINK_CRC_DATA}, {52, LINK_REPLAY}, {59, LINK_RECOVERY}, {160, LINK_ECC_DATA},
+};
+static const struct {
+    u32 id;
+    enum link_counter counter;
+    enum field_type type;
+    bool nvlink5;
+} by_scope[] = {
+    {161, LINK_REPLAY, TYPE_U64, false},
+    {162, LINK_RECOVERY, TYPE_U64, false},
+    {163, LINK_CRC_FLIT, TYPE_U64, false},
+    {164, LINK_SPEED, TYPE_U32, false},
+    {165, LINK_STATE, TYPE_U32, false},
+    {166, LINK_VERSION, TYPE_U32, false},
+    {202, LINK_TX, TYPE_U64, true},
+    {204, LINK_RX, TYPE_U64, true},
+    {206, LINK_MALFORMED, TYPE_U64, true},
+    {207, LINK_OVERRUN, TYPE_U64, true},
+    {208, LINK_RECEIVE, TYPE_U64, true},
+    {209, LINK_RECEIVE_REMOTE, TYPE_U64, true},
+    {210, LINK_RECEIVE_GENERAL, TYPE_U64, true},
+    {211, LINK_INTEGRITY, TYPE_U64, true},
+    {212, LINK_DISCARD, TYPE_U64, true},
+    {213, LINK_RECOVERED, TYPE_U64, true},
+    {214, LINK_RECOVERY_FAILED, TYPE_U64, true},
+    {215, LINK_RECOVERIES, TYPE_U64, true},
+    {219, LINK_EFFECTIVE, TYPE_U64, true},
+    {221, LINK_SYMBOL, TYPE_U64, true},
+};
+#define COUNT(table) (sizeof(table) / sizeof *(table))
+
+static int sum_of_links(const struct device *device, enum link_counter counter, u64 *sum)
+{
+    bool any = false;
+    u64 value;
+    *sum = 0;
+    for (int link = 0; link < MAX_LINKS; link++)
+        if (given(device, LINK(link, counter), &value)) {
+            *sum += value;
+            any = true;
+        }
+    return any ? OK : NOT_SUPPORTED;
+}
+
+static int link_count(const struct device *device, u64 *count)
+{
+    *count = 0;
+    for (int link = 0; link < MAX_LINKS; link++)
+        *count += device->given[LINK(link, LINK_STATE)];
+    return *count ? OK : NOT_SUPPORTED;
+}
+
+static bool nvlink5(const struct device *device, u32 link)
+{
+    u64 version;
+    return given(device, LINK(link, LINK_VERSION), &version) && version >= NVLINK_5;
+}
+
+/* Payload in KiB, of one link or of all. NVLink 5 counts bytes by link instead. */
+static int throughput(const struct target *target, enum link_counter counter, u32 scope, u64 *kib)
+{
+    int status;
+    if (nvlink5(target->device, scope == ALL_LINKS ? 0 : scope % MAX_LINKS))
+        return NOT_SUPPORTED;
+    if (scope == ALL_LINKS)
+        status = sum_of_links(target->device, counter, kib);
+    else if (scope < MAX_LINKS)
+        status = given(target->device, LINK(scope, counter), kib) ? OK : NOT_SUPPORTED;
+    else
+        return INVALID_ARGUMENT;
+    *kib /= 1024;
+    return status;
+}
+
+static int link_field(const char *function, const struct target *target, u32 id, u32 scope, u32 *type,
+                      u64 *value)
+{
+    for (size_t i = 0; i < COUNT(by_id); i++)
+        if (id >= by_id[i].first && id <= by_id[i].last)
+            return fetch(function, target, LINK(by_id[i].link + id - by_id[i].first, by_id[i].counter),
+                         value);
+    for (size_t i = 0; i < COUNT(sums); i++)
+        if (id == sums[i].id)
+            return sum_of_links(target->device, sums[i].counter, value);
+    for (size_t i = 0; i < COUNT(by_scope); i++) {
+        if (id != by_scope[i].id)
+            continue;
+        if (scope >= MAX_LINKS)
+            return INVALID_ARGUMENT;
+        if (by_scope[i].nvlink5 && !nvlink5(target->device, scope))
+            return NOT_SUPPORTED;
+        *type = by_scope[i].type;
+        return fetch(function, target, LINK(scope, by_scope[i].counter), value);
+    }
+    if (id == 138 || id == 139)
+        return throughput(target, id == 138 ? LINK_TX : LINK_RX, scope, value);
+    if (id == 91) {
+        *type = TYPE_U32;
+        return link_count(target->device, value);
+    }
+    return NOT_SUPPORTED;
+}
+
+static int find_field(const char *function, const struct target *target, u32 id, u32 scope, u32 *type,
+                      u64 *value)
+{
+    *type = TYPE_U64;
+    for (size_t i = 0; i < COUNT(fields); i++)
+        if (fields[i].id == id) {
+            /* Power has scopes beside the GPU's own, which no scenario has. */
+            if (id >= 185 && id <= 192 && scope != 0)
+                return NOT_SUPPORTED;
+            *type = fields[i].type;
+            return fetch(function, target, fields[i].slot, value);
+        }
+    int ecc = ecc_slot(id);
+    if (ecc >= 0)
+        return fetch(function, target, ecc, value);
+    return link_field(function, target, id, scope, type, value);
+}
+
+EXPORT int nvmlDeviceGetFieldValues(handle device, int count, struct field_value *values)
+{
+    struct target target;
+    if (count < 0 || !values)
+        return INVALID_ARGUMENT;
+    int status = enter_device(__func__, device, &target);
+    if (status != OK)
+        return status;
+    long long now = (long long)wall_clock_us();
+    for (int i = 0; i < count; i++) {
+        struct field_value *field = &values[i];
+        u64 value = 0;
+        field->status = (u32)find_field(__func__, &target, field->id, field->scope, &field->type, &value);
+        field->time_us = now;
+        field->latency_us = 0;
+        field->value.ull = 0;
+        if (field->type == TYPE_U64)
+            field->value.ull = value;
+        else
+            field->value.u = (u32)value;
+    }
+    return leave(OK);
+}

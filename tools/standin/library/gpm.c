@@ -1,0 +1,135 @@
+/* GPM: how busy the parts of a GPU or of a GPU instance were between two samples. */
+#include <stdlib.h>
+#include <string.h>
+#include "standin.h"
+
+enum { GPM_VERSION = 1, GPM_SLOTS = GPM_FP16 - GPM_GRAPHICS + 1 };
+
+struct gpm_sample {
+    bool filled;
+    double percent[GPM_SLOTS];
+    bool given[GPM_SLOTS];
+};
+
+static const struct {
+    u32 id;
+    int slot;
+    const char *short_name, *long_name;
+} metrics[] = {
+    {1, GPM_GRAPHICS, "graphics_util", "Graphics Engine Utilization"},
+    {2, GPM_SM, "sm_util", "SM Utilization"},
+    {3, GPM_OCCUPANCY, "sm_occupancy", "SM Occupancy"},
+    {5, GPM_TENSOR, "any_tensor_util", "Tensor Core Utilization"},
+    {10, GPM_DRAM, "dram_bw_util", "DRAM Bandwidth Utilization"},
+    {11, GPM_FP64, "fp64_util", "FP64 Utilization"},
+    {12, GPM_FP32, "fp32_util", "FP32 Utilization"},
+    {13, GPM_FP16, "fp16_util", "FP16 Utilization"},
+};
+
+static bool any_gpm(const struct device *device)
+{
+    for (int i = 0; i < GPM_SLOTS; i++)
+        if (device->given[GPM_GRAPHICS + i])
+            return true;
+    return false;
+}
+
+/* A GPU in MIG mode may have it for its instances alone. */
+static bool supports_gpm(int gpu)
+{
+    bool any = any_gpm(&world.gpus[gpu].card);
+    for (int mig = 0; !any && mig < MAX_MIGS; mig++)
+        any = world.gpus[gpu].migs[mig] && any_gpm(world.gpus[gpu].migs[mig]);
+    return any;
+}
+
+EXPORT int nvmlGpmQueryDeviceSupport(handle device, struct gpm_support *support)
+{
+    struct target target;
+    int status = enter_device(__func__, device, &target);
+    if (status != OK)
+        return status;
+    if (support->version != GPM_VERSION)
+        return leave(ARGUMENT_VERSION_MISMATCH);
+    support->supported = supports_gpm(target.gpu);
+    return leave(OK);
+}
+
+EXPORT int nvmlGpmSampleAlloc(struct gpm_sample **sample)
+{
+    int status = enter(__func__);
+    if (status != OK)
+        return status;
+    *sample = calloc(1, sizeof **sample);
+    return leave(*sample ? OK : MEMORY);
+}
+
+EXPORT int nvmlGpmSampleFree(struct gpm_sample *sample)
+{
+    free(sample);
+    return sample ? OK : INVALID_ARGUMENT;
+}
+
+static int fill(struct gpm_sample *sample, const struct device *device)
+{
+    if (!any_gpm(device))
+        return NOT_SUPPORTED;
+    memcpy(sample->percent, &device->number[GPM_GRAPHICS], sizeof sample->percent);
+    memcpy(sample->given, &device->given[GPM_GRAPHICS], sizeof sample->given);
+    sample->filled = true;
+    return OK;
+}
+
+EXPORT int nvmlGpmSampleGet(handle device, struct gpm_sample *sample)
+{
+    struct target target;
+    int status = enter_device(__func__, device, &target);
+    if (status != OK)
+        return status;
+    return leave(sample ? fill(sample, target.device) : INVALID_ARGUMENT);
+}
+
+EXPORT int nvmlGpmMigSampleGet(handle device, u32 gpu_instance, struct gpm_sample *sample)
+{
+    struct target target;
+    u64 found;
+    int status = enter_device(__func__, device, &target);
+    if (status != OK)
+        return status;
+    if (target.mig >= 0 || !sample)
+        return leave(INVALID_ARGUMENT);
+    for (int mig = 0; mig < MAX_MIGS; mig++) {
+        const struct device *instance = world.gpus[target.gpu].migs[mig];
+        if (instance && given(instance, GI, &found) && found == gpu_instance)
+            return leave(fill(sample, instance));
+    }
+    return leave(NOT_FOUND);
+}
+
+/* The scenario has the ratios themselves: those of the second sample are the answer. */
+EXPORT int nvmlGpmMetricsGet(struct gpm_metrics *request)
+{
+    int status = enter(__func__);
+    if (status != OK)
+        return status;
+    const struct gpm_sample *before = request->sample1, *after = request->sample2;
+    if (request->version != GPM_VERSION)
+        return leave(ARGUMENT_VERSION_MISMATCH);
+    if (!before || !after || before == after || !before->filled || !after->filled)
+        return leave(INVALID_ARGUMENT);
+    for (u32 i = 0; i < request->count; i++) {
+        struct gpm_metric *metric = &request->metrics[i];
+        metric->status = NOT_SUPPORTED;
+        for (size_t m = 0; m < sizeof metrics / sizeof *metrics; m++) {
+            int place = metrics[m].slot - GPM_GRAPHICS;
+            if (metrics[m].id != metric->id || !after->given[place])
+                continue;
+            metric->status = OK;
+            metric->value = after->percent[place];
+            metric->short_name = metrics[m].short_name;
+            metric->long_name = metrics[m].long_name;
+            metric->unit = "%";
+        }
+    }
+    return leave(OK);
+}

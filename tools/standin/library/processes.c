@@ -1,0 +1,275 @@
+/* Who is on a GPU: the running lists, the utilisation samples, names, accounting. */
+#include <string.h>
+#include "standin.h"
+
+#define GARBAGE_ENTRIES 100
+
+/* What uninitialised memory looks like: the same in every run. */
+static u64 garbage(u32 seed) { return (seed + 1) * 0x9E3779B97F4A7C15ULL; }
+
+static u32 garbage_count(const char *function, int gpu)
+{
+    const struct fault *fault = fault_active(FAULT_GARBAGE, function, gpu);
+    if (!fault)
+        return 0;
+    return fault->has_value ? (u32)fault->value : GARBAGE_ENTRIES;
+}
+
+/* A GPU also sees its MIG devices' processes. */
+const struct running *next_process(struct walk *walk)
+{
+    const struct gpu *gpu = &world.gpus[walk->target->gpu];
+    bool whole = walk->target->mig < 0;
+    for (; walk->mig < (whole ? MAX_MIGS : 0); walk->mig++, walk->next = 0) {
+        const struct device *device = walk->mig < 0 ? walk->target->device : gpu->migs[walk->mig];
+        while (device && walk->next < device->processes.count) {
+            const struct running *process = &device->processes.entries[walk->next++];
+            if (process->lists & walk->lists)
+                return process;
+        }
+    }
+    return NULL;
+}
+
+struct walk walk_processes(const struct target *target, u32 lists)
+{
+    return (struct walk){target, lists, -1, 0};
+}
+
+static u32 count_processes(const struct target *target, u32 lists)
+{
+    struct walk walk = walk_processes(target, lists);
+    u32 count = 0;
+    while (next_process(&walk))
+        count++;
+    return count;
+}
+
+/* Without room for all, the answer is how many there are. */
+static int list_processes(const char *function, handle device, u32 lists, u32 *count, void *entries,
+                          size_t size)
+{
+    struct target target;
+    u64 listed;
+    if (!count)
+        return INVALID_ARGUMENT;
+    int status = enter_device(function, device, &target);
+    if (status != OK)
+        return status;
+    u32 garbled = garbage_count(function, target.gpu);
+    if (!garbled && !given(target.device, PROCESSES, &listed))
+        return leave(NOT_SUPPORTED);
+    u32 room = entries ? *count : 0;
+    *count = garbled ? garbled : count_processes(&target, lists);
+    if (*count > room)
+        return leave(INSUFFICIENT_SIZE);
+    struct walk walk = walk_processes(&target, lists);
+    for (u32 i = 0; i < *count; i++) {
+        const struct running *process = next_process(&walk);
+        struct process entry;
+        if (process)
+            entry = (struct process){process->pid, process->memory, process->gpu_instance,
+                                     process->compute_instance};
+        else
+            entry =
+                (struct process){(u32)garbage(i), garbage(i + 1), (u32)garbage(i + 2), (u32)garbage(i + 3)};
+        memcpy((char *)entries + i * size, &entry, size);
+    }
+    return leave(OK);
+}
+
+#define RUNNING_LIST(function, lists) \
+    EXPORT int function(handle device, u32 *count, struct process_v1 *entries) \
+    { \
+        return list_processes(__func__, device, lists, count, entries, sizeof *entries); \
+    } \
+    EXPORT int function##_v2(handle device, u32 *count, struct process *entries) \
+    { \
+        return list_processes(__func__, device, lists, count, entries, sizeof *entries); \
+    } \
+    EXPORT int function##_v3(handle device, u32 *count, struct process *entries) \
+    { \
+        return list_processes(__func__, device, lists, count, entries, sizeof *entries); \
+    }
+
+RUNNING_LIST(nvmlDeviceGetComputeRunningProcesses, LIST_COMPUTE)
+RUNNING_LIST(nvmlDeviceGetGraphicsRunningProcesses, LIST_GRAPHICS)
+RUNNING_LIST(nvmlDeviceGetMPSComputeRunningProcesses, LIST_MPS)
+
+EXPORT int nvmlDeviceGetRunningProcessDetailList(handle device, struct process_details *list)
+{
+    static const u32 modes[] = {LIST_COMPUTE, LIST_GRAPHICS, LIST_MPS,
+                                LIST_COMPUTE | LIST_GRAPHICS | LIST_MPS};
+    struct target target;
+    u64 listed;
+    int status = enter_device(__func__, device, &target);
+    if (status != OK)
+        return status;
+    if (list->version != STRUCT_VERSION(struct process_details, 1))
+        return leave(ARGUMENT_VERSION_MISMATCH);
+    if (list->mode >= sizeof modes / sizeof *modes)
+        return leave(INVALID_ARGUMENT);
+    if (!given(target.device, PROCESSES, &listed))
+        return leave(NOT_SUPPORTED);
+    u32 room = list->entries ? list->count : 0;
+    list->count = count_processes(&target, modes[list->mode]);
+    if (list->count > room)
+        return leave(INSUFFICIENT_SIZE);
+    struct walk walk = walk_processes(&target, modes[list->mode]);
+    const struct running *process;
+    for (struct process_detail *entry = list->entries; (process = next_process(&walk)); entry++)
+        *entry = (struct process_detail){process->pid, process->memory, process->gpu_instance,
+                                         process->compute_instance, 0};
+    return leave(OK);
+}
+
+/* The sample buffer, or why there is none: in MIG mode the driver keeps none. */
+static int sample_buffer(const struct target *target, const struct sample_table **samples)
+{
+    u64 value;
+    if (target->mig >= 0 || !given(target->device, SAMPLES, &value) ||
+        (given(target->device, MIG_MODE, &value) && value))
+        return NOT_SUPPORTED;
+    *samples = &world.gpus[target->gpu].samples;
+    return OK;
+}
+
+static u32 count_newer(const struct sample_table *samples, u64 last_seen_us)
+{
+    u32 count = 0;
+    for (u32 i = 0; i < samples->count; i++)
+        count += samples->entries[i].time_us > last_seen_us;
+    return count;
+}
+
+EXPORT int nvmlDeviceGetProcessUtilization(handle device, struct process_sample *entries, u32 *count,
+                                           u64 last_seen_us)
+{
+    struct target target;
+    const struct sample_table *samples;
+    int status = enter_device(__func__, device, &target);
+    if (status != OK)
+        return status;
+    if ((status = sample_buffer(&target, &samples)) != OK)
+        return leave(status);
+    u32 newer = count_newer(samples, last_seen_us);
+    u32 garbled = garbage_count(__func__, target.gpu);
+    u32 room = entries ? *count : 0;
+    *count = newer > garbled ? newer : garbled;
+    if (*count == 0)
+        return leave(NOT_FOUND);
+    if (*count > room)
+        return leave(INSUFFICIENT_SIZE);
+    u32 filled = 0;
+    for (u32 i = 0; i < samples->count; i++)
+        if (samples->entries[i].time_us > last_seen_us)
+            entries[filled++] = samples->entries[i];
+    for (; filled < *count; filled++)
+        entries[filled] = (struct process_sample){(u32)garbage(filled),     garbage(filled + 1),
+                                                  (u32)garbage(filled + 2), (u32)garbage(filled + 3),
+                                                  (u32)garbage(filled + 4), (u32)garbage(filled + 5)};
+    return leave(OK);
+}
+
+EXPORT int nvmlDeviceGetProcessesUtilizationInfo(handle device, struct process_samples_info *info)
+{
+    struct target target;
+    const struct sample_table *samples;
+    int status = enter_device(__func__, device, &target);
+    if (status != OK)
+        return status;
+    if (info->version != STRUCT_VERSION(struct process_samples_info, 1))
+        return leave(ARGUMENT_VERSION_MISMATCH);
+    if ((status = sample_buffer(&target, &samples)) != OK)
+        return leave(status);
+    u32 room = info->entries ? info->count : 0;
+    info->count = count_newer(samples, info->last_seen_us);
+    if (info->count == 0)
+        return leave(NOT_FOUND);
+    if (info->count > room)
+        return leave(INSUFFICIENT_SIZE);
+    u32 filled = 0;
+    for (u32 i = 0; i < samples->count; i++) {
+        const struct process_sample *sample = &samples->entries[i];
+        if (sample->time_us > info->last_seen_us)
+            info->entries[filled++] =
+                (struct process_sample_info){sample->time_us, sample->pid,     sample->sm, sample->memory,
+                                             sample->encoder, sample->decoder, 0,          0};
+    }
+    return leave(OK);
+}
+
+static const char *name_on(const struct device *device, u32 pid)
+{
+    for (u32 i = 0; device && i < device->processes.count; i++)
+        if (device->processes.entries[i].pid == pid)
+            return device->processes.entries[i].name;
+    return NULL;
+}
+
+EXPORT int nvmlSystemGetProcessName(u32 pid, char *buffer, u32 room)
+{
+    int status = enter(__func__);
+    if (status != OK)
+        return status;
+    const char *name = NULL;
+    for (int gpu = 0; !name && gpu < MAX_GPUS; gpu++) {
+        name = name_on(&world.gpus[gpu].card, pid);
+        for (int mig = 0; !name && mig < MAX_MIGS; mig++)
+            name = name_on(world.gpus[gpu].migs[mig], pid);
+    }
+    return leave(name ? put_text(name, buffer, room) : NOT_FOUND);
+}
+
+static int accounting_table(const struct target *target, const struct account_table **accounts)
+{
+    u64 mode;
+    if (!given(target->device, ACCOUNTING, &mode) || !mode)
+        return NOT_SUPPORTED;
+    *accounts = &world.gpus[target->gpu].accounts;
+    return OK;
+}
+
+EXPORT int nvmlDeviceGetAccountingPids(handle device, u32 *count, u32 *pids)
+{
+    struct target target;
+    const struct account_table *accounts;
+    int status = enter_device(__func__, device, &target);
+    if (status != OK)
+        return status;
+    if ((status = accounting_table(&target, &accounts)) != OK)
+        return leave(status);
+    u32 room = pids ? *count : 0;
+    *count = accounts->count;
+    if (*count > room)
+        return leave(INSUFFICIENT_SIZE);
+    for (u32 i = 0; i < *count; i++)
+        pids[i] = accounts->entries[i].pid;
+    return leave(OK);
+}
+
+EXPORT int nvmlDeviceGetAccountingStats(handle device, u32 pid, struct accounting *stats)
+{
+    struct target target;
+    const struct account_table *accounts;
+    int status = enter_device(__func__, device, &target);
+    if (status != OK)
+        return status;
+    if ((status = accounting_table(&target, &accounts)) != OK)
+        return leave(status);
+    for (u32 i = 0; i < accounts->count; i++)
+        if (accounts->entries[i].pid == pid) {
+            *stats = accounts->entries[i].stats;
+            return leave(OK);
+        }
+    return leave(NOT_FOUND);
+}
+
+EXPORT int nvmlDeviceGetAccountingBufferSize(handle device, u32 *size)
+{
+    u32 mode;
+    int status = get_u32(__func__, device, ACCOUNTING, &mode);
+    if (status == OK)
+        *size = 4000;
+    return status;
+}
