@@ -13,7 +13,7 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gputally.devices.simulated.models import MODEL_NAMES
+from gputally.devices.simulated import MODEL_NAMES
 from gputally.logs import FORMATS, LEVELS
 
 READERS = ("auto", "nvml", "nvidia-smi", "simulated")

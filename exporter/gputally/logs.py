@@ -2,7 +2,6 @@
 
 import logging
 import time
-from logging.handlers import WatchedFileHandler
 from pathlib import Path
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -37,6 +36,10 @@ def _utc(seconds: float) -> str:
 
 def set_up_logging(level: str, log_format: str, file: Path | None) -> None:
     """Log to standard error, or to a file that may be rotated away under us."""
-    handler: logging.Handler = WatchedFileHandler(file) if file else logging.StreamHandler()
+    handler: logging.Handler = logging.StreamHandler()
+    if file is not None:
+        from logging.handlers import WatchedFileHandler  # noqa: PLC0415  # memory is dear
+
+        handler = WatchedFileHandler(file)
     handler.setFormatter(_JsonFormatter() if log_format == "json" else _TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -3,7 +3,6 @@
 import time
 
 from gputally import __version__
-from gputally.landing import render_landing
 from gputally.metrics.exposition import OPENMETRICS, TEXT, Exposition
 from gputally.model import Snapshot
 from gputally.server import Page
@@ -25,6 +24,8 @@ class ExporterPages:
         return Page(OPENMETRICS if openmetrics else TEXT, body, gzip)
 
     def landing(self) -> Page:
+        from gputally.landing import render_landing  # noqa: PLC0415  # scrapers never ask for it
+
         body = render_landing(
             self._exposition.snapshot,
             version=__version__,

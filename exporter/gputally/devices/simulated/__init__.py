@@ -14,6 +14,20 @@ from gputally.devices import Report
 if TYPE_CHECKING:
     from gputally.devices.simulated.engine import Engine
 
+MODEL_NAMES = (
+    "a100",
+    "a100-80gb",
+    "h100",
+    "h200",
+    "b200",
+    "gb200",
+    "l4",
+    "l40s",
+    "t4",
+    "rtx4090",
+    "gtx1080ti",
+)
+
 
 class SimulatedReader:
     """Reads an engine as one would read a driver: the scenario begins when the reader is made."""

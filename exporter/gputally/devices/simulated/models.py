@@ -8,19 +8,7 @@ driver's tool prints them, so that a row can be compared with the real card.
 from dataclasses import dataclass
 from typing import Literal
 
-MODEL_NAMES = (
-    "a100",
-    "a100-80gb",
-    "h100",
-    "h200",
-    "b200",
-    "gb200",
-    "l4",
-    "l40s",
-    "t4",
-    "rtx4090",
-    "gtx1080ti",
-)
+from gputally.devices.simulated import MODEL_NAMES
 
 NVLINK_ERRORS = ("replay", "recovery", "crc_flit", "crc_data")
 NVLINK5_ERRORS = ("receive", "link_recovery", "link_integrity", "link_recovery_failed")

@@ -2,9 +2,9 @@
 
 import pytest
 
+from gputally.devices.simulated import MODEL_NAMES
 from gputally.devices.simulated.default_scenario import default_scenario
 from gputally.devices.simulated.engine import Engine
-from gputally.devices.simulated.models import MODEL_NAMES
 from gputally.devices.simulated.scenario import FaultKind, ScenarioError, Shape
 from gputally.devices.simulated.schedule import DAY
 

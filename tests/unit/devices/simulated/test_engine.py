@@ -8,9 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gputally.devices.plausible import bounds_of
+from gputally.devices.simulated import MODEL_NAMES
 from gputally.devices.simulated.default_scenario import default_scenario
 from gputally.devices.simulated.engine import Engine
-from gputally.devices.simulated.models import CARDS, MODEL_NAMES
+from gputally.devices.simulated.models import CARDS
 from gputally.devices.simulated.scenario import Fault, FaultKind, Scenario, Shape, Workload
 from gputally.devices.simulated.schedule import DAY, Span
 from gputally.model import Reading

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gputally.devices.simulated.models import CARDS, MODEL_NAMES, Card, find_card
+from gputally.devices.simulated import MODEL_NAMES
+from gputally.devices.simulated.models import CARDS, Card, find_card
 
 cards = pytest.mark.parametrize("card", CARDS.values(), ids=CARDS.keys())
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputally.devices.simulated import MODEL_NAMES
 from gputally.devices.simulated.engine import Engine
-from gputally.devices.simulated.models import MODEL_NAMES
 from gputally.devices.simulated.scenario import (
     Fault,
     FaultKind,

@@ -4,9 +4,9 @@ from dataclasses import fields
 
 import pytest
 
+from gputally.devices.simulated import MODEL_NAMES
 from gputally.devices.simulated.default_scenario import default_scenario
 from gputally.devices.simulated.engine import Engine
-from gputally.devices.simulated.models import MODEL_NAMES
 from gputally.model import Activity, Reading
 
 GPM = frozenset(field.name for field in fields(Activity))

@@ -1,0 +1,138 @@
+"""`gputally serve`: builds collector, exposition and server, and runs them until it is told to stop."""
+
+import gc
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from gputally import __version__
+from gputally.collect import Collector, Source
+from gputally.config import Config, ConfigError
+from gputally.devices import Reader
+from gputally.devices.host import nvidia_module_version, nvidia_pci_addresses
+from gputally.metrics.exposition import Exposition, render_text
+from gputally.metrics.families import Family, build_families
+from gputally.metrics.own_process import read_exporter_facts
+from gputally.metrics_file import write_metrics_file
+from gputally.model import Snapshot
+from gputally.pages import ExporterPages
+from gputally.server import ListenError, PathError, Server, ServerError
+from gputally.server.listen import format_address, parse_address
+
+log = logging.getLogger("gputally")
+
+
+def serve(config: Config, readers: Sequence[Reader]) -> int:
+    collector = Collector(
+        [Source(readers)],
+        timeout_seconds=config.timeout_seconds,
+        max_age_seconds=config.max_age_seconds,
+    )
+
+    def families_of(snapshot: Snapshot) -> list[Family]:
+        facts = read_exporter_facts(__version__, config.hostname)
+        return build_families(snapshot, facts, process_metrics=config.process_metrics)
+
+    if config.once:
+        return _once(config, render_text(families_of(collector.sample())))
+    nothing_yet = Snapshot(taken_at_seconds=time.time(), age_seconds=0, readings=(), sources=())
+    exposition = Exposition(families_of, nothing_yet)
+    pages = ExporterPages(
+        exposition,
+        hostname=config.hostname,
+        metrics_path=config.metrics_path,
+        max_age_seconds=config.max_age_seconds,
+    )
+    try:
+        server = Server(
+            pages,
+            listen=_listen_address(config),
+            metrics_paths=(config.metrics_path,),
+            web_config=config.web_config,
+        )
+    except ListenError as error:
+        raise ConfigError(f"--listen-address: {error}") from None
+    except PathError as error:
+        raise ConfigError(f"--metrics-path: {error}") from None
+    except ServerError as error:
+        raise ConfigError(f"--web-config: {error}") from None
+    try:
+        server.open()
+    except ServerError as error:
+        log.error("%s", error)
+        return 1
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stop())
+    _log_start(config, server.url)
+    stop = threading.Event()
+    sampler = threading.Thread(
+        target=collector.run,
+        args=(config.interval_seconds, _publisher(exposition, config), stop),
+        daemon=True,
+        name="sampler",
+    )
+    sampler.start()
+    gc.freeze()  # what start-up made stays: the collector need not walk it again and again
+    server.run()
+    stop.set()
+    sampler.join(0.5)
+    collector.close(0.2)
+    log.info("stopped")
+    return 0
+
+
+def _once(config: Config, body: bytes) -> int:
+    if config.metrics_file is None:
+        sys.stdout.buffer.write(body)
+        return 0
+    try:
+        write_metrics_file(config.metrics_file, body)
+    except OSError as error:
+        log.error("--metrics-file: cannot write %s: %s", config.metrics_file, error.strerror)
+        return 1
+    return 0
+
+
+def _publisher(exposition: Exposition, config: Config) -> Callable[[Snapshot], None]:
+    """Hands a snapshot to the server and, where asked for, to the metrics file."""
+    file = config.metrics_file
+    writable = True
+
+    def publish(snapshot: Snapshot) -> None:
+        nonlocal writable
+        exposition.publish(snapshot)
+        if file is None:
+            return
+        try:
+            write_metrics_file(file, exposition.body(openmetrics=False, gzipped=False))
+            writable = True
+        except OSError as error:
+            if writable:
+                log.warning("--metrics-file: cannot write %s: %s", file, error.strerror)
+            writable = False
+
+    return publish
+
+
+def _listen_address(config: Config) -> str:
+    if config.port is None:
+        return config.listen_address
+    host, _ = parse_address(config.listen_address)
+    return format_address(host, config.port)
+
+
+def _log_start(config: Config, url: str) -> None:
+    log.info("gputally %s serves %s%s", __version__, url.rstrip("/"), config.metrics_path)
+    log.info("reader %s, one sample every %g s", config.reader, config.interval_seconds)
+    if config.reader == "simulated":
+        log.warning('these GPUs are simulated: gputally_gpu_info says simulated="true"')
+        return
+    addresses = nvidia_pci_addresses(config.sysfs)
+    module = nvidia_module_version(config.procfs)
+    if addresses and module is None:
+        log.warning("%d NVIDIA GPUs on PCI, but the driver is not loaded (modprobe nvidia)", len(addresses))
+    if not addresses and module is None:
+        log.warning("no NVIDIA GPU and no driver on this host; waiting for one (see gputally check)")
