@@ -7,7 +7,6 @@ times the CPU time; its parser and promtool check this module in the tests.
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 
 from gputally.metrics.catalog import Kind
 from gputally.metrics.families import Family
@@ -20,20 +19,40 @@ GZIP_LEVEL = 1
 _GZIP_FORMAT = 31
 
 
-def render_text(families: Iterable[Family]) -> bytes:
+class LabelBlocks:
+    """`{name="value",...}` of every label set, kept from one snapshot to the next and no longer."""
+
+    def __init__(self) -> None:
+        self._now: dict[tuple[Labels, Labels], str] = {}
+        self._before: dict[tuple[Labels, Labels], str] = {}
+
+    def next_snapshot(self) -> None:
+        self._before, self._now = self._now or self._before, {}
+
+    def block(self, names: Labels, values: Labels) -> str:
+        key = (names, values)
+        block = self._now.get(key)
+        if block is None:
+            block = self._now[key] = self._before.get(key) or _label_block(names, values)
+        return block
+
+
+def render_text(families: Iterable[Family], blocks: LabelBlocks | None = None) -> bytes:
     """Prometheus text format 0.0.4."""
+    blocks = blocks or LabelBlocks()
     lines: list[str] = []
     for family in families:
         metric = family.metric
         kind = Kind.GAUGE if metric.kind is Kind.INFO else metric.kind
         lines += (f"# HELP {metric.name} {_escape_help(metric.help)}", f"# TYPE {metric.name} {kind}")
-        lines += _sample_lines(metric.name, metric.labels, family)
+        lines += _sample_lines(family, blocks)
     lines.append("")
     return "\n".join(lines).encode()
 
 
-def render_openmetrics(families: Iterable[Family]) -> bytes:
+def render_openmetrics(families: Iterable[Family], blocks: LabelBlocks | None = None) -> bytes:
     """OpenMetrics text format 1.0: the family is named without the suffix of its samples."""
+    blocks = blocks or LabelBlocks()
     lines: list[str] = []
     for family in families:
         metric = family.metric
@@ -42,17 +61,16 @@ def render_openmetrics(families: Iterable[Family]) -> bytes:
         if metric.unit:
             lines.append(f"# UNIT {name} {metric.unit}")
         lines.append(f"# HELP {name} {_escape_label(metric.help)}")
-        lines += _sample_lines(metric.name, metric.labels, family)
+        lines += _sample_lines(family, blocks)
     lines += ("# EOF", "")
     return "\n".join(lines).encode()
 
 
-def _sample_lines(name: str, label_names: Labels, family: Family) -> list[str]:
-    return [f"{name}{_label_block(label_names, labels)} {_number(value)}" for labels, value in family.samples]
+def _sample_lines(family: Family, blocks: LabelBlocks) -> list[str]:
+    name, names, block = family.metric.name, family.metric.labels, blocks.block
+    return [f"{name}{block(names, values)} {_number(value)}" for values, value in family.samples]
 
 
-# One node has some thousand distinct label sets; they return with every snapshot.
-@lru_cache(maxsize=8192)
 def _label_block(names: Labels, values: Labels) -> str:
     if not names:
         return ""
@@ -82,10 +100,11 @@ class Exposition:
 
     def __init__(self, families_of: Callable[[Snapshot], Sequence[Family]], first: Snapshot) -> None:
         self._families_of = families_of
-        self._lock = threading.Lock()
+        self._rendering = threading.Lock()
         self._snapshot = first
         self._rendered: dict[_Variant, bytes] = {}
         self._wanted: set[_Variant] = set()
+        self._blocks = LabelBlocks()
 
     @property
     def snapshot(self) -> Snapshot:
@@ -95,9 +114,10 @@ class Exposition:
         """Take a new snapshot, with the formats ready that were asked of the one before it."""
         wanted, self._wanted = self._wanted, set()
         rendered: dict[_Variant, bytes] = {}
-        for variant in sorted(wanted):
-            self._render(snapshot, variant, rendered)
-        with self._lock:
+        with self._rendering:
+            self._blocks.next_snapshot()
+            for variant in sorted(wanted):
+                self._render(snapshot, variant, rendered)
             self._snapshot, self._rendered = snapshot, rendered
 
     def body(self, *, openmetrics: bool, gzipped: bool) -> bytes:
@@ -106,7 +126,7 @@ class Exposition:
         body = self._rendered.get(variant)
         if body is not None:
             return body
-        with self._lock:
+        with self._rendering:
             return self._rendered.get(variant) or self._render(self._snapshot, variant, self._rendered)
 
     def _render(self, snapshot: Snapshot, variant: _Variant, rendered: dict[_Variant, bytes]) -> bytes:
@@ -114,6 +134,7 @@ class Exposition:
         plain = rendered.get((openmetrics, False))
         if plain is None:
             families = self._families_of(snapshot)
-            plain = render_openmetrics(families) if openmetrics else render_text(families)
+            render = render_openmetrics if openmetrics else render_text
+            plain = render(families, self._blocks)
         rendered[variant] = zlib.compress(plain, GZIP_LEVEL, wbits=_GZIP_FORMAT) if gzipped else plain
         return rendered[variant]

@@ -1,0 +1,5 @@
+import sys
+
+from tools.benchmark.main import main
+
+sys.exit(main())

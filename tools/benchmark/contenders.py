@@ -1,0 +1,139 @@
+"""Who takes part: our exporter, its peers, the plain script and the floor."""
+
+import shutil
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from tools import programs
+from tools.progress import Failed
+
+ROOT = Path(__file__).parents[2]
+_HERE = Path(__file__).parent
+
+
+class Role(Enum):
+    """What a contender is to the verdict."""
+
+    OURS = "ours"
+    PEER = "peer"
+    FLOOR = "floor"
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """An exporter and how it is started. `{port}` and `{interval}` in the command are filled in."""
+
+    name: str
+    what: str
+    role: Role
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def samples_on_its_own(self) -> bool:
+        """It reads the GPUs at an interval that can be set, whether it is scraped or not."""
+        return any("{interval}" in word for word in self.command)
+
+    def started_as(self, port: int, interval_seconds: float) -> list[str]:
+        return [word.format(port=port, interval=f"{interval_seconds:g}") for word in self.command]
+
+
+OURS = Contender(
+    "gputally",
+    "this exporter, `serve --reader nvml`",
+    Role.OURS,
+    (
+        *(sys.executable, "-m", "gputally", "serve", "--reader", "nvml", "--log-level", "error"),
+        *("--listen-address", "127.0.0.1:{port}", "--interval", "{interval}s"),
+    ),
+    {"PYTHONPATH": str(ROOT / "exporter")},
+)
+PLAIN = Contender(
+    "plain-script",
+    "prometheus_client + pynvml, 27 values per GPU, read at every scrape",
+    Role.PEER,
+    (sys.executable, str(_HERE / "plain_exporter.py"), "{port}"),
+)
+# Peers that tools/programs gets.
+_PINNED = (
+    Contender(
+        "all-smi",
+        "all-smi `api` (Rust)",
+        Role.PEER,
+        ("all-smi", "api", "--port", "{port}", "--interval", "{interval}"),
+        # Unless told otherwise it logs every request.
+        {"RUST_LOG": "error"},
+    ),
+    Contender(
+        "nvitop-exporter",
+        "nvitop-exporter (Python)",
+        Role.PEER,
+        ("nvitop-exporter", "--port", "{port}", "--interval", "{interval}"),
+    ),
+)
+# Peers that are in no package registry: they take part where they are on PATH.
+_ON_PATH = (
+    Contender(
+        "nvidia_gpu_exporter",
+        "nvidia_gpu_exporter (Go), its default: nvidia-smi at every scrape",
+        Role.PEER,
+        ("nvidia_gpu_exporter", "--web.listen-address=127.0.0.1:{port}", "--log.level=error"),
+    ),
+    Contender(
+        "nvidia_gpu_prometheus_exporter",
+        "nvidia_gpu_prometheus_exporter (Go), NVML at every scrape",
+        Role.PEER,
+        ("nvidia_gpu_prometheus_exporter", "-web.listen-address=127.0.0.1:{port}"),
+    ),
+    Contender(
+        "dcgm-exporter",
+        "dcgm-exporter (Go, embedded DCGM)",
+        Role.PEER,
+        ("dcgm-exporter", "--address=127.0.0.1:{port}", "--collect-interval={interval}000"),
+    ),
+    Contender(
+        "gpuwatch",
+        "gpuwatch (Python, nvidia-smi)",
+        Role.PEER,
+        ("gpuwatch", "--port", "{port}"),
+    ),
+)
+NAMES = (OURS.name, "static-bytes", PLAIN.name, *(c.name for c in (*_PINNED, *_ON_PATH)))
+
+
+def floor(body: Path) -> Contender:
+    """Serves the bytes in that file."""
+    return Contender(
+        "static-bytes",
+        "the floor: an asyncio server that sends the bytes of our answer and does nothing else",
+        Role.FLOOR,
+        (sys.executable, str(_HERE / "static_server.py"), "{port}", str(body)),
+    )
+
+
+def find_peers(only: Collection[str]) -> tuple[list[Contender], dict[str, str]]:
+    """The peers that are here, and why the others are not; `only` names those wanted, or is empty."""
+    peers: list[Contender] = []
+    missing: dict[str, str] = {}
+    for peer in (PLAIN, *_PINNED, *_ON_PATH):
+        if only and peer.name not in only:
+            continue
+        program: str | None = peer.command[0]
+        if peer in _PINNED:
+            try:
+                program = str(programs.path(peer.command[0]))
+            except Failed as failure:
+                missing[peer.name] = str(failure).splitlines()[0]
+                continue
+        elif peer in _ON_PATH:
+            program = shutil.which(peer.command[0])
+        if program is None:
+            missing[peer.name] = "not on PATH"
+            continue
+        peers.append(
+            Contender(peer.name, peer.what, peer.role, (program, *peer.command[1:]), peer.environment)
+        )
+    return peers, missing

@@ -1,0 +1,123 @@
+"""Starts exporters on the driver stand-in, waits for their first GPU data, and ends them whatever happens."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.benchmark.contenders import Contender
+from tools.benchmark.http_answer import BadAnswer
+from tools.benchmark.scrape import HOST, Scraper
+
+START_TIMEOUT_SECONDS = 30.0
+_POLL_SECONDS = 0.002
+
+
+class DidNotRun(Exception):
+    """An exporter ended, or never showed the GPUs; the text has its last words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where exporters run: their environment, the GPUs in it, a folder for logs, the stand-in's folder."""
+
+    environment: Mapping[str, str]
+    uuids: Sequence[str]
+    folder: Path
+    library: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A running exporter."""
+
+    contender: Contender
+    pid: int
+    port: int
+    start_seconds: float
+    """From its start to its first answer that has all GPUs."""
+
+
+@contextmanager
+def running(contender: Contender, stage: Stage, interval_seconds: float) -> Iterator[Child]:
+    """The exporter, from its first GPU data until the block ends. Raises DidNotRun."""
+    port = _free_port()
+    log = stage.folder / f"{contender.name}.log"
+    with log.open("wb") as output:
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            contender.started_as(port, interval_seconds),
+            env=_environment(contender, stage),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # so that what it starts itself ends with it
+        )
+    try:
+        _wait_for_gpus(process, port, stage.uuids, log)
+        yield Child(contender, process.pid, port, time.perf_counter() - started)
+    finally:
+        _end(process)
+
+
+def _environment(contender: Contender, stage: Stage) -> dict[str, str]:
+    # Settings and state that a peer keeps in the user's home are neither used nor touched.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    return {**inherited, "HOME": str(stage.folder), **stage.environment, **contender.environment}
+
+
+def _wait_for_gpus(process: subprocess.Popen[bytes], port: int, uuids: Sequence[str], log: Path) -> None:
+    # Some exporters leave the "GPU-" away.
+    wanted = [uuid.removeprefix("GPU-").encode() for uuid in uuids]
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    seen = "no answer"
+    scraper = Scraper(port)
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise DidNotRun(f"it ended with exit code {process.returncode}{_last_words(log)}")
+        try:
+            status = scraper.scrape().status
+            body = scraper.body().lower()
+            if status == 200 and all(uuid in body for uuid in wanted):
+                scraper.close()
+                return
+            seen = f"status {status} and {sum(uuid in body for uuid in wanted)} of {len(wanted)} GPUs"
+        except (OSError, BadAnswer):
+            scraper.close()
+        time.sleep(_POLL_SECONDS)
+    scraper.close()
+    raise DidNotRun(f"{seen} after {START_TIMEOUT_SECONDS:g} s{_last_words(log)}")
+
+
+def _last_words(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return f": {lines[-1][:200]}" if lines else ""
+
+
+def _free_port() -> int:
+    with socket.create_server((HOST, 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for ending in (signal.SIGTERM, signal.SIGKILL):
+        _signal_group(process.pid, ending)
+        try:
+            process.wait(3)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    _signal_group(process.pid, signal.SIGKILL)
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,127 @@
+"""What we hold our exporter to, and whether this run met it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from tools.benchmark.contenders import PLAIN, Role
+from tools.benchmark.figures import last_step_growth
+from tools.benchmark.rounds import Result
+from tools.benchmark.scaling import Point
+
+PEER_P50_SHARE = 1 / 3
+FLOOR_P50_MULTIPLE = 4.0
+CPU_SECONDS_PER_THOUSAND = 0.5
+IDLE_CPU_PERCENT = 0.3
+FAST_IDLE_CPU_PERCENT = 1.0
+LINEAR_GROWTH = 1.5
+"""A unit of the last step may cost so much more than one before it; noise alone makes up to half."""
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One target. `measured` and `limit` are None when the run cannot tell."""
+
+    target: str
+    measured: float | None
+    limit: float | None
+    unit: str
+    limit_of: str = ""
+    """Whose figure the limit comes from."""
+    inclusive: bool = False
+
+    @property
+    def met(self) -> bool | None:
+        if self.measured is None or self.limit is None:
+            return None
+        return self.measured <= self.limit if self.inclusive else self.measured < self.limit
+
+
+def middle(result: Result, figure: str) -> float:
+    """The middle of the rounds of one figure of `Round`."""
+    return median(float(getattr(one, figure)) for one in result.rounds)
+
+
+def judge(
+    results: Sequence[Result], by_gpus: Sequence[Point], by_processes: Sequence[Point]
+) -> list[Verdict]:
+    """Every target, from what was measured."""
+    measured = [result for result in results if result.rounds]
+    ours = next((result for result in measured if result.contender.role is Role.OURS), None)
+    if ours is None:
+        return []
+    peers = [result for result in measured if result.contender.role is Role.PEER]
+    floor = next((result for result in measured if result.contender.role is Role.FLOOR), None)
+    plain = next((result for result in peers if result.contender.name == PLAIN.name), None)
+    p50_peer, p50_best = _best(peers, "p50_seconds")
+    p99_peer, p99_best = _best(peers, "p99_seconds")
+    return [
+        Verdict(
+            "scrape p50: a third of the fastest peer's, or less",
+            _milliseconds(middle(ours, "p50_seconds")),
+            _milliseconds(p50_best, PEER_P50_SHARE),
+            "ms",
+            p50_peer,
+            inclusive=True,
+        ),
+        Verdict(
+            "scrape p50: within 4 times that of static bytes",
+            _milliseconds(middle(ours, "p50_seconds")),
+            _milliseconds(middle(floor, "p50_seconds"), FLOOR_P50_MULTIPLE) if floor else None,
+            "ms",
+            floor.contender.name if floor else "",
+            inclusive=True,
+        ),
+        Verdict(
+            "scrape p99: below the best peer's",
+            _milliseconds(middle(ours, "p99_seconds")),
+            _milliseconds(p99_best),
+            "ms",
+            p99_peer,
+        ),
+        Verdict(
+            "CPU per 1,000 scrapes",
+            middle(ours, "cpu_seconds_per_thousand"),
+            CPU_SECONDS_PER_THOUSAND,
+            "s",
+        ),
+        Verdict("idle CPU, a sample every 5 s", ours.idle_cpu_percent, IDLE_CPU_PERCENT, "% of a core"),
+        Verdict(
+            "idle CPU, a sample every 1 s", ours.fast_idle_cpu_percent, FAST_IDLE_CPU_PERCENT, "% of a core"
+        ),
+        *(
+            Verdict(
+                f"resident memory {when}: below the plain script's",
+                middle(ours, figure) / MIB,
+                middle(plain, figure) / MIB if plain else None,
+                "MiB",
+                PLAIN.name,
+            )
+            for when, figure in (("idle", "resident_idle_bytes"), ("after scrapes", "resident_after_bytes"))
+        ),
+        _growth("CPU per sample grows linearly with GPUs", by_gpus, "gpus"),
+        _growth("CPU per sample grows linearly with processes", by_processes, "processes"),
+    ]
+
+
+def _best(peers: Sequence[Result], figure: str) -> tuple[str, float | None]:
+    if not peers:
+        return "", None
+    best = min(peers, key=lambda peer: middle(peer, figure))
+    return best.contender.name, middle(best, figure)
+
+
+def _milliseconds(seconds: float | None, factor: float = 1.0) -> float | None:
+    return None if seconds is None else seconds * factor * 1000
+
+
+def _growth(target: str, points: Sequence[Point], unit: str) -> Verdict:
+    growth = None
+    if len(points) > 2:
+        growth = last_step_growth(
+            [getattr(point, unit) for point in points], [point.scraped_cpu_seconds for point in points]
+        )
+    return Verdict(
+        target, growth, LINEAR_GROWTH, "times the cost per unit of the steps before", inclusive=True
+    )
