@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,10 +99,18 @@ def pypi(job: Job) -> None:
 
 
 def cargo(job: Job) -> None:
-    """Build a crate's commands with the crate's own lock file."""
+    """Build a crate's commands with the crate's own lock file.
+
+    `tools` are programs that the build looks for in variables, `libraries` what the commands are linked to.
+    """
     command = shutil.which("cargo")
     if command is None:
         raise Failed(f"{job.work.title} needs Rust: install it so that `cargo` is on PATH")
+    environment = {"CARGO_TARGET_DIR": str(job.scratch / "target")}
+    environment |= {name: str(job.find(tool)) for name, tool in job.settings.get("tools", {}).items()}
+    if libraries := job.settings.get("libraries"):
+        # Unlike RUSTFLAGS, the encoded form takes a path with blanks.
+        environment["CARGO_ENCODED_RUSTFLAGS"] = "\x1f".join(_libraries_beside(job, libraries))
     for program, crate in job.programs.items():
         job.work.run(
             f"building {program} (minutes)",
@@ -110,14 +118,14 @@ def cargo(job: Job) -> None:
                 *(command, "install", crate, "--version", f"={job.version}", "--locked", "--no-track"),
                 *("--jobs", BUILD_JOBS, "--root", job.scratch / "root"),
             ],
-            environment={"CARGO_TARGET_DIR": str(job.scratch / "target")},
+            environment=environment,
         )
         shutil.move(job.scratch / "root" / "bin" / program, job.into / program)
 
 
 def debian(job: Job) -> None:
     """Unpack Debian packages, not installed, from the archive that this machine's apt uses."""
-    names = ", ".join(job.programs)
+    names = job.settings.get("only_for") or ", ".join(job.programs)
     instead = f"Put an executable named {names} on PATH instead."
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         raise Failed(f"{job.work.title} comes as a Debian package, and apt is not here. {instead}")
@@ -144,6 +152,18 @@ def _launchers(job: Job) -> None:
         # The folder is found at run time, because the kit is renamed into place.
         place.write_text(f'#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\nexec {source} "$@"\n')
         place.chmod(0o755)
+
+
+def _libraries_beside(job: Job, kits: Sequence[str]) -> list[str]:
+    """Copy the shared libraries of Debian kits into the kit, and return the flags of rustc that use them."""
+    folder = job.into / "lib"
+    folder.mkdir()
+    for kit in kits:
+        for file in job.find(kit).glob("*-linux-*/*.so*"):
+            # Links stay links: a -dev package also has some to libraries that were not asked for.
+            shutil.copy(file, folder, follow_symlinks=False)
+    # The command looks beside itself, because the kit is renamed into place.
+    return ["-L", str(folder), "-C", "link-arg=-Wl,-rpath,$ORIGIN/lib"]
 
 
 def _go_environment(job: Job) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,63 @@ def printed(*command: str | Path) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+def rust_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cargo that records what it was given, and leaves a command where it was told to."""
+    commands = folder / "commands"
+    commands.mkdir()
+    script(
+        commands / "cargo",
+        f"""echo "$@" > {folder}/arguments; env > {folder}/environment
+        mkdir -p {folder}/scratch/root/bin && echo built > {folder}/scratch/root/bin/tool""",
+    )
+    for name in ("PROTOC", "CARGO_ENCODED_RUSTFLAGS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", f"{commands}:/usr/bin:/bin")
+
+
+def environment_given(folder: Path) -> dict[str, str]:
+    lines = (folder / "environment").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def test_a_crate_is_built_as_it_was_locked_and_its_build_changes_no_flags_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rust_machine(tmp_path, monkeypatch)
+    made = job(tmp_path, {"tool": "a-crate"})
+    recipes.cargo(made)
+    assert (made.into / "tool").read_text() == "built\n"
+    assert (tmp_path / "arguments").read_text().startswith("install a-crate --version =1.2.3 --locked ")
+    given = environment_given(tmp_path)
+    assert given["CARGO_TARGET_DIR"].startswith(f"{made.scratch}/")
+    assert "CARGO_ENCODED_RUSTFLAGS" not in given
+
+
+def test_a_crate_gets_its_build_tools_and_libraries_from_other_kits_and_keeps_the_libraries_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rust_machine(tmp_path, monkeypatch)
+    unpacked = tmp_path / "libthing" / "x86_64-linux-gnu"
+    unpacked.mkdir(parents=True)
+    (unpacked / "libthing.so.2").write_text("the library")
+    (unpacked / "libthing.so").symlink_to("libthing.so.2")
+    (unpacked / "libthing.a").write_text("not to be linked")
+    (unpacked / "libother.so").symlink_to("libother.so.1")  # of a package that was not asked for
+    made = job(tmp_path, {"tool": "a-crate"}, tools={"PROTOC": "protoc"}, libraries=["libthing"])
+    recipes.cargo(made)
+    given = environment_given(tmp_path)
+    assert given["PROTOC"] == str(tmp_path / "protoc")
+    flags = given["CARGO_ENCODED_RUSTFLAGS"].split("\x1f")
+    assert flags == ["-L", f"{made.into}/lib", "-C", "link-arg=-Wl,-rpath,$ORIGIN/lib"]
+    kit = made.into.rename(tmp_path / "elsewhere")
+    shutil.rmtree(tmp_path / "libthing")
+    assert {file.name for file in (kit / "lib").iterdir() if file.exists()} == {
+        "libthing.so",
+        "libthing.so.2",
+    }
+    assert (kit / "lib" / "libthing.so").read_text() == "the library"
+
+
 def debian_machine(folder: Path, monkeypatch: pytest.MonkeyPatch, *targets: str) -> Path:
     """An apt-get and a dpkg-deb that record how they were called."""
     commands = folder / "commands"
@@ -164,3 +222,11 @@ def test_without_apt_or_rust_the_way_out_is_named(tmp_path: Path, monkeypatch: p
         recipes.debian(made)
     with pytest.raises(Failed, match="install it so that `cargo` is on PATH"):
         recipes.cargo(made)
+
+
+def test_without_apt_the_way_out_of_a_library_is_the_program_that_wants_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(Failed, match="Put an executable named tool-9 on PATH"):
+        recipes.debian(job(tmp_path, {"libthing": "root/usr/lib"}, only_for="tool-9"))
