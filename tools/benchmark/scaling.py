@@ -16,7 +16,7 @@ from tools.benchmark.running import Stage, running
 from tools.benchmark.scrape import Scraper, scrape_series
 
 GPUS = (1, 2, 4, 8, 16)
-PROCESSES = (0, 10, 100, 1000)
+PROCESSES = (0, 100, 500, 1000)
 PROCESSES_ON_GPUS = 8
 INTERVAL_SECONDS = 0.25
 _DURATION = re.compile(rb'^gputally_source_duration_seconds\{[^}]*source="nvml"[^}]*\} (\S+)$', re.MULTILINE)

@@ -14,7 +14,7 @@ from gputally.server.limits import Limits
 from gputally.server.messages import Request, Response, encode_head
 from gputally.server.reader import RequestReader
 
-CHUNK = 128 * 1024
+CHUNK = 64 * 1024
 
 
 class Answering(Protocol):

@@ -102,3 +102,13 @@ def _has_ipv6() -> bool:
             return True
     except OSError:
         return False
+
+
+@pytest.mark.parametrize("host", ["", "127.0.0.1"])
+def test_an_answer_in_several_pieces_does_not_wait_for_acknowledgements(host: str) -> None:
+    (listening,) = open_sockets(host, 0)
+    with listening, socket.create_connection(("127.0.0.1", listening.getsockname()[1])) as client:
+        listening.setblocking(True)
+        accepted, _ = listening.accept()
+        with accepted, client:
+            assert accepted.proto == socket.IPPROTO_TCP, "by which asyncio knows to turn Nagle's delay off"

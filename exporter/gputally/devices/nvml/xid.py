@@ -11,7 +11,7 @@ from gputally.devices.nvml.library import TIMEOUT, Library, Verdict, verdict_of
 from gputally.model import Labelled
 
 _XID_CRITICAL_ERROR = 0x8  # nvmlEventTypeXidCriticalError
-_WAIT_MILLISECONDS = 250
+_WAIT_MILLISECONDS = 500
 _PAUSE_SECONDS = 1.0
 _JOIN_SECONDS = 0.7
 
