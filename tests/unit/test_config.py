@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.config import Config, ConfigError, OneLineParser, add_flags, duration, read_config
+from gputally.config import Config, ConfigError, OneLineParser, add_flags, read_config
+from gputally.values import duration
 
 
 def parse(*arguments: str, **environment: str) -> Config:

@@ -1,0 +1,77 @@
+"""How the text of a setting becomes its value: each raises ValueError that says what it takes."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def duration(text: str) -> float:
+    """Seconds, from 5s, 500ms, 1m or a bare number of seconds."""
+    match = _DURATION.fullmatch(text.strip())
+    seconds = float(match[1]) * _SECONDS[match[2] or "s"] if match else 0.0
+    if not 0.1 <= seconds <= 86400:
+        raise ValueError("a duration from 100ms to 24h, such as 5s, 500ms or 1m")
+    return seconds
+
+
+def port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise ValueError("a port from 0 to 65535 (0 takes a free one)")
+    return int(text)
+
+
+def url_path(text: str) -> str:
+    if not re.fullmatch(r"/[A-Za-z0-9._~/-]+", text):
+        raise ValueError("a path that starts with /, such as /metrics")
+    return text
+
+
+def count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 1024:
+        raise ValueError("a whole number from 1 to 1024")
+    return int(text)
+
+
+def integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("a whole number") from None
+
+
+def boolean(text: str) -> bool:
+    if text.lower() in ("1", "true", "yes", "on"):
+        return True
+    if text.lower() in ("0", "false", "no", "off"):
+        return False
+    raise ValueError("true or false")
+
+
+def directory(text: str) -> Path:
+    if not Path(text).is_dir():
+        raise ValueError("a directory that exists")
+    return Path(text)
+
+
+def existing_file(text: str) -> Path:
+    if not Path(text).is_file():
+        raise ValueError("a file that exists")
+    return Path(text)
+
+
+def output_file(text: str) -> Path:
+    if not text or not Path(text).absolute().parent.is_dir() or Path(text).is_dir():
+        raise ValueError("a file in a directory that exists")
+    return Path(text)
+
+
+def one_of(*allowed: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.lower() not in allowed:
+            raise ValueError("one of " + ", ".join(allowed))
+        return text.lower()
+
+    return parse
