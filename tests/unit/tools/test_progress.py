@@ -58,9 +58,14 @@ def test_ctrl_c_ends_the_command_and_all_that_it_started(tmp_path: Path) -> None
     work = Work("tool 1", tmp_path / "log", io.StringIO())
     main_thread = threading.main_thread().ident
     assert main_thread is not None
-    threading.Timer(1, signal.pthread_kill, (main_thread, signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        work.run("building", ["sh", "-c", "sleep 98765 & echo $!; wait"])
+    # A shell starts what it puts in the background with Ctrl-C ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        threading.Timer(1, signal.pthread_kill, (main_thread, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            work.run("building", ["sh", "-c", "sleep 98765 & echo $!; wait"])
+    finally:
+        signal.signal(signal.SIGINT, before)
     grandchild = int((tmp_path / "log").read_text())
     deadline = time.monotonic() + 10
     while running(grandchild) and time.monotonic() < deadline:
