@@ -98,6 +98,78 @@ class ProcessSample:
     decoder_ratio: float
 
 
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whoever a process belongs to: a container of a pod, or something of the host."""
+
+    kind: str
+    """pod, docker, podman, containerd, container, lxc, slurm, service, session or process."""
+    name: str = ""
+    """What is no pod is named here, for people: docker/3f05ee050f82, slurm/42, service/ollama.service."""
+    namespace: str = ""
+    pod: str = ""
+    container: str = ""
+    """Empty where the pod is known but not which of its containers (Kata, gVisor)."""
+    pod_uid: str = ""
+    container_id: str = ""
+    slurm_job: str = ""
+    slurm_step: str = ""
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A process whose owner cannot be told, and why: one of UNKNOWN_REASONS."""
+
+    reason: str
+    pod_uid: str = ""
+    container_id: str = ""
+
+
+UNKNOWN_REASONS = (
+    "exited",  # gone before it could be looked up
+    "zombie",
+    "permission",  # /proc/<pid> may not be read
+    "unreadable",  # it was read, and makes no sense
+    "unstable",  # the pid was given to another process while it was looked up
+    "ambiguous_pod",  # its cgroups name two pods
+    "unknown_pod",  # its pod's UID is known, but no source knows the pod's name
+    "unknown_container",  # it is in a container of Kubernetes that no source knows
+    "mediated",  # the MPS server, which speaks for others
+    "pid_namespace",  # no pid at all is to be seen: the exporter does not share the host's pid namespace
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What one owner does on one device (a GPU or a MIG device)."""
+
+    gpu_index: int
+    uuid: str
+    owner: Owner | Unknown
+    processes: int
+    memory_used_bytes: int | None = None
+    sm_ratio: float | None = None
+    memory_ratio: float | None = None
+    encoder_ratio: float | None = None
+    decoder_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodOnGpu:
+    """A pod that uses or holds a device of this node."""
+
+    namespace: str
+    pod: str
+    pod_uid: str = ""
+    node: str = ""
+    workload: str = ""
+    """Its topmost owner, as Kind/name."""
+    requested: bool | None = None
+    """Whether the kubelet gave it a device; None when no source can tell."""
+    labels: tuple[tuple[str, str], ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
     """How busy the parts of a GPU, or of a MIG instance, were since the last reading (NVML GPM)."""
@@ -241,3 +313,9 @@ class Snapshot:
     """Age of the oldest reading in it: 0 when every source has just answered."""
     readings: tuple[Reading, ...]
     sources: tuple[SourceState, ...]
+    uses: tuple[Use, ...] = ()
+    """Who does what on which device."""
+    pods: tuple[PodOnGpu, ...] = ()
+    """The pods among them."""
+    node_labels: tuple[tuple[str, str], ...] = ()
+    """Labels of this node in Kubernetes that may be shown."""

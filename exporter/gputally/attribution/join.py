@@ -1,0 +1,235 @@
+"""Puts readings, processes and what is known of pods together: pure functions, no clock, no I/O."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from gputally.attribution import Holding, Knowledge, Place, PodFacts
+from gputally.attribution.device_ids import match_device
+from gputally.model import Owner, PodOnGpu, Process, ProcessSample, Reading, Unknown, Use
+
+Whose = Owner | Unknown
+Device = tuple[int, str]  # index of the GPU, uuid of the GPU or MIG device
+Pod = tuple[str, str]  # namespace, name
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """What all sources together know of the pods on this node."""
+
+    by_uid: Mapping[str, PodFacts]
+    by_container: Mapping[str, tuple[PodFacts, str]]
+    by_name: Mapping[Pod, PodFacts]
+    own: PodFacts | None
+    holdings: tuple[Holding, ...] | None
+    node_labels: tuple[tuple[str, str], ...]
+
+
+def join_knowledge(known: Mapping[str, Knowledge]) -> Directory:
+    """`known` is by source, best first: a later one only adds what the earlier ones do not know."""
+    by_uid: dict[str, PodFacts] = {}
+    nameless: list[PodFacts] = []
+    for knowledge in known.values():
+        for pod in knowledge.pods:
+            if not pod.uid:
+                nameless.append(pod)
+            elif pod.uid in by_uid:
+                by_uid[pod.uid] = _filled_up(by_uid[pod.uid], pod)
+            else:
+                by_uid[pod.uid] = pod
+    pods = [*by_uid.values(), *nameless]
+    told = [knowledge.holdings for knowledge in known.values() if knowledge.holdings is not None]
+    own = known.get("own_pod")
+    return Directory(
+        by_uid=by_uid,
+        by_container={cid: (pod, name) for pod in pods for cid, name in pod.containers.items()},
+        by_name={(pod.namespace, pod.pod): pod for pod in pods},
+        own=own.pods[0] if own and own.pods else None,
+        holdings=tuple(dict.fromkeys(holding for some in told for holding in some)) if told else None,
+        node_labels=next((k.node_labels for k in known.values() if k.node_labels), ()),
+    )
+
+
+def _filled_up(pod: PodFacts, other: PodFacts) -> PodFacts:
+    return replace(
+        pod,
+        containers={**other.containers, **pod.containers},
+        container_names=pod.container_names or other.container_names,
+        node=pod.node or other.node,
+        workload=pod.workload or other.workload,
+        requests_gpu=other.requests_gpu if pod.requests_gpu is None else pod.requests_gpu,
+        labels=pod.labels or other.labels,
+    )
+
+
+def name_owner(place: Place, process_name: str, directory: Directory) -> Whose:
+    """Whose the process in this place is."""
+    pod, container = directory.by_container.get(place.container_id, (None, ""))
+    # Docker runs pods too (cri-dockerd), and from another cgroup namespace the pod is not to be seen.
+    if place.kind != "pod" and not place.own_pod and pod is None:
+        return Owner(
+            place.kind,
+            f"{place.kind}/{place.name or process_name}",
+            container_id=place.container_id,
+            slurm_job=place.slurm_job,
+            slurm_step=place.slurm_step,
+            user=place.user,
+        )
+    if place.pod_uid:
+        # The UID decides: a container id is only trusted to name a container of that very pod.
+        if pod is not None and pod.uid and pod.uid != place.pod_uid:
+            container = ""
+        pod = directory.by_uid.get(place.pod_uid) or (pod if pod is not None and not pod.uid else None)
+        if pod is None:
+            return Unknown("unknown_pod", place.pod_uid, place.container_id)
+    elif pod is None and place.own_pod:
+        pod = directory.own
+    if pod is None:
+        return Unknown("unknown_container", "", place.container_id)
+    # The only container known is the only one there is, unless ids are known and this one is not among them:
+    # then it has just started.
+    if not container and len(pod.container_names) == 1 and not (place.container_id and pod.containers):
+        container = pod.container_names[0]
+    return Owner(
+        "pod",
+        namespace=pod.namespace,
+        pod=pod.pod,
+        container=container,
+        pod_uid=place.pod_uid or pod.uid,
+        container_id=place.container_id,
+    )
+
+
+def pids_of(readings: Sequence[Reading]) -> list[int]:
+    """Every process that a reading names, sampled or listed, each once."""
+    return list(dict.fromkeys(process.pid for reading in readings for _, process, _ in _processes(reading)))
+
+
+def count_uses(
+    readings: Sequence[Reading], owners: Mapping[int, Whose], directory: Directory
+) -> tuple[Use, ...]:
+    """Who does what on which device. Over all owners of a device, each process counts once."""
+    uses: dict[tuple[Device, Whose], Use] = {}
+    for reading in readings:
+        for device, process, samples in _processes(reading):
+            whose = owners.get(process.pid, Unknown("exited"))
+            # Two pods of one name, one after the other, are one series; so are two containers of one name.
+            key = (device, _series(whose))
+            uses[key] = _added(uses.get(key) or Use(*device, whose, 0), process, samples)
+    for device, holder in _holders(readings, directory):
+        if not any(d == device and _holds(whose, holder) for d, whose in uses):
+            sampled = _sampled(readings, device)
+            idle = 0.0 if sampled else None
+            uses[device, holder] = Use(*device, holder, 0, 0, idle, idle, idle, idle)
+    return tuple(uses.values())
+
+
+def _series(whose: Whose) -> Whose:
+    if isinstance(whose, Unknown):
+        return Unknown(whose.reason)
+    if whose.kind == "pod":
+        return Owner("pod", namespace=whose.namespace, pod=whose.pod, container=whose.container)
+    return Owner(whose.kind, whose.name)
+
+
+def _holds(whose: Whose, holder: Owner) -> bool:
+    return isinstance(whose, Owner) and (whose.namespace, whose.pod) == (holder.namespace, holder.pod)
+
+
+def _processes(
+    reading: Reading,
+) -> Iterator[tuple[Device, Process, tuple[ProcessSample, ...] | None]]:
+    """Every process once, under the MIG device it runs on where there is one, with its samples.
+
+    A process that the driver sampled, but that is gone from its list, has ended since: it counts with
+    what it did.
+    """
+    samples: dict[int, list[ProcessSample]] | None = None
+    if reading.process_samples is not None:
+        samples = defaultdict(list)
+        for sample in reading.process_samples:
+            samples[sample.pid].append(sample)
+    seen: set[int] = set()
+    for mig in reading.mig:
+        for process in mig.processes or ():
+            seen.add(process.pid)
+            yield (reading.gpu.index, mig.instance.uuid), process, None
+    device = (reading.gpu.index, reading.gpu.uuid)
+    for process in reading.processes or ():
+        if process.pid not in seen:
+            seen.add(process.pid)
+            yield device, process, None if samples is None else tuple(samples.get(process.pid, ()))
+    for pid, some in (samples or {}).items():
+        if pid not in seen:
+            yield device, Process(pid, "ended", memory_used_bytes=0), tuple(some)
+
+
+def _added(use: Use, process: Process, samples: tuple[ProcessSample, ...] | None) -> Use:
+    return Use(
+        use.gpu_index,
+        use.uuid,
+        use.owner,
+        use.processes + (process.kind != "ended"),
+        _plus(use.memory_used_bytes, process.memory_used_bytes),
+        _plus(use.sm_ratio, _mean(samples, "sm_ratio")),
+        _plus(use.memory_ratio, _mean(samples, "memory_ratio")),
+        _plus(use.encoder_ratio, _mean(samples, "encoder_ratio")),
+        _plus(use.decoder_ratio, _mean(samples, "decoder_ratio")),
+    )
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _plus(so_far: _Number | None, more: _Number | None) -> _Number | None:
+    if more is None:
+        return so_far
+    return more if so_far is None else so_far + more
+
+
+def _mean(samples: tuple[ProcessSample, ...] | None, field: str) -> float | None:
+    if samples is None:
+        return None
+    return sum(getattr(sample, field) for sample in samples) / len(samples) if samples else 0.0
+
+
+def _holders(readings: Sequence[Reading], directory: Directory) -> Iterator[tuple[Device, Owner]]:
+    """Containers to which the kubelet gave a device of these GPUs, each device once."""
+    found = dict.fromkeys(
+        (device, Owner("pod", namespace=held.namespace, pod=held.pod, container=held.container))
+        for held in directory.holdings or ()
+        if (device := match_device(held.device_id, held.resource, readings)) is not None
+    )
+    yield from found
+
+
+def _sampled(readings: Iterable[Reading], device: Device) -> bool:
+    return any(r.gpu.uuid == device[1] and r.process_samples is not None for r in readings)
+
+
+def list_pods(uses: Iterable[Use], directory: Directory) -> tuple[PodOnGpu, ...]:
+    """The pods among the owners, with what is known of them."""
+    given = {(held.namespace, held.pod) for held in directory.holdings or ()}
+    pods: dict[Pod, PodOnGpu] = {}
+    for use in uses:
+        if isinstance(use.owner, Unknown) or use.owner.kind != "pod":
+            continue
+        key = (use.owner.namespace, use.owner.pod)
+        if key in pods and pods[key].pod_uid:
+            continue
+        facts = directory.by_uid.get(use.owner.pod_uid) or directory.by_name.get(key)
+        requested: bool | None = None
+        if directory.holdings is not None:
+            requested = key in given
+        if not requested and facts is not None and facts.requests_gpu is not None:
+            requested = facts.requests_gpu
+        pods[key] = PodOnGpu(
+            *key,
+            pod_uid=use.owner.pod_uid or (facts.uid if facts else ""),
+            node=facts.node if facts else "",
+            workload=facts.workload if facts else "",
+            requested=requested,
+            labels=facts.labels if facts else (),
+        )
+    return tuple(pods.values())

@@ -1,0 +1,165 @@
+"""Reads who a process is and where it lives: /proc/<pid>/stat and /proc/<pid>/cgroup, see proc(5).
+
+A pid alone is no process: the kernel gives it to another one later. Pid and start time together are, so that
+the start time is read before and after everything else.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from gputally.attribution import Place
+from gputally.attribution.cgroup import parse_cgroup
+from gputally.model import Unknown
+
+_MPS = "nvidia-cuda-mps"  # of nvidia-cuda-mps-server the kernel keeps 15 characters
+_PF_EXITING = 0x4
+_CHUNK = 1 << 16
+_REAL_UID = re.compile(rb"^Uid:\s+([0-9]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFacts:
+    """One process: a pid from one start time on."""
+
+    pid: int
+    start_time_ticks: int
+    """Clock ticks since boot, as the kernel says it: good to compare, not to calculate with."""
+    name: str
+    place: Place
+
+
+class Stat(NamedTuple):
+    """What is needed of /proc/<pid>/stat."""
+
+    name: str
+    state: str
+    flags: int
+    threads: int
+    start_time_ticks: int
+
+    @property
+    def exiting(self) -> bool:
+        """Whether this thread (of a process: its first) is ending or has ended."""
+        return bool(self.flags & _PF_EXITING) or self.state in "ZXx"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of the process runs any more. Its first thread may end before the others."""
+        return self.state in "ZXx" and self.threads <= 1
+
+
+def read_process(procfs: Path, pid: int) -> ProcessFacts | Unknown:
+    """Look one process up; `procfs` is the root of the host's /proc."""
+    try:
+        return _look_up(f"{procfs}/{pid}", pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return Unknown("exited")
+    except PermissionError:
+        return Unknown("permission")
+    except OSError:
+        return Unknown("unreadable")
+
+
+def _look_up(where: str, pid: int) -> ProcessFacts | Unknown:
+    before = parse_stat(_read(f"{where}/stat"))
+    if before is None or before.ended or before.name.startswith(_MPS):
+        return _refuse(before)
+    thread = (before.exiting and _living_thread(where)) or where
+    place = parse_cgroup(_read(f"{thread}/cgroup").decode("utf-8", "replace"))
+    if isinstance(place, Place) and place.kind == "slurm" and not place.user:
+        place = replace(place, user=parse_real_uid(_read(f"{where}/status")))
+    after = parse_stat(_read(f"{where}/stat"))
+    if after is None or after.start_time_ticks != before.start_time_ticks:
+        return Unknown("unstable")
+    if after.ended:
+        return _refuse(after)
+    if isinstance(place, Unknown):
+        return place
+    # Of a thread that ends, cgroup v1 says "/", while the driver may take seconds to free its memory.
+    if place.kind == "process" and after.exiting and thread == where:
+        return Unknown("exited")
+    return ProcessFacts(pid, before.start_time_ticks, before.name, place)
+
+
+def _refuse(stat: Stat | None) -> Unknown:
+    if stat is None:
+        return Unknown("unreadable")
+    return Unknown("zombie" if stat.ended else "mediated")
+
+
+def read_start_time(procfs: Path, pid: int) -> int | None:
+    """When the process with this pid started, in clock ticks since boot; None when it cannot be told."""
+    try:
+        stat = parse_stat(_read(f"{procfs}/{pid}/stat"))
+    except OSError:
+        return None
+    return stat.start_time_ticks if stat else None
+
+
+def sees_host(procfs: Path, pids: Iterable[int]) -> bool:
+    """Whether any of the pids that the driver lists exists here.
+
+    One process may end between two looks. When all are missing at once, this is the /proc of another pid
+    namespace.
+    """
+    missing = False
+    for pid in pids:
+        if (procfs / str(pid)).exists():
+            return True
+        missing = True
+    return not missing
+
+
+def parse_stat(text: bytes) -> Stat | None:
+    """Take /proc/<pid>/stat apart; None when it is no such file."""
+    # The name may hold spaces, parentheses and line breaks: it ends at the last parenthesis.
+    head, _, tail = text.rpartition(b")")
+    pid, opening, name = head.partition(b"(")
+    fields = tail.split()
+    if not (opening and pid.strip().isdigit() and len(fields) >= 20):
+        return None
+    flags, threads, start_time = fields[6], fields[17], fields[19]
+    if not (flags.isdigit() and threads.isdigit() and start_time.isdigit() and len(fields[0]) == 1):
+        return None
+    return Stat(
+        name.decode("utf-8", "replace"),
+        fields[0].decode("ascii", "replace"),
+        int(flags),
+        int(threads),
+        int(start_time),
+    )
+
+
+def parse_real_uid(status: bytes) -> str:
+    """The real user id in /proc/<pid>/status; empty when it has none."""
+    uid = _REAL_UID.search(status)
+    return uid[1].decode("ascii") if uid else ""
+
+
+def _living_thread(where: str) -> str | None:
+    with os.scandir(f"{where}/task") as tasks:
+        paths = [task.path for task in tasks]
+    for path in paths:
+        try:
+            stat = parse_stat(_read(f"{path}/stat"))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if stat is not None and not stat.exiting:
+            return path
+    return None
+
+
+def _read(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = chunk = os.read(descriptor, _CHUNK)
+        while len(chunk) == _CHUNK:  # the kernel fills these files whole: a short read is the end
+            chunk = os.read(descriptor, _CHUNK)
+            text += chunk
+        return text
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,340 @@
+"""Every shape of /proc/<pid>/cgroup that is known, and many that nobody has seen."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputally.attribution import Place
+from gputally.attribution.cgroup import parse_cgroup
+from gputally.model import UNKNOWN_REASONS, Unknown
+
+LINES = Path(__file__).parents[2] / "fixtures" / "cgroups.tsv"
+
+UID = "9493223b-520e-4a97-a45f-359dcf967006"
+OTHER_UID = "51b64565-2b17-4d46-83ac-22e398f2f7fb"
+ID = "25d057a4c6c9555f2a0eb106e8896968c28f1c44aca4754174851aca7f89ad26"
+OTHER_ID = "65d752a38e1db784d521f48c3f1956f4f9a74ebb923377144f253f3aca9fa028"
+POD = f"/kubepods/burstable/pod{UID}/{ID}"
+
+
+def known_lines() -> list[dict[str, str]]:
+    with LINES.open(encoding="utf-8", newline="") as rows:
+        return list(csv.DictReader(rows, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+@pytest.mark.parametrize("row", known_lines(), ids=lambda row: f"{row['group'][0]}: {row['env']}")
+def test_a_known_line_names_its_pod_container_and_job(row: dict[str, str]) -> None:
+    place = parse_cgroup(row["line"] + "\n")
+    found = (
+        place.pod_uid,
+        place.container_id,
+        place.slurm_job if isinstance(place, Place) else "",
+    )
+    assert found == (row["pod_uid"], row["container_id"], row["slurm_job"])
+    assert not row["pod_uid"] or (isinstance(place, Place) and place.kind == "pod" and not place.own_pod)
+
+
+def test_the_table_is_read_whole() -> None:
+    rows = known_lines()
+    assert len(rows) > 140
+    assert all(row["line"].count(":") >= 2 and None not in row.values() for row in rows)
+    assert sum(bool(row["pod_uid"]) for row in rows) > 60
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        # Containers of Kubernetes whose path has no pod: the id is the way to the pod.
+        (f"/system.slice/cri-containerd-{ID}.scope", Place("pod", container_id=ID)),
+        (f"/system.slice/crio-{ID}.scope", Place("pod", container_id=ID)),
+        (f"/system.slice:cri-containerd:{ID}", Place("pod", container_id=ID)),
+        (f"/k8s.io/{ID}", Place("pod", container_id=ID)),
+        (f"/kubepods/burstable/gold/{ID}", Place("pod", container_id=ID)),
+        (f"/../../system.slice/crio-{ID}.scope", Place("pod", container_id=ID)),
+        # The reader's own pod.
+        (f"/../cri-containerd-{ID}.scope", Place("pod", container_id=ID, own_pod=True)),
+        (f"/../crio-{ID}.scope/container", Place("pod", container_id=ID, own_pod=True)),
+        (f"/../{ID}", Place("pod", container_id=ID, own_pod=True)),
+        (f"/../docker-{ID}.scope", Place("docker", container_id=ID, name=ID[:12])),
+        # Containers of others.
+        (f"/docker/{ID}", Place("docker", container_id=ID, name=ID[:12])),
+        (f"/docker/{OTHER_ID}/docker/{ID}/init.scope", Place("docker", container_id=ID, name=ID[:12])),
+        (f"/system.slice/docker-{ID}.scope", Place("docker", container_id=ID, name=ID[:12])),
+        ("/docker/buildkit/t4967jvf8rbufklrhkicskyes", Place("docker", name="buildkit")),
+        (f"/machine.slice/libpod-{ID}.scope", Place("podman", container_id=ID, name=ID[:12])),
+        (f"/containerd/{ID}", Place("containerd", container_id=ID, name=ID[:12])),
+        (f"/default/{ID}", Place("containerd", container_id=ID, name=ID[:12])),
+        (f"/ecs/bd5dac18533047b7/{ID}", Place("container", container_id=ID, name=ID[:12])),
+        (f"/system.slice/gpu-{ID}.scope", Place("container", container_id=ID, name=ID[:12])),
+        ("/lxc.payload.first/system.slice/ssh.service", Place("lxc", name="first")),
+        ("/lxc/101/ns/init.scope", Place("lxc", name="101")),
+        ("/lxc.payload/c1", Place("lxc", name="c1")),
+        # Slurm.
+        (
+            "/slurm/uid_1000/job_42/step_0/task_1",
+            Place("slurm", name="42", slurm_job="42", slurm_step="0", user="1000"),
+        ),
+        (
+            "/slurm_node1/uid_1000/job_42/step_batch",
+            Place("slurm", name="42", slurm_job="42", slurm_step="batch", user="1000"),
+        ),
+        ("/slurm/uid_7/job_42", Place("slurm", name="42", slurm_job="42", user="7")),
+        (
+            "/system.slice/slurmstepd.scope/job_42/step_batch/user/task_0",
+            Place("slurm", name="42", slurm_job="42", slurm_step="batch"),
+        ),
+        (
+            "/system.slice/node1_slurmstepd.scope/job_42/step_extern/user",
+            Place("slurm", name="42", slurm_job="42", slurm_step="extern"),
+        ),
+        ("/system.slice/slurmstepd.scope/system", Place("service", name="slurmstepd.scope")),
+        ("/system.slice/slurmd.service", Place("service", name="slurmd.service")),
+        # Services and people.
+        ("/system.slice/ollama.service", Place("service", name="ollama.service")),
+        ("/system.slice/a.service/b.service/deeper", Place("service", name="b.service")),
+        ("/system.slice/system-vllm.slice/vllm@70b.service", Place("service", name="vllm@70b.service")),
+        ("/system.slice/run-r1f5c.scope", Place("service", name="run-r1f5c.scope")),
+        ("/user.slice/user-1000.slice/session-3.scope", Place("session", name="1000", user="1000")),
+        (
+            "/user.slice/user-1000.slice/user@1000.service/app.slice/jupyter.service",
+            Place("session", name="1000", user="1000"),
+        ),
+        ("/../../user@33.service/init.scope", Place("session", name="33", user="33")),
+        # Nobody in particular.
+        ("/", Place("process")),
+        ("/init.scope", Place("process")),
+        ("/..", Place("process")),
+        ("/../../..", Place("process")),
+        ("/user.slice", Place("process")),
+        ("/system/apid", Place("process")),
+        ("/podruntime/kubelet", Place("process")),
+    ],
+)
+def test_what_is_no_pod_is_named_too(path: str, place: Place) -> None:
+    assert parse_cgroup(f"0::{path}\n") == place
+    assert parse_cgroup(f"0::{path}") == place
+    assert parse_cgroup(f"4:memory:{path}\n3:cpu,cpuacct:{path}\n0::/\n") == place
+
+
+def test_a_path_needs_no_leading_slash() -> None:
+    for path in (
+        f"pod{UID}/{ID}",
+        f"docker/{ID}",
+        f"k8s.io/{ID}",
+        "lxc/first",
+        "slurm/uid_1/job_2",
+        "kubepods",
+    ):
+        assert parse_cgroup(f"0::{path}\n") == parse_cgroup(f"0::/{path}\n") != Place("process")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/kubepods",
+        "/kubepods.slice/kubepods-burstable.slice",
+        f"/kubepods.slice/kubepods-gold-pod{UID}.slice",
+        f"/kubepods/pod{UID}-decoy",
+        f"/kubepods/xpod{UID}",
+        f"/kubepods.slice/cri-containerd-pod{UID}.scope",
+        f"/kubepods/pod{UID.upper()}",
+        f"/kubepods/pod{UID[:-1]}",
+        f"/kubepods/pod{UID}0",
+        f"/kubepods/pod{UID} ",
+    ],
+)
+def test_something_of_the_kubelet_in_an_unknown_shape_is_neither_a_pod_nor_the_host(path: str) -> None:
+    assert parse_cgroup(f"0::{path}\n") == Unknown("unreadable")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n",
+        "garbage",
+        "0:/\n",
+        "0::\n",
+        "x::/\n",
+        "-1::/\n",
+        f"0::{POD}\n\n4:memory:{POD}\n",
+        f"0::{POD}\nno hierarchy\n",
+        "²::/system.slice/a.service\n",
+        "12 (python) S 1 1 1\n",
+    ],
+)
+def test_what_is_no_cgroup_file_is_unreadable(text: str) -> None:
+    assert parse_cgroup(text) == Unknown("unreadable")
+
+
+def lines(*paths: str, unified: str = "") -> str:
+    legacy = [f"{number}:controller{number}:{path}" for number, path in enumerate(paths, 1)]
+    return "\n".join([*reversed(legacy), *([f"0::{unified}"] if unified else []), ""])
+
+
+def test_any_hierarchy_that_names_the_pod_is_enough() -> None:
+    node = f"/system.slice/docker-{OTHER_ID}.scope"
+    assert parse_cgroup(lines("/", node, f"{node}/kubelet{POD}", node)) == Place("pod", UID, ID)
+    assert parse_cgroup(lines("/", POD, unified="/system.slice/containerd.service")) == Place("pod", UID, ID)
+    assert parse_cgroup(lines("/", f"/docker/{OTHER_ID}", unified=POD)) == Place("pod", UID, ID)
+
+
+def test_the_same_pod_below_other_roots_is_one_pod() -> None:
+    # RKE on RancherOS: the hierarchies start at different places.
+    text = lines(POD, f"/docker/{OTHER_ID}{POD}", f"/system.slice/x.service{POD}")
+    assert parse_cgroup(text) == Place("pod", UID, ID)
+
+
+def test_two_pods_are_ambiguous() -> None:
+    other = f"/kubepods/pod{OTHER_UID}/{OTHER_ID}"
+    assert parse_cgroup(lines(POD, POD, other)) == Unknown("ambiguous_pod")
+    assert parse_cgroup(lines(POD, unified=other)) == Unknown("ambiguous_pod")
+
+
+def test_two_containers_of_kubernetes_without_a_pod_are_ambiguous() -> None:
+    text = lines(f"/system.slice/crio-{ID}.scope", f"/system.slice/crio-{OTHER_ID}.scope")
+    assert parse_cgroup(text) == Unknown("ambiguous_pod")
+
+
+def test_two_containers_of_one_pod_leave_the_container_open() -> None:
+    text = lines(POD, f"/kubepods/burstable/pod{UID}/{OTHER_ID}")
+    assert parse_cgroup(text) == Place("pod", UID, "")
+    assert parse_cgroup(lines(POD, f"/kubepods/burstable/pod{UID}")) == Place("pod", UID, ID)
+
+
+def test_the_unified_line_never_wins_over_a_legacy_one() -> None:
+    container = f"/docker/{ID}"
+    service = "/system.slice/containerd.service"
+    docker = Place("docker", container_id=ID, name=ID[:12])
+    assert parse_cgroup(lines("/", container, unified=service)) == docker
+    assert parse_cgroup(lines("/", service, unified=f"/docker/{ID}")) == Place(
+        "service", name="containerd.service"
+    )
+    # When the others say nothing, it does not win over them.
+    assert parse_cgroup(lines("/", "/", unified=service)) == Place("service", name="containerd.service")
+
+
+def test_the_most_telling_legacy_line_is_taken() -> None:
+    # Slurm on cgroup v1 leaves systemd's hierarchy alone.
+    text = lines("/system.slice/slurmd.service", "/slurm/uid_1000/job_42/step_0", "/", unified="/")
+    assert parse_cgroup(text) == Place("slurm", name="42", slurm_job="42", slurm_step="0", user="1000")
+    text = lines("/user.slice/user-0.slice/session-1.scope", f"/docker/{ID}")
+    assert parse_cgroup(text) == Place("docker", container_id=ID, name=ID[:12])
+
+
+def test_something_unknown_of_the_kubelet_is_not_hidden_by_a_service() -> None:
+    text = lines("/system.slice/kubelet.service", "/kubepods/besteffort/gold")
+    assert parse_cgroup(text) == Unknown("unreadable")
+    assert parse_cgroup(lines("/kubepods/besteffort/gold", POD)) == Place("pod", UID, ID)
+
+
+hexadecimal = "0123456789abcdef"
+container_ids = st.text(hexadecimal, min_size=64, max_size=64)
+uids = st.uuids().map(str)
+static_uids = st.text(hexadecimal, min_size=32, max_size=32)
+fragments = st.one_of(
+    st.sampled_from(
+        [
+            *"/:.-_\n",
+            *("..", "0::/", "4:memory:/", "pod", "kubepods", "kubepods-", ".slice", ".scope", ".service"),
+            *(
+                "burstable",
+                "besteffort-",
+                "cri-containerd-",
+                ":cri-containerd:",
+                "crio-",
+                "docker-",
+                "docker/",
+            ),
+            *("libpod-", "lxc/", "slurm/uid_1/job_2", "slurmstepd.scope/job_3", "user-1.slice", "\\x2d"),
+            *("k8s.io/", " (deleted)", "kubelet-kubepods-burstable-pod"),
+        ]
+    ),
+    uids,
+    uids.map(lambda uid: uid.replace("-", "_")),
+    static_uids,
+    container_ids,
+    st.text(max_size=4),
+)
+texts = st.one_of(st.text(), st.lists(fragments, max_size=25).map("".join))
+
+
+@given(texts, st.booleans())
+def test_no_text_breaks_the_parser_or_makes_a_pod_up(text: str, as_line: bool) -> None:
+    text = f"0::/{text}" if as_line else text
+    place = parse_cgroup(text)
+    if isinstance(place, Unknown):
+        assert place.reason in UNKNOWN_REASONS
+        return
+    assert place.container_id in text
+    plain = text.replace("_", "-").replace("\\x2d", "-")
+    assert not place.pod_uid or re.search(rf"[/:-]pod{place.pod_uid}(\.slice)?([/:\n]|$| \(deleted\))", plain)
+    assert place.kind == "pod" or not (place.pod_uid or place.own_pod)
+
+
+@st.composite
+def pod_paths(draw: st.DrawFn) -> tuple[str, str, str]:
+    """A path as some kubelet, runtime and node would make it, with its pod and container."""
+    uid, container = draw(st.one_of(uids, static_uids)), draw(container_ids)
+    qos = draw(st.sampled_from(["", "burstable", "besteffort"]))
+    node = draw(container_ids)
+    root = draw(
+        st.sampled_from(
+            [
+                "",
+                "/../..",
+                f"/docker/{node}/kubelet",
+                f"/system.slice/docker-{node}.scope",
+                "/system.slice/k3s.service",
+                "/lxc.payload.node",
+                f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{node}.scope/container",
+            ]
+        )
+    )
+    runtime = draw(st.sampled_from(["cri-containerd-", "crio-", "docker-"]))
+    name = f"kubepods-{qos}-pod" if qos else "kubepods-pod"
+    escaped = uid.replace("-", draw(st.sampled_from(["_", "-", "\\x2d"])))
+    path = draw(
+        st.sampled_from(
+            [
+                f"{root}/kubepods{f'/{qos}' if qos else ''}/pod{uid}/{container}",
+                f"{root}/kubepods.slice/{name}{escaped}.slice/{runtime}{container}.scope",
+                f"{root}/kubelet.slice/kubelet-{name}{escaped}.slice/{runtime}{container}.scope",
+                f"{root}/system.slice/containerd.service/{name}{escaped}.slice:cri-containerd:{container}",
+            ]
+        )
+    )
+    inner = draw(
+        st.sampled_from(
+            [
+                "",
+                "/container",
+                "/sensor.falcon",
+                f"/docker/{node}",
+                f"/kubelet/kubepods/pod{OTHER_UID}/{node}",
+                "/system.slice/ssh.service",
+                "/system.slice/slurmstepd.scope/job_1/step_0",
+                " (deleted)",
+            ]
+        )
+    )
+    return path + inner, uid, container
+
+
+@given(pod_paths(), st.booleans())
+def test_the_outermost_pod_and_its_first_container_pay(made: tuple[str, str, str], hybrid: bool) -> None:
+    path, uid, container = made
+    text = lines("/", path, path, unified="/system.slice/containerd.service") if hybrid else f"0::{path}\n"
+    assert parse_cgroup(text) == Place("pod", uid, container)
+
+
+@given(pod_paths(), st.sampled_from("0af-x_"))
+def test_a_uid_with_anything_attached_is_no_pod(made: tuple[str, str, str], attached: str) -> None:
+    path, uid, _ = made
+    written = next(form for sep in ("-", "_", "\\x2d") if (form := f"pod{uid.replace('-', sep)}") in path)
+    place = parse_cgroup(f"0::{path.replace(written, written + attached, 1)}\n")
+    assert place.pod_uid in ("", OTHER_UID)

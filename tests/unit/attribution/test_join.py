@@ -1,0 +1,211 @@
+"""Joining is pure: names from every source, each process once, idle holders at zero."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputally.attribution import Holding, Knowledge, Place, PodFacts
+from gputally.attribution.join import Whose, count_uses, join_knowledge, list_pods, name_owner, pids_of
+from gputally.model import (
+    Gpu,
+    MigInstance,
+    MigReading,
+    Owner,
+    Process,
+    ProcessSample,
+    Reading,
+    Unknown,
+    Use,
+)
+from tests.unit.attribution.fake_procfs import container_id, uid
+
+TRAIN = PodFacts("team-a", "train-0", uid(1), {container_id(1): "main"}, ("main", "sidecar"))
+LOOSE = PodFacts("team-b", "notebook", uid(2), {}, ("jupyter",))
+EMPTY = join_knowledge({})
+GPU = Gpu("GPU-a", 0, "nvidia", "H100", minor_number=0)
+
+
+def directory(*pods: PodFacts, holdings: tuple[Holding, ...] | None = None):  # type: ignore[no-untyped-def]
+    return join_knowledge({"pod_logs": Knowledge(pods), "pod_resources": Knowledge((), holdings)})
+
+
+def pod(facts: PodFacts, container: str = "main") -> Owner:
+    return Owner("pod", namespace=facts.namespace, pod=facts.pod, container=container)
+
+
+def sample(pid: int, sm: float, at: int = 1) -> ProcessSample:
+    return ProcessSample(pid, at, sm, sm / 2, 0.0, 0.0)
+
+
+def test_a_process_in_a_known_pod_and_container() -> None:
+    owner = name_owner(Place("pod", uid(1), container_id(1)), "python3", directory(TRAIN))
+    assert owner == Owner("pod", "", "team-a", "train-0", "main", uid(1), container_id(1))
+
+
+def test_a_pod_with_one_container_needs_no_container_id() -> None:
+    owner = name_owner(Place("pod", uid(2), container_id(9)), "python3", directory(LOOSE))
+    assert isinstance(owner, Owner)
+    assert (owner.pod, owner.container) == ("notebook", "jupyter")
+
+
+def test_a_container_that_has_just_started_is_not_taken_for_the_one_that_is_known() -> None:
+    init = PodFacts("team-a", "train-0", uid(1), {container_id(1): "init"}, ("init",))
+    owner = name_owner(Place("pod", uid(1), container_id(2)), "python3", directory(init))
+    assert isinstance(owner, Owner)
+    assert (owner.pod, owner.container) == ("train-0", "")
+
+
+def test_a_pod_of_several_containers_without_the_id_is_the_pod_alone() -> None:
+    owner = name_owner(Place("pod", uid(1)), "qemu", directory(TRAIN))
+    assert isinstance(owner, Owner)
+    assert (owner.pod, owner.container) == ("train-0", "")
+
+
+def test_a_pod_that_no_source_knows_is_unknown_never_another() -> None:
+    place = Place("pod", uid(7), container_id(7))
+    assert name_owner(place, "x", directory(TRAIN)) == Unknown("unknown_pod", uid(7), container_id(7))
+
+
+def test_a_container_id_of_another_pod_does_not_override_the_uid() -> None:
+    owner = name_owner(Place("pod", uid(2), container_id(1)), "x", directory(TRAIN, LOOSE))
+    assert isinstance(owner, Owner)
+    assert (owner.pod, owner.container) == ("notebook", "jupyter")
+
+
+def test_a_kubernetes_container_without_its_pod_is_found_by_its_id() -> None:
+    found = name_owner(Place("pod", "", container_id(1)), "x", directory(TRAIN))
+    assert isinstance(found, Owner)
+    assert (found.pod, found.container) == ("train-0", "main")
+    assert name_owner(Place("pod", "", container_id(5)), "x", directory(TRAIN)) == Unknown(
+        "unknown_container", "", container_id(5)
+    )
+
+
+def test_a_docker_container_that_the_kubelet_knows_is_a_pods() -> None:
+    place = Place("docker", name=container_id(1)[:12], container_id=container_id(1))
+    owner = name_owner(place, "x", directory(TRAIN))
+    assert isinstance(owner, Owner)
+    assert (owner.kind, owner.pod) == ("pod", "train-0")
+
+
+def test_a_path_relative_to_the_own_pod_means_the_own_pod() -> None:
+    known = join_knowledge({"own_pod": Knowledge((replace(TRAIN, containers={}),))})
+    owner = name_owner(Place("pod", "", container_id(4), own_pod=True), "x", known)
+    assert isinstance(owner, Owner)
+    assert owner.pod == "train-0"
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (Place("docker", name="3f05ee050f82", container_id=container_id(3)), "docker/3f05ee050f82"),
+        (Place("slurm", name="42", slurm_job="42"), "slurm/42"),
+        (Place("service", name="ollama.service"), "service/ollama.service"),
+        (Place("process"), "process/python3"),
+    ],
+)
+def test_what_is_no_pod_is_named_by_kind(place: Place, name: str) -> None:
+    owner = name_owner(place, "python3", EMPTY)
+    assert isinstance(owner, Owner)
+    assert owner.name == name
+
+
+def test_sources_fill_each_other_up() -> None:
+    api = PodFacts(
+        "team-a", "train-0", uid(1), workload="Job/train", requests_gpu=True, labels=(("team", "a"),)
+    )
+    known = join_knowledge({"kubernetes": Knowledge((api,)), "pod_logs": Knowledge((TRAIN,))})
+    facts = known.by_uid[uid(1)]
+    assert (facts.workload, facts.container_names) == ("Job/train", ("main", "sidecar"))
+    assert known.by_container[container_id(1)] == (facts, "main")
+
+
+def test_one_process_on_two_gpus_and_two_processes_on_one_add_up_once() -> None:
+    second = replace(GPU, uuid="GPU-b", index=1)
+    readings = (
+        Reading(
+            gpu=GPU,
+            processes=(Process(1, "compute", None, 100), Process(2, "compute", None, 50)),
+            process_samples=(sample(1, 0.5), sample(1, 0.7, 2), sample(2, 0.1)),
+        ),
+        Reading(gpu=second, processes=(Process(1, "compute", None, 7),), process_samples=()),
+    )
+    owners: dict[int, Whose] = {1: pod(TRAIN), 2: pod(TRAIN)}
+    first, other = count_uses(readings, owners, EMPTY)
+    assert (first.processes, first.memory_used_bytes) == (2, 150)
+    assert first.sm_ratio == pytest.approx(0.7)
+    assert (other.uuid, other.processes, other.memory_used_bytes, other.sm_ratio) == ("GPU-b", 1, 7, 0.0)
+
+
+def test_a_process_that_ended_between_two_looks_counts_with_what_it_did() -> None:
+    reading = Reading(gpu=GPU, processes=(), process_samples=(sample(9, 0.4),))
+    assert pids_of([reading]) == [9]
+    (use,) = count_uses([reading], {9: pod(TRAIN)}, EMPTY)
+    assert (use.processes, use.sm_ratio) == (0, 0.4)
+
+
+def test_processes_on_a_mig_device_are_on_that_device_and_have_no_invented_utilisation() -> None:
+    process = Process(1, "compute", None, 5, 1, 0)
+    mig = MigReading(instance=MigInstance("MIG-x", "GPU-a", 0, 1, 0), processes=(process,))
+    (use,) = count_uses([Reading(gpu=GPU, processes=(process,), mig=(mig,))], {1: pod(TRAIN)}, EMPTY)
+    assert (use.uuid, use.processes, use.sm_ratio) == ("MIG-x", 1, None)
+
+
+def test_who_holds_a_gpu_and_does_nothing_is_there_with_zeros() -> None:
+    held = Holding("team-b", "notebook", "jupyter", "nvidia.com/gpu", "GPU-a")
+    reading = Reading(gpu=GPU, processes=(), process_samples=())
+    (use,) = count_uses([reading], {}, directory(LOOSE, holdings=(held, held)))
+    assert use == Use(0, "GPU-a", pod(LOOSE, "jupyter"), 0, 0, 0.0, 0.0, 0.0, 0.0)
+
+
+def test_a_pod_that_uses_what_it_was_not_given_is_shadow_use() -> None:
+    held = Holding("team-b", "notebook", "jupyter", "nvidia.com/gpu", "GPU-a")
+    known = directory(TRAIN, LOOSE, holdings=(held,))
+    owner = replace(pod(TRAIN), pod_uid=uid(1))
+    uses = count_uses([Reading(gpu=GPU, processes=(Process(1, "compute"),))], {1: owner}, known)
+    assert {(p.pod, p.requested) for p in list_pods(uses, known)} == {("train-0", False), ("notebook", True)}
+
+
+def test_without_a_source_that_knows_devices_nobody_is_accused() -> None:
+    uses = count_uses([Reading(gpu=GPU, processes=(Process(1, "compute"),))], {1: pod(TRAIN)}, EMPTY)
+    assert [p.requested for p in list_pods(uses, EMPTY)] == [None]
+
+
+owners_strategy = st.dictionaries(
+    st.integers(1, 12),
+    st.sampled_from(
+        [
+            pod(TRAIN),
+            pod(LOOSE, "jupyter"),
+            Owner("docker", "docker/abc"),
+            Unknown("exited"),
+            Unknown("zombie"),
+        ]
+    ),
+)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 12), st.integers(0, 2**40)), unique_by=lambda p: p[0]),
+    st.lists(st.tuples(st.integers(1, 12), st.integers(0, 100), st.integers(1, 50))),
+    owners_strategy,
+)
+def test_the_sum_over_all_owners_is_what_the_driver_reports(
+    processes: list[tuple[int, int]], samples: list[tuple[int, int, int]], owners: dict[int, Whose]
+) -> None:
+    reading = Reading(
+        gpu=GPU,
+        processes=tuple(Process(pid, "compute", None, memory) for pid, memory in processes),
+        process_samples=tuple(sample(pid, percent / 100, at) for pid, percent, at in samples),
+    )
+    uses = count_uses([reading], owners, EMPTY)
+    assert sum(use.processes for use in uses) == len(processes)
+    assert sum(use.memory_used_bytes or 0 for use in uses) == sum(memory for _, memory in processes)
+    by_pid: dict[int, list[float]] = {}
+    for pid, percent, _ in samples:
+        by_pid.setdefault(pid, []).append(percent / 100)
+    driver = sum(sum(ratios) / len(ratios) for ratios in by_pid.values())
+    assert sum(use.sm_ratio or 0 for use in uses) == pytest.approx(driver)
+    assert len({(use.uuid, use.owner) for use in uses}) == len(uses)

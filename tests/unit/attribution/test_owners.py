@@ -1,0 +1,127 @@
+"""A pid is not a process: who owned it before does not own it now."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from gputally.attribution import Knowledge, PodFacts
+from gputally.attribution.join import Directory, join_knowledge
+from gputally.attribution.owners import Owners
+from gputally.model import Owner, Unknown
+from tests.unit.attribution.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
+
+PODS = tuple(
+    PodFacts(f"ns-{n}", f"pod-{n}", uid(n), {container_id(n): "main"}, ("main",)) for n in range(1, 9)
+)
+KNOWN = join_knowledge({"pod_logs": Knowledge(PODS)})
+NOTHING = join_knowledge({})
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> FakeProcfs:
+    return FakeProcfs(tmp_path / "proc")
+
+
+def pod_of(owner: object) -> str:
+    assert isinstance(owner, Owner)
+    return owner.pod
+
+
+def cgroup(number: int) -> str:
+    return pod_cgroup(uid(number), container_id(number))
+
+
+def test_a_process_is_traced_to_its_pod(proc: FakeProcfs) -> None:
+    proc.start(41, cgroup(1))
+    (owner,) = Owners(proc.root).find([41], KNOWN).values()
+    assert owner == Owner("pod", "", "ns-1", "pod-1", "main", uid(1), container_id(1))
+
+
+def test_a_reused_pid_is_not_charged_to_the_old_owner(proc: FakeProcfs) -> None:
+    owners = Owners(proc.root)
+    proc.start(41, cgroup(1), ticks=100)
+    assert pod_of(owners.find([41], KNOWN)[41]) == "pod-1"
+    proc.start(41, cgroup(2), ticks=900)
+    assert pod_of(owners.find([41], KNOWN)[41]) == "pod-2"
+
+
+def test_a_process_that_has_ended_keeps_the_owner_it_had(proc: FakeProcfs) -> None:
+    owners = Owners(proc.root)
+    proc.start(41, cgroup(1))
+    owners.find([41], KNOWN)
+    proc.end(41)
+    assert pod_of(owners.find([41], KNOWN)[41]) == "pod-1"
+
+
+def test_a_process_that_ended_before_the_first_look_is_unknown(proc: FakeProcfs) -> None:
+    proc.start(1, cgroup(1))
+    assert Owners(proc.root).find([1, 41], KNOWN)[41] == Unknown("exited")
+
+
+def test_no_pid_at_all_is_a_fault_of_the_deployment_and_not_many_exits(proc: FakeProcfs) -> None:
+    found = Owners(proc.root).find([41, 42, 43], KNOWN)
+    assert set(found.values()) == {Unknown("pid_namespace")}
+
+
+def test_a_name_stays_known_when_the_kubelet_has_cleaned_up(proc: FakeProcfs) -> None:
+    owners = Owners(proc.root)
+    proc.start(41, cgroup(1))
+    assert pod_of(owners.find([41], KNOWN)[41]) == "pod-1"
+    assert pod_of(owners.find([41], NOTHING)[41]) == "pod-1"
+
+
+def test_a_name_that_comes_late_is_taken(proc: FakeProcfs) -> None:
+    owners = Owners(proc.root)
+    proc.start(41, cgroup(1))
+    assert owners.find([41], NOTHING)[41] == Unknown("unknown_pod", uid(1), container_id(1))
+    assert pod_of(owners.find([41], KNOWN)[41]) == "pod-1"
+
+
+def test_what_is_not_asked_for_any_more_is_forgotten(proc: FakeProcfs) -> None:
+    owners = Owners(proc.root)
+    for pid in range(1, 200):
+        proc.start(pid, cgroup(1))
+    owners.find(range(1, 200), KNOWN)
+    owners.find([5], KNOWN)
+    assert len(owners._known) == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_is_charged_to_the_wrong_owner_in_random_histories(proc: FakeProcfs, seed: int) -> None:
+    """Processes come, go and take each other's pids between looks; a model says whose each one is."""
+    luck = random.Random(seed)
+    owners = Owners(proc.root)
+    running: dict[int, int] = {}
+    last_seen: dict[int, int] = {}
+    ticks = 0
+    directory: Directory = KNOWN
+    proc.start(999, cgroup(8))  # somebody is always there
+    for _ in range(60):
+        for _ in range(luck.randrange(6)):
+            ticks += 1
+            pid = luck.randrange(1, 12)
+            if pid in running and luck.random() < 0.5:
+                proc.end(pid)
+                del running[pid]
+            else:
+                running[pid] = luck.randrange(1, 9)
+                proc.start(pid, cgroup(running[pid]), ticks=ticks)
+        directory = KNOWN if luck.random() < 0.8 else NOTHING
+        asked = luck.sample(range(1, 12), luck.randrange(1, 11))
+        found = owners.find([999, *asked], directory)
+        for pid in asked:
+            owner = found[pid]
+            if isinstance(owner, Owner):
+                truth = running.get(pid, last_seen.get(pid))
+                assert owner.pod == f"pod-{truth}", (pid, owner)
+        last_seen = {pid: running.get(pid, last_seen.get(pid, 0)) for pid in asked}
+
+
+def test_five_thousand_processes_are_found(proc: FakeProcfs) -> None:
+    for pid in range(1, 5001):
+        proc.start(pid, cgroup(pid % 8 + 1))
+    owners = Owners(proc.root)
+    first = owners.find(range(1, 5001), KNOWN)
+    assert all(pod_of(first[pid]) == f"pod-{pid % 8 + 1}" for pid in first)
+    assert owners.find(range(1, 5001), KNOWN) == first

@@ -1,0 +1,341 @@
+"""pod_resources against a real gRPC server that speaks the published messages."""
+
+import contextlib
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputally.attribution import Holding
+from gputally.attribution.pod_resources import PodResources, parse_holdings
+from gputally.devices import Unavailable
+from tests.unit.attribution.kubelet_server import kubelet, message
+
+V1 = "/v1.PodResourcesLister/List"
+V1ALPHA1 = "/v1alpha1.PodResourcesLister/List"
+GPU = "GPU-8a56a4bc-e184-a047-2620-be19fdb0913f"
+MIG = "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f"
+
+
+@pytest.fixture
+def socket_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("k") / "kubelet.sock"  # a socket's path may have 107 bytes and no more
+
+
+def listing(*pods: Any, version: str = "v1") -> bytes:
+    encoded: bytes = message(f"{version}.ListPodResourcesResponse", pod_resources=pods).SerializeToString()
+    return encoded
+
+
+def pod(name: str, *containers: Any, namespace: str = "ml", version: str = "v1", **more: Any) -> Any:
+    return message(f"{version}.PodResources", name=name, namespace=namespace, containers=containers, **more)
+
+
+def container(name: str, devices: dict[str, list[str]], version: str = "v1", **more: Any) -> Any:
+    given = [
+        message(f"{version}.ContainerDevices", resource_name=resource, device_ids=ids)
+        for resource, ids in devices.items()
+    ]
+    return message(f"{version}.ContainerResources", name=name, devices=given, **more)
+
+
+def claim(driver: str, device: str, *cdi_names: str) -> Any:
+    return message(
+        "v1.DynamicResource",
+        claim_name="one-gpu",
+        claim_namespace="ml",
+        claim_resources=[
+            message(
+                "v1.ClaimResource",
+                driver_name=driver,
+                pool_name="node-1",
+                device_name=device,
+                cdi_devices=[message("v1.CDIDevice", name=name) for name in cdi_names],
+            )
+        ],
+    )
+
+
+def holds(*ids: str, name: str = "train-0", resource: str = "nvidia.com/gpu") -> tuple[Holding, ...]:
+    return tuple(Holding("ml", name, "main", resource, device_id) for device_id in ids)
+
+
+def unavailable(source: PodResources) -> Unavailable:
+    with pytest.raises(Unavailable) as caught:
+        source.read()
+    return caught.value
+
+
+def test_devices_of_every_container_are_held(socket_path: Path) -> None:
+    reply = listing(
+        pod("train-0", container("main", {"nvidia.com/gpu": [GPU]}), container("sidecar", {})),
+        pod(
+            "serve-0",
+            container("a", {"nvidia.com/mig-1g.5gb": [MIG]}),
+            container("b", {"amd.com/gpu": ["0000:c1:00.0"]}),
+        ),
+        pod("web-0", container("main", {}), namespace="shop"),
+    )
+    with kubelet(socket_path, {V1: reply}):
+        knowledge = PodResources(socket_path).read()
+
+    assert knowledge.pods == ()
+    assert knowledge.holdings == (
+        Holding("ml", "train-0", "main", "nvidia.com/gpu", GPU),
+        Holding("ml", "serve-0", "a", "nvidia.com/mig-1g.5gb", MIG),
+        Holding("ml", "serve-0", "b", "amd.com/gpu", "0000:c1:00.0"),
+    )
+
+
+def test_a_node_on_which_nobody_holds_a_gpu_says_so(socket_path: Path) -> None:
+    with kubelet(socket_path, {V1: b""}):
+        assert PodResources(socket_path).read().holdings == ()
+
+
+def test_cpus_memory_and_nics_are_no_gpus() -> None:
+    devices = {
+        "nvidia.com/gpu": [f"{GPU}::3", f"{GPU}::4"],
+        "nvidia.com/hostdev": ["0000:3b:00.2"],
+        "nvidia.com/resibp12s0": ["0000:0c:00.1"],
+        "rdma/hca_shared_devices_a": ["1", "2"],
+        "intel.com/sriov": ["0000:18:02.5"],
+        "devices.kubevirt.io/kvm": ["kvm0"],
+        "example.org/fast": ["GPU-2f0e12aa-11c0-4a35-9d60-0b6d7c3a1234"],
+    }
+    memory = message("v1.ContainerMemory", memory_type="memory", size=1 << 40)
+    cpus = container("main", devices, cpu_ids=[0, 1, 1 << 40], memory=[memory])
+
+    held = parse_holdings(listing(pod("train-0", cpus, cpu_ids=[4, 5], memory=[memory])))
+
+    assert [(held.resource, held.device_id) for held in held] == [
+        ("nvidia.com/gpu", f"{GPU}::3"),
+        ("nvidia.com/gpu", f"{GPU}::4"),
+        ("example.org/fast", "GPU-2f0e12aa-11c0-4a35-9d60-0b6d7c3a1234"),
+    ]
+
+
+def test_a_device_that_is_named_once_per_numa_node_is_held_once() -> None:
+    topology = message("v1.TopologyInfo", nodes=[message("v1.NUMANode", ID=1)])
+    twice = [
+        message("v1.ContainerDevices", resource_name="nvidia.com/gpu", device_ids=[GPU], topology=topology)
+        for _ in range(2)
+    ]
+    main = message("v1.ContainerResources", name="main", devices=twice)
+
+    assert parse_holdings(listing(pod("train-0", main))) == holds(GPU)
+
+
+def test_claims_of_gpu_drivers_are_held_by_the_name_of_their_device() -> None:
+    claims = [
+        claim("gpu.nvidia.com", "gpu-0", "k8s.gpu.nvidia.com/claim=9c5b-gpu-0"),
+        claim("gpu.amd.com", "", "amd.com/gpu=1", "amd.com/gpu=2"),
+        claim("compute-domain.nvidia.com", "channel-0"),
+        claim("dra.networking", "eth1"),
+    ]
+    main = message("v1.ContainerResources", name="main", dynamic_resources=claims)
+
+    assert parse_holdings(listing(pod("train-0", main))) == (
+        *holds("gpu-0", resource="gpu.nvidia.com"),
+        *holds("amd.com/gpu=1", "amd.com/gpu=2", resource="gpu.amd.com"),
+    )
+
+
+def test_an_old_kubelet_is_asked_in_v1alpha1(socket_path: Path) -> None:
+    main = container("main", {"nvidia.com/gpu": [GPU]}, version="v1alpha1")
+    reply = listing(pod("train-0", main, version="v1alpha1"), version="v1alpha1")
+    with kubelet(socket_path, {V1ALPHA1: reply}):
+        assert PodResources(socket_path).read().holdings == holds(GPU)
+
+
+def test_v1_is_asked_first(socket_path: Path) -> None:
+    new = listing(pod("train-0", container("main", {"nvidia.com/gpu": [GPU]})))
+    with kubelet(socket_path, {V1: new, V1ALPHA1: b""}):
+        assert PodResources(socket_path).read().holdings == holds(GPU)
+
+
+def test_a_kubelet_that_knows_neither_version_is_unavailable(socket_path: Path) -> None:
+    with kubelet(socket_path, {}):
+        assert "UNIMPLEMENTED" in unavailable(PodResources(socket_path)).reason
+
+
+def test_a_reply_of_more_than_ten_megabytes_is_read_whole(socket_path: Path) -> None:
+    ids = [f"{GPU}::{number}" for number in range(250_000)]
+    reply = listing(pod("train-0", container("main", {"nvidia.com/gpu": ids})))
+    assert len(reply) > 10_000_000
+    with kubelet(socket_path, {V1: reply}):
+        assert PodResources(socket_path, timeout_seconds=60).read().holdings == holds(*ids)
+
+
+def test_a_reply_without_end_is_refused(socket_path: Path) -> None:
+    with kubelet(socket_path, {V1: bytes(65 << 20)}):
+        assert "longer than" in unavailable(PodResources(socket_path, timeout_seconds=60)).reason
+
+
+def test_a_kubelet_that_hangs_in_the_call_is_given_up_and_asked_again(socket_path: Path) -> None:
+    reply = listing(pod("train-0", container("main", {"nvidia.com/gpu": [GPU]})))
+    hangs = threading.Event()
+    hangs.set()
+    release = threading.Event()
+
+    def answer(context: grpc.ServicerContext) -> bytes:
+        if hangs.is_set():
+            release.wait(60)
+        return reply
+
+    with kubelet(socket_path, {V1: answer}):
+        source = PodResources(socket_path, timeout_seconds=0.3)
+        failure = unavailable(source)
+        hangs.clear()
+        release.set()
+        assert PodResources(socket_path, timeout_seconds=30).read().holdings == holds(GPU)
+    assert "did not answer" in failure.reason
+    assert "within 0.3 s" in failure.reason
+    assert failure.fix
+
+
+def test_a_socket_that_accepts_and_says_nothing_is_given_up(socket_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(socket_path))
+        listener.listen()
+        assert "did not answer" in unavailable(PodResources(socket_path, timeout_seconds=0.2)).reason
+
+
+def test_a_reply_that_trickles_does_not_stretch_the_deadline(socket_path: Path) -> None:
+    done = threading.Event()
+
+    def trickle(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while not done.wait(0.05):
+                connection.send(b"\0\0\0\4\0\0\0\0\0")  # an empty SETTINGS frame: valid, and no answer
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(socket_path))
+        listener.listen()
+        thread = threading.Thread(target=trickle, args=(listener,))
+        thread.start()
+        try:
+            failure = unavailable(PodResources(socket_path, timeout_seconds=0.5))
+        finally:
+            done.set()
+            thread.join()
+    assert "did not answer" in failure.reason
+
+
+def test_a_restarted_kubelet_with_a_new_socket_is_found_again(socket_path: Path) -> None:
+    source = PodResources(socket_path)
+    other = "GPU-2f0e12aa-11c0-4a35-9d60-0b6d7c3a1234"
+    with kubelet(socket_path, {V1: listing(pod("train-0", container("main", {"nvidia.com/gpu": [GPU]})))}):
+        assert source.read().holdings == holds(GPU)
+    socket_path.unlink(missing_ok=True)
+    unavailable(source)
+    with kubelet(socket_path, {V1: listing(pod("train-0", container("main", {"nvidia.com/gpu": [other]})))}):
+        assert source.read().holdings == holds(other)
+    source.close()
+
+
+def test_a_missing_socket_asks_for_the_mount(socket_path: Path) -> None:
+    failure = unavailable(PodResources(socket_path))
+
+    assert failure.reason == f"there is no socket {socket_path}"
+    assert "hostPath" in failure.fix
+    assert str(socket_path.parent) in failure.fix
+
+
+def test_a_socket_that_nobody_listens_on_any_more_is_told_apart(socket_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(socket_path))
+    failure = unavailable(PodResources(socket_path))
+
+    assert "nobody listens" in failure.reason
+    assert "not the socket alone" in failure.fix
+
+
+def test_a_socket_that_may_not_be_opened_asks_for_root(
+    socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(self: socket.socket, address: str) -> None:
+        raise PermissionError(13, "Permission denied", address)
+
+    # Root may connect to anything, and the tests may run as root: the kernel's answer is played.
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    failure = unavailable(PodResources(socket_path))
+
+    assert "permission" in failure.reason
+    assert "user 0" in failure.fix
+
+
+def test_a_path_too_long_for_a_socket_is_unavailable(tmp_path: Path) -> None:
+    assert "too long" in unavailable(PodResources(tmp_path / ("x" * 120))).reason
+
+
+def test_an_error_of_the_kubelet_is_passed_on(socket_path: Path) -> None:
+    def answer(context: grpc.ServicerContext) -> bytes:
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit: 100 %")
+
+    with kubelet(socket_path, {V1: answer}):
+        failure = unavailable(PodResources(socket_path))
+    assert "RESOURCE_EXHAUSTED: rejected by rate limit: 100 %" in failure.reason
+
+
+def test_a_reply_that_is_no_such_message_is_unavailable(socket_path: Path) -> None:
+    with kubelet(socket_path, {V1: b"\xff" * 64}):
+        assert "makes no sense" in unavailable(PodResources(socket_path)).reason
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", bytes(range(256)) * 40, b"\0\0\0\4\0\0\0\0\0"],
+    ids=["nothing", "HTTP/1.1", "noise", "settings, then nothing"],
+)
+def test_whoever_answers_without_grpc_is_unavailable(socket_path: Path, answer: bytes) -> None:
+    def respond(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(answer)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(4096):
+                pass
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(socket_path))
+        listener.listen()
+        thread = threading.Thread(target=respond, args=(listener,))
+        thread.start()
+        assert unavailable(PodResources(socket_path)).reason
+        thread.join()
+
+
+WORDS = st.text(max_size=8)
+RESOURCES = st.sampled_from(["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "volcano.sh/vgpu-number"])
+
+
+@given(st.lists(st.builds(Holding, WORDS, WORDS, WORDS, RESOURCES, WORDS), max_size=6, unique=True))
+def test_what_protobuf_writes_is_read_back(held: list[Holding]) -> None:
+    pods = [
+        pod(one.pod, container(one.container, {one.resource: [one.device_id]}), namespace=one.namespace)
+        for one in held
+    ]
+    assert parse_holdings(listing(*pods)) == tuple(held)
+
+
+@given(st.data())
+def test_a_damaged_reply_is_a_value_error_or_some_holdings(data: st.DataObject) -> None:
+    reply = bytearray(
+        listing(
+            pod("train-0", container("main", {"nvidia.com/gpu": [GPU]}, cpu_ids=[1, 2])),
+            pod(
+                "serve-0",
+                message("v1.ContainerResources", dynamic_resources=[claim("gpu.nvidia.com", "gpu-0")]),
+            ),
+        )
+    )
+    for _ in range(data.draw(st.integers(1, 4))):
+        reply[data.draw(st.integers(0, len(reply) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(ValueError):
+        parse_holdings(bytes(reply[: data.draw(st.integers(0, len(reply)))]))
