@@ -10,7 +10,8 @@ COPY exporter exporter
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 # The environment has no pip of its own: the image runs one program and installs nothing.
 RUN python -m venv --without-pip /opt/gputally && \
-    pip --python /opt/gputally/bin/python install --no-cache-dir --constraint tools/constraints.txt /wheels/*.whl
+    pip --python /opt/gputally/bin/python install --no-cache-dir --constraint tools/constraints.txt \
+        "$(ls /wheels/*.whl)[kubernetes]"
 
 FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="gputally" \

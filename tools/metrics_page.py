@@ -7,6 +7,10 @@ from gputally.metrics.catalog import CATALOG, SCOPE_LABELS, Metric, Scope
 TITLES = {
     Scope.GPU: "GPUs",
     Scope.MIG: "MIG devices",
+    Scope.POD: "Pods",
+    Scope.POD_INFO: "Who the pods are",
+    Scope.HOST: "Owners that are no pods",
+    Scope.UNKNOWN: "Processes whose owner is unknown",
     Scope.PROCESS: "Processes",
     Scope.SOURCE: "Sources",
     Scope.EXPORTER: "The exporter",
@@ -14,8 +18,21 @@ TITLES = {
 ABOUT = {
     Scope.GPU: "One sample per GPU.",
     Scope.MIG: "One sample per MIG device. `gpu` is the parent's index, `uuid` the device's own.",
+    Scope.POD: (
+        "One sample per container and device (GPU or MIG device) that it uses, or was given by the kubelet: "
+        "then with zeros while it does nothing. `container` is empty where the runtime does not tell it."
+    ),
+    Scope.POD_INFO: "One sample per pod that uses or holds a device.",
+    Scope.HOST: (
+        "One sample per owner and device. `owner` is its kind and name: `docker/3f05ee050f82`, `podman/…`, "
+        "`slurm/42`, `service/ollama.service`, `session/1000`, `process/python3`."
+    ),
+    Scope.UNKNOWN: (
+        "One sample per reason and device; [privileges.md](privileges.md) has the reasons. With pods and "
+        "other owners, they add up to what the driver reports for the device."
+    ),
     Scope.PROCESS: "One sample per process and GPU. Off unless asked for: every process id is a new series.",
-    Scope.SOURCE: "How each source of readings fares. They are there also when nothing else is.",
+    Scope.SOURCE: "How each source of readings, owners and names fares. They are always there.",
     Scope.EXPORTER: "The exporter itself.",
 }
 INTRODUCTION = """\

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from gputally.collect import Source
+from gputally.attribution import KnowledgeSource
+from gputally.collect import Informant, Source
 from gputally.devices import Reader
 from gputally.devices.host import nvidia_module_version, nvidia_pci_addresses
 from gputally.model import Activity, Reading
@@ -30,7 +31,13 @@ class Finding:
 
 
 def check_host(
-    readers: Iterable[Reader], *, procfs: Path, sysfs: Path, timeout_seconds: float, dev: Path = Path("/dev")
+    readers: Iterable[Reader],
+    *,
+    procfs: Path,
+    sysfs: Path,
+    timeout_seconds: float,
+    informants: Iterable[KnowledgeSource] = (),
+    dev: Path = Path("/dev"),
 ) -> list[Finding]:
     """Look at everything; never raises, never takes longer than the timeout per reader."""
     findings = [*_hardware(procfs, sysfs), *_device_nodes(dev)]
@@ -55,7 +62,39 @@ def check_host(
                 findings += _processes(readings, procfs)
             readable = readable or list(readings)
         source.close(0)
+    findings += _informants(informants, timeout_seconds)
     return findings
+
+
+# What is lost without each source of names; docs/privileges.md says how to give it.
+_BUYS = {
+    "kubernetes": "the labels, workloads and requests of pods",
+    "kubelet_pods": "the labels, workloads and requests of pods",
+    "pod_logs": "the names of pods",
+    "pod_resources": "which pod was given which GPU",
+    "own_pod": "the name of the pod that the exporter itself is in",
+}
+
+
+def _informants(sources: Iterable[KnowledgeSource], timeout_seconds: float) -> Iterator[Finding]:
+    seen = False
+    for source in sources:
+        seen = True
+        informant = Informant(source)
+        informant.start()
+        informant.finish(timeout_seconds, timeout_seconds)
+        state, knowledge = informant.state(), informant.knowledge
+        if state.up:
+            told = f"{len(knowledge.pods)} pods, {len(knowledge.holdings or ())} GPUs given to containers"
+            yield Finding("ok", source.name, told)
+        else:
+            lost = f"{state.reason}: {_BUYS[source.name]} cannot be told"
+            yield Finding("note", source.name, lost, state.fix)
+        informant.close(0)
+    if not seen:
+        yield Finding(
+            "note", "kubernetes", "nothing of Kubernetes on this host: processes are named as the host's"
+        )
 
 
 _VISIBLE = "in a container: run it with the NVIDIA runtime and NVIDIA_VISIBLE_DEVICES=all"

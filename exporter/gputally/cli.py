@@ -7,10 +7,17 @@ from collections.abc import Iterator, Sequence
 
 from gputally import __version__
 from gputally.config import Config, ConfigError, OneLineParser, add_flags, read_config
+from gputally.informants import choose_informants
 from gputally.logs import set_up_logging
+from gputally.model import Owner
 from gputally.readers import choose_readers
 
-_CHECK_SETTINGS = ("reader", "timeout_seconds", "nvidia_smi", "procfs", "sysfs")
+_WHOSE_SETTINGS = ("procfs", "pod_logs", "container_logs", "kubelet_pods_socket", "kubernetes", "node_name")
+_CHECK_SETTINGS = (
+    *("reader", "timeout_seconds", "nvidia_smi", "procfs", "sysfs"),
+    *("pod_logs", "container_logs", "pod_resources_socket", "kubelet_pods_socket"),
+    *("kubernetes", "node_name"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if parsed.command == "simulate":
             parsed.reader = "simulated"
         config = read_config(parsed)
+        if parsed.command == "whose":
+            return _whose(config, parsed.pids, as_json=parsed.json)
         if parsed.command == "check":
             return _check(config, as_json=parsed.json)
         set_up_logging(config.log_level, config.log_format, config.log_file)
@@ -54,6 +63,11 @@ def _parser() -> argparse.ArgumentParser:
     check.description = "Looks at this host. Exits with 0 when its GPUs can be read, with 1 when not."
     check.add_argument("--json", action="store_true", help="print the findings as JSON")
     add_flags(check, _CHECK_SETTINGS)
+    whose = commands.add_parser("whose", help="say whose processes these are: pod, container, job, service")
+    whose.description = "Names the owner of any process. Exits with 0 when all are known, with 1 when not."
+    whose.add_argument("pids", nargs="+", metavar="PID", type=_pid)
+    whose.add_argument("--json", action="store_true", help="print the answers as JSON")
+    add_flags(whose, _WHOSE_SETTINGS)
     commands.add_parser("version", help="print the version")
     return parser
 
@@ -67,16 +81,33 @@ def _check(config: Config, *, as_json: bool) -> int:
         procfs=config.procfs,
         sysfs=config.sysfs,
         timeout_seconds=config.timeout_seconds,
+        informants=choose_informants(config),
     )
     print(report_json(findings) if as_json else report_text(findings))
     return 0 if usable(findings) else 1
+
+
+def _pid(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a pid: a whole number above 0")
+    return int(text)
+
+
+def _whose(config: Config, pids: list[int], *, as_json: bool) -> int:
+    from gputally.whose import answer_json, answer_text, whose  # noqa: PLC0415  # not for serving
+
+    set_up_logging("error", "text", None)
+    owners = whose(pids, choose_informants(config), config.procfs)
+    print(answer_json(owners) if as_json else answer_text(owners))
+    return 0 if all(isinstance(owner, Owner) for owner in owners.values()) else 1
 
 
 def _serve(config: Config) -> int:
     with contextlib.nullcontext() if config.web_config else _without_ssl():
         from gputally.serve import serve  # noqa: PLC0415  # not for checking
 
-    return serve(config, choose_readers(config))
+    informants = [] if config.reader == "simulated" else choose_informants(config)
+    return serve(config, choose_readers(config), informants)
 
 
 @contextlib.contextmanager

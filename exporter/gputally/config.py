@@ -21,6 +21,7 @@ from gputally.values import (
     duration,
     existing_file,
     integer,
+    names,
     one_of,
     output_file,
     port,
@@ -162,6 +163,72 @@ class Config:
         Path("/sys"), "--sysfs", "where the host's /sys is mounted", directory, group="reading", metavar="DIR"
     )
 
+    pod_logs: Path = _setting(
+        Path("/var/log/pods"),
+        "--pod-logs",
+        "where the kubelet keeps the pods' logs: the names of its folders name the pods",
+        Path,
+        group="owners",
+        metavar="DIR",
+    )
+    container_logs: Path = _setting(
+        Path("/var/log/containers"),
+        "--container-logs",
+        "the same, by container",
+        Path,
+        group="owners",
+        metavar="DIR",
+    )
+    pod_resources_socket: Path = _setting(
+        Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
+        "--pod-resources-socket",
+        "where the kubelet says which container it gave which GPU",
+        Path,
+        group="owners",
+        metavar="SOCKET",
+    )
+    kubelet_pods_socket: Path = _setting(
+        Path("/var/lib/kubelet/pods-api/pods-api.sock"),
+        "--kubelet-pods-socket",
+        "where the kubelet (1.37 and newer) tells of its pods",
+        Path,
+        group="owners",
+        metavar="SOCKET",
+    )
+    kubernetes: bool = _setting(
+        False,
+        "--kubernetes",
+        "also ask the API server for the pods of this node: their labels, workloads and requests",
+        boolean,
+        group="owners",
+    )
+    node_name: str = _setting(
+        "",
+        "--node-name",
+        "name of this node in Kubernetes",
+        group="owners",
+        also_env=["NODE_NAME"],
+        metavar="NAME",
+    )
+    pod_labels: tuple[str, ...] = _setting(
+        (),
+        "--pod-labels",
+        "pod labels to put on gputally_pod_info, by commas; * at the end stands for any ending",
+        names,
+        group="owners",
+    )
+
+    pod_annotations: tuple[str, ...] = _setting(
+        (), "--pod-annotations", "the same for the annotations of pods", names, group="owners"
+    )
+    node_labels: tuple[str, ...] = _setting(
+        (),
+        "--node-labels",
+        "labels of this node to put on gputally_node_labels_info, with --kubernetes",
+        names,
+        group="owners",
+    )
+
     once: bool = _setting(
         False,
         "--once",
@@ -226,6 +293,7 @@ class Config:
 GROUPS = {
     "serving": "serving",
     "reading": "reading the GPUs",
+    "owners": "whose processes they are",
     "output": "output",
     "simulator": "simulator (with `gputally simulate` or --reader simulated)",
 }
@@ -259,7 +327,7 @@ def _argument_form(setting: Field[Any]) -> dict[str, Any]:
 
 
 def _help_text(setting: Field[Any]) -> str:
-    shown = "" if setting.default in (None, "", False) else f"; default {_shown(setting)}"
+    shown = "" if setting.default in (None, "", False, ()) else f"; default {_shown(setting)}"
     return f"{setting.metadata['help']}{shown} [{', '.join(setting.metadata['env'])}]".replace("%", "%%")
 
 

@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from gputally import __version__
-from gputally.collect import Collector, Source
+from gputally.attribution import KnowledgeSource
+from gputally.attribution.owners import Owners
+from gputally.collect import Collector, Informant, Source
 from gputally.config import Config, ConfigError
 from gputally.devices import Reader
 from gputally.devices.host import nvidia_module_version, nvidia_pci_addresses
@@ -25,11 +27,14 @@ from gputally.server.listen import format_address, parse_address
 log = logging.getLogger("gputally")
 
 
-def serve(config: Config, readers: Sequence[Reader]) -> int:
+def serve(config: Config, readers: Sequence[Reader], informants: Sequence[KnowledgeSource]) -> int:
     collector = Collector(
         [Source(readers)],
         timeout_seconds=config.timeout_seconds,
         max_age_seconds=config.max_age_seconds,
+        informants=[Informant(source) for source in informants],
+        # Simulated processes are not those of this host.
+        owners=None if config.reader == "simulated" else Owners(config.procfs),
     )
 
     def families_of(snapshot: Snapshot) -> list[Family]:

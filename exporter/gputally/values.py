@@ -68,6 +68,11 @@ def output_file(text: str) -> Path:
     return Path(text)
 
 
+def names(text: str) -> tuple[str, ...]:
+    """Names, separated by commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
 def one_of(*allowed: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text.lower() not in allowed:

@@ -40,7 +40,11 @@ WORLDS: dict[str, Callable[[], tuple[Reading, ...]]] = {
 
 
 def start(folder: Path, scenario: Path) -> Exporter:
-    arguments = ("serve", "--reader", "nvml", "--interval", "200ms", "--hostname-override", "golden")
+    (folder / "proc").mkdir()  # the scenario's pids are not those of this machine
+    arguments = (
+        *("serve", "--reader", "nvml", "--interval", "200ms", "--hostname-override", "golden"),
+        *("--procfs", str(folder / "proc")),
+    )
     return Exporter(folder / "log", *arguments, environment=environment(scenario))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gputally.metrics.catalog import UNKNOWN_METRICS
 from gputally.metrics.families import ExporterFacts, build_families
 from gputally.model import Reading, Snapshot
 from tests.running import Exporter, Samples
@@ -27,8 +28,8 @@ SCENARIOS: dict[str, Callable[[], tuple[Reading, ...]]] = {
     "a desktop card without ecc or energy counter": lambda: world("gtx1080ti", 2),
 }
 
-# When an event came is the exporter's own observation.
-OBSERVED = {"gputally_gpu_xid_last_timestamp_seconds"}
+# When an event came, and whose a process is, is the exporter's own observation.
+OBSERVED = {"gputally_gpu_xid_last_timestamp_seconds", *(metric.name for metric in UNKNOWN_METRICS)}
 
 
 def expected_samples(readings: tuple[Reading, ...]) -> Samples:

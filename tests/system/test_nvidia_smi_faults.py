@@ -111,7 +111,8 @@ def test_it_is_replaced_by_another_version(tmp_path: Path, watched: Watch) -> No
 def test_auto_falls_back_to_nvidia_smi_and_says_why(tmp_path: Path) -> None:
     tool = FakeTool(tmp_path)
     with start(tmp_path, tool, "--reader", "auto") as exporter:
-        assert exporter.samples()["gputally_source_up"] == {("nvml",): 0, ("nvidia-smi",): 1}
+        up = exporter.samples()["gputally_source_up"]
+        assert (up[("nvml",)], up[("nvidia-smi",)]) == (0, 1)
         log = exporter.log.read_text()
         assert "source nvml is down: " in log
         assert "source nvidia-smi is up: 8 GPUs" in log

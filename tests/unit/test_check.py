@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from gputally.attribution import Knowledge, PodFacts
 from gputally.check import Finding, check_host, report_json, report_text, usable
 from gputally.devices import Report, Unavailable
 from gputally.model import Gpu, Process, Reading
@@ -78,6 +79,7 @@ def test_a_healthy_host_is_usable(tmp_path: Path) -> None:
         "nvml gpu 0": "ok",
         "processes": "ok",
         "nvidia-smi": "note",
+        "kubernetes": "note",
     }
     assert Finding("ok", "driver", "kernel module 550.163.01 is loaded") in findings
 
@@ -119,4 +121,32 @@ def test_modes_that_cost_get_the_command_that_changes_them(tmp_path: Path) -> No
 def test_json_has_the_verdict_and_the_findings(tmp_path: Path) -> None:
     report = json.loads(report_json(check(host(tmp_path), Fixed("nvml", Report(())))))
     assert report["ok"] is False
-    assert report["findings"][-1]["text"] == "works, but shows no GPU"
+    assert "works, but shows no GPU" in {finding["text"] for finding in report["findings"]}
+
+
+class Knows:
+    name = "pod_logs"
+
+    def __init__(self, answer: Knowledge | Unavailable) -> None:
+        self.answer = answer
+
+    def read(self) -> Knowledge:
+        if isinstance(self.answer, Unavailable):
+            raise self.answer
+        return self.answer
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_source_of_names_says_what_it_knows_or_what_is_lost_without_it(tmp_path: Path) -> None:
+    def found(answer: Knowledge | Unavailable) -> Finding:
+        roots = {"procfs": tmp_path, "sysfs": tmp_path, "dev": tmp_path}
+        return check_host([], timeout_seconds=5, informants=[Knows(answer)], **roots)[-1]
+
+    assert found(Knowledge((PodFacts("a", "b"),))) == Finding(
+        "ok", "pod_logs", "1 pods, 0 GPUs given to containers"
+    )
+    assert found(Unavailable("no /var/log/pods", "mount it")) == Finding(
+        "note", "pod_logs", "no /var/log/pods: the names of pods cannot be told", "mount it"
+    )

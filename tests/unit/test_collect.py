@@ -3,12 +3,17 @@
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from gputally.collect import Collector, Source
+from gputally.attribution import Knowledge, PodFacts
+from gputally.attribution.owners import Owners
+from gputally.collect import Collector, Informant, Source
 from gputally.devices import Report, Unavailable
-from gputally.model import Gpu, Reading, Snapshot, SourceState
+from gputally.model import Gpu, Owner, Process, Reading, Snapshot, SourceState, Unknown
+from tests.unit.attribution.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
 
 
 def reading(index: int, **values: float) -> Reading:
@@ -200,3 +205,92 @@ def test_closing_closes_the_readers_but_leaves_a_hanging_one_behind() -> None:
         sampler.close(0.1)
     gate.set()
     assert (good.closed, bad.closed) == (True, False)
+
+
+class Knows:
+    """A source of knowledge that does what it is told, look by look."""
+
+    def __init__(self, *looks: Callable[[], Knowledge]) -> None:
+        self.name = "pod_logs"
+        self.looks = list(looks)
+        self.closed = False
+
+    def read(self) -> Knowledge:
+        return (self.looks.pop(0) if len(self.looks) > 1 else self.looks[0])()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+POD = PodFacts("team-a", "train-0", uid(1), {container_id(1): "main"}, ("main",))
+
+
+def attributing(tmp_path: Path, *looks: Callable[[], Knowledge], timeout: float = 5.0) -> Collector:
+    proc = FakeProcfs(tmp_path)
+    proc.start(41, pod_cgroup(uid(1), container_id(1)))
+    on_gpu = replace(reading(0), processes=(Process(41, "compute", "python3", 7),))
+    return Collector(
+        [Source([Scripted("nvml", gives(on_gpu))])],
+        timeout_seconds=timeout,
+        max_age_seconds=60,
+        informants=[Informant(Knows(*looks))],
+        owners=Owners(tmp_path),
+    )
+
+
+def test_processes_have_their_pods(tmp_path: Path) -> None:
+    snapshot = attributing(tmp_path, lambda: Knowledge((POD,))).sample()
+    (use,) = snapshot.uses
+    assert isinstance(use.owner, Owner)
+    assert (use.owner.pod, use.processes, use.memory_used_bytes) == ("train-0", 1, 7)
+    assert [pod.pod for pod in snapshot.pods] == ["train-0"]
+    assert {name: state.up for name, state in states(snapshot).items()} == {
+        "nvml": True,
+        "pod_logs": True,
+        "cgroup": True,
+    }
+
+
+def test_a_source_of_names_that_fails_is_reported_and_what_it_knew_stays_known(tmp_path: Path) -> None:
+    def fails_now() -> Knowledge:
+        raise Unavailable("kubelet is gone", "start it")
+
+    sampler = attributing(tmp_path, lambda: Knowledge((POD,)), fails_now)
+    sampler.sample()
+    snapshot = sampler.sample()
+    state = states(snapshot)["pod_logs"]
+    assert (state.up, state.reason, state.failures) == (False, "kubelet is gone", 1)
+    assert [pod.pod for pod in snapshot.pods] == ["train-0"]
+    assert states(snapshot)["nvml"].up
+
+
+def test_knowledge_that_is_getting_old_is_used_and_said_to_be_old(tmp_path: Path) -> None:
+    old = Knowledge((POD,), stale=("the watch is down", "see RBAC"))
+    snapshot = attributing(tmp_path, lambda: old).sample()
+    state = states(snapshot)["pod_logs"]
+    assert (state.up, state.reason, state.fix) == (False, "the watch is down", "see RBAC")
+    assert [pod.pod for pod in snapshot.pods] == ["train-0"]
+
+
+def test_a_source_of_names_that_hangs_takes_nobody_with_it(tmp_path: Path) -> None:
+    gate = threading.Event()
+
+    def hangs() -> Knowledge:
+        gate.wait(30)
+        return Knowledge()
+
+    snapshot = attributing(tmp_path, hangs, timeout=0.2).sample()
+    gate.set()
+    assert states(snapshot)["pod_logs"].overruns == 1
+    (use,) = snapshot.uses
+    assert use.owner == Unknown("unknown_pod", uid(1), container_id(1))
+
+
+def test_another_pid_namespace_is_said_as_one_fault(tmp_path: Path) -> None:
+    sampler = attributing(tmp_path, Knowledge)
+    FakeProcfs(tmp_path).end(41)
+    snapshot = sampler.sample()
+    state = states(snapshot)["cgroup"]
+    assert not state.up
+    assert "another pid namespace" in state.reason
+    assert [use.owner for use in snapshot.uses] == [Unknown("pid_namespace")]

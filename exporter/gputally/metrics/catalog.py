@@ -28,6 +28,10 @@ class Scope(StrEnum):
 
     GPU = "gpu"
     MIG = "mig"
+    POD = "pod"
+    HOST = "host"
+    UNKNOWN = "unknown"
+    POD_INFO = "pod_info"
     PROCESS = "process"
     SOURCE = "source"
     EXPORTER = "exporter"
@@ -36,6 +40,10 @@ class Scope(StrEnum):
 SCOPE_LABELS: dict[Scope, Labels] = {
     Scope.GPU: ("gpu", "uuid"),
     Scope.MIG: ("gpu", "uuid"),
+    Scope.POD: ("gpu", "uuid", "namespace", "pod", "container"),
+    Scope.HOST: ("gpu", "uuid", "owner"),
+    Scope.UNKNOWN: ("gpu", "uuid", "reason"),
+    Scope.POD_INFO: ("namespace", "pod"),
     Scope.PROCESS: ("gpu", "uuid", "pid", "process_name"),
     Scope.SOURCE: ("source",),
     Scope.EXPORTER: (),
@@ -423,6 +431,56 @@ MIG_METRICS: tuple[Metric, ...] = (
     ),
 )
 
+# What is said alike of a pod's container, of an owner on the host, and of those who cannot be named.
+_USE = (
+    ("processes", "processes", "Processes of {whose} on the device.", ALL),
+    (
+        "memory_used_bytes",
+        "memory_used_bytes",
+        "Device memory that the processes of {whose} have allocated.",
+        ALL,
+    ),
+    (
+        "sm_utilization_ratio",
+        "sm_ratio",
+        "SM use of {whose}: the sum over its processes of their mean over the driver's samples since the "
+        "last reading. Absent on MIG devices, where the driver does not sample.",
+        NVML,
+    ),
+    ("memory_utilization_ratio", "memory_ratio", "Memory bandwidth use of {whose}, as for SM use.", NVML),
+    ("encoder_utilization_ratio", "encoder_ratio", "Video encoder use of {whose}, as for SM use.", NVML),
+    ("decoder_utilization_ratio", "decoder_ratio", "Video decoder use of {whose}, as for SM use.", NVML),
+)
+
+
+def _use_metrics(scope: Scope, prefix: str, whose: str) -> tuple[Metric, ...]:
+    return tuple(
+        _gauge(scope, f"{prefix}_{name}", field, help.format(whose=whose), readers=readers)
+        for name, field, help, readers in _USE
+    )
+
+
+POD_METRICS = _use_metrics(Scope.POD, "gputally_pod", "the container")
+HOST_METRICS = _use_metrics(Scope.HOST, "gputally_host", "an owner that is no pod")
+UNKNOWN_METRICS = _use_metrics(Scope.UNKNOWN, "gputally_gpu_unattributed", "those whose owner is unknown")
+POD_INFO = Metric(
+    "gputally_pod_info",
+    Kind.INFO,
+    Scope.POD_INFO,
+    "info",
+    "A pod that uses or holds a GPU. requested is false when the kubelet gave it none: shadow use. With "
+    "--pod-labels, the labels that are allowed.",
+    ("pod_uid", "node", "workload", "requested"),
+)
+
+NODE_INFO = Metric(
+    "gputally_node_labels_info",
+    Kind.INFO,
+    Scope.EXPORTER,
+    "info",
+    "The labels of this node in Kubernetes that --node-labels allows.",
+)
+
 PROCESS_METRICS: tuple[Metric, ...] = (
     _gauge(
         _P,
@@ -523,4 +581,15 @@ EXPORTER_METRICS: tuple[Metric, ...] = (
     _gauge(_E, "process_start_time_seconds", "start_time_seconds", "When the exporter started.", readers=()),
 )
 
-CATALOG: tuple[Metric, ...] = GPU_METRICS + MIG_METRICS + PROCESS_METRICS + SOURCE_METRICS + EXPORTER_METRICS
+CATALOG: tuple[Metric, ...] = (
+    *GPU_METRICS,
+    *MIG_METRICS,
+    *POD_METRICS,
+    POD_INFO,
+    *HOST_METRICS,
+    *UNKNOWN_METRICS,
+    *PROCESS_METRICS,
+    *SOURCE_METRICS,
+    NODE_INFO,
+    *EXPORTER_METRICS,
+)

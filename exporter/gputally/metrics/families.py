@@ -1,19 +1,39 @@
 """Snapshot -> metric families: pure, driven by the catalog, and silent where the model says None."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gputally.metrics.catalog import (
     EXPORTER_METRICS,
     GPU_METRICS,
+    HOST_METRICS,
     MIG_METRICS,
+    NODE_INFO,
+    POD_INFO,
+    POD_METRICS,
     PROCESS_METRICS,
     SOURCE_METRICS,
+    UNKNOWN_METRICS,
     Metric,
+    Scope,
 )
-from gputally.model import Gpu, Labelled, Labels, MigReading, Process, ProcessSample, Reading, Snapshot
+from gputally.model import (
+    Gpu,
+    Labelled,
+    Labels,
+    MigReading,
+    Owner,
+    PodOnGpu,
+    Process,
+    ProcessSample,
+    Reading,
+    Snapshot,
+    Unknown,
+    Use,
+)
 
 Sample = tuple[Labels, float]
 
@@ -47,6 +67,11 @@ def build_families(
         *(_family(metric, _gpu_samples(metric, snapshot.readings)) for metric in GPU_METRICS),
         *(_family(metric, _mig_samples(metric, snapshot.readings)) for metric in MIG_METRICS),
     ]
+    families += (
+        _family(metric, _use_samples(metric, snapshot.uses))
+        for metric in (*POD_METRICS, *HOST_METRICS, *UNKNOWN_METRICS)
+    )
+    families += (_pod_info(snapshot.pods), _node_info(snapshot.node_labels))
     if process_metrics:
         rows = list(_process_rows(snapshot.readings))
         families += (_family(metric, _row_samples(metric, rows)) for metric in PROCESS_METRICS)
@@ -87,6 +112,54 @@ def _mig_samples(metric: Metric, readings: Sequence[Reading]) -> Iterator[Sample
         for mig in reading.mig:
             scope = (str(mig.instance.parent_index), mig.instance.uuid)
             yield from _expand(metric, scope, value_of(mig))
+
+
+def _use_samples(metric: Metric, uses: Sequence[Use]) -> Iterator[Sample]:
+    for use in uses:
+        scope, labels = _use_scope(use.owner)
+        if scope is metric.scope:
+            device = (str(use.gpu_index), use.uuid)
+            yield from _expand(metric, device + labels, getattr(use, metric.field))
+
+
+def _use_scope(owner: Owner | Unknown) -> tuple[Scope, Labels]:
+    if isinstance(owner, Unknown):
+        return Scope.UNKNOWN, (owner.reason,)
+    if owner.kind == "pod":
+        return Scope.POD, (owner.namespace, owner.pod, owner.container)
+    return Scope.HOST, (owner.name,)
+
+
+def _pod_info(pods: Sequence[PodOnGpu]) -> Family:
+    """The allowed labels of all pods become label names; a pod without one of them has it empty."""
+    columns = _columns(name for pod in pods for name, _ in pod.labels)
+    metric = replace(POD_INFO, extra_labels=(*POD_INFO.extra_labels, *columns))
+    samples: list[Sample] = []
+    for pod in pods:
+        requested = {None: "", True: "true", False: "false"}[pod.requested]
+        facts = (pod.namespace, pod.pod, pod.pod_uid, pod.node, pod.workload, requested)
+        labels = dict(pod.labels)
+        samples.append(((*facts, *(labels.get(name, "") for name in columns.values())), 1))
+    return _family(metric, samples)
+
+
+def _node_info(labels: tuple[tuple[str, str], ...]) -> Family:
+    columns, values = _columns(name for name, _ in labels), dict(labels)
+    metric = replace(NODE_INFO, extra_labels=tuple(columns))
+    return _family(metric, [(tuple(values[name] for name in columns.values()), 1)] if labels else [])
+
+
+def _columns(names: Iterable[str]) -> dict[str, str]:
+    """Prometheus label -> Kubernetes label; of two that would be called the same, the first."""
+    columns: dict[str, str] = {}
+    for name in sorted(set(names)):
+        columns.setdefault(_label_name(name), name)
+    return columns
+
+
+def _label_name(name: str) -> str:
+    """A pod label as a Prometheus label, as kube-state-metrics writes it."""
+    return "label_" + re.sub(r"[^a-zA-Z0-9_]", "_", name)
 
 
 def _source_samples(metric: Metric, snapshot: Snapshot) -> Iterator[Sample]:

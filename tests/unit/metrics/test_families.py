@@ -10,11 +10,15 @@ from gputally.model import (
     Gpu,
     MigInstance,
     MigReading,
+    Owner,
+    PodOnGpu,
     Process,
     ProcessSample,
     Reading,
     Snapshot,
     SourceState,
+    Unknown,
+    Use,
 )
 
 GPU = Gpu("GPU-a", 3, "nvidia", "H100", serial="17", minor_number=0)
@@ -104,6 +108,43 @@ def test_process_series_come_only_when_asked_for_and_under_the_device_they_run_o
     ratios = found["gputally_process_sm_utilization_ratio"]
     assert ratios[("3", "GPU-a", "42", "")] == pytest.approx(0.6)
     assert ratios[("3", "MIG-x", "41", "train")] == 0, "no sample is an idle process"
+
+
+def test_owners_of_every_kind_have_their_own_names_and_labels() -> None:
+    uses = (
+        Use(3, "GPU-a", Owner("pod", namespace="team-a", pod="train-0", container="main"), 2, 7, 0.5),
+        Use(3, "GPU-a", Owner("slurm", "slurm/42"), 1, 5, None),
+        Use(3, "GPU-a", Unknown("exited", "uid", "cid"), 1, None, 0.1),
+    )
+    snapshot = Snapshot(taken_at_seconds=0, age_seconds=0, readings=(), sources=(), uses=uses)
+    found = {f.metric.name: dict(f.samples) for f in build_families(snapshot, FACTS)}
+    assert found["gputally_pod_processes"] == {("3", "GPU-a", "team-a", "train-0", "main"): 2}
+    assert found["gputally_pod_sm_utilization_ratio"] == {("3", "GPU-a", "team-a", "train-0", "main"): 0.5}
+    assert found["gputally_host_memory_used_bytes"] == {("3", "GPU-a", "slurm/42"): 5}
+    assert "gputally_host_sm_utilization_ratio" not in found
+    assert found["gputally_gpu_unattributed_processes"] == {("3", "GPU-a", "exited"): 1}
+    assert found.keys() <= {metric.name for metric in CATALOG}
+
+
+def test_allowed_labels_become_label_names_that_never_clash() -> None:
+    pods = (
+        PodOnGpu("team-a", "a", "u1", "n", "Job/a", True, (("app/x", "1"), ("app.x", "2"), ("team", "red"))),
+        PodOnGpu("team-b", "b", requested=False),
+    )
+    labels = (("gpu.model", "h100"), ("zone", "z1"))
+    snapshot = Snapshot(
+        taken_at_seconds=0, age_seconds=0, readings=(), sources=(), pods=pods, node_labels=labels
+    )
+    families = {f.metric.name: f for f in build_families(snapshot, FACTS)}
+    info = families["gputally_pod_info"]
+    assert info.metric.labels[-3:] == ("requested", "label_app_x", "label_team")
+    assert [values for values, _ in info.samples] == [
+        ("team-a", "a", "u1", "n", "Job/a", "true", "2", "red"),
+        ("team-b", "b", "", "", "", "false", "", ""),
+    ]
+    assert families.keys() <= {metric.name for metric in CATALOG}
+    node = families["gputally_node_labels_info"]
+    assert (node.metric.labels, node.samples) == (("label_gpu_model", "label_zone"), [(("h100", "z1"), 1)])
 
 
 def test_sources_and_the_exporter_speak_of_themselves() -> None:
