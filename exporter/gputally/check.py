@@ -14,6 +14,7 @@ from gputally.model import Activity, Reading
 
 # What a GPU need not have: filled only when asked for, or only on the newest cards.
 _OPTIONAL = {
+    "accounted",
     "pcie_throughput_bytes_per_second",
     "xid_last_timestamp_seconds",
     *(field.name for field in fields(Activity)),
@@ -150,7 +151,10 @@ def _gpus(reader: str, readings: Iterable[Reading]) -> Iterator[Finding]:
             )
         if reading.accounting_mode is False:
             yield Finding(
-                "note", subject, "accounting mode is off: short processes go unseen", "nvidia-smi -am 1"
+                "note",
+                subject,
+                "accounting mode is off: short processes go unseen",
+                "gputally enable-accounting",
             )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from gputally import __version__
 from gputally.config import Config, ConfigError, OneLineParser, add_flags, read_config
-from gputally.informants import choose_informants
+from gputally.informants import choose_informants, choose_owners
 from gputally.logs import set_up_logging
 from gputally.model import Owner
 from gputally.readers import choose_readers
@@ -26,6 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if parsed.command == "version":
         print(f"gputally {__version__}")
         return 0
+    if parsed.command == "enable-accounting":
+        from gputally.accounting import enable_accounting  # noqa: PLC0415  # not for serving
+
+        return enable_accounting(sys.stdout)
     try:
         if parsed.command == "simulate":
             parsed.reader = "simulated"
@@ -68,6 +72,13 @@ def _parser() -> argparse.ArgumentParser:
     whose.add_argument("pids", nargs="+", metavar="PID", type=_pid)
     whose.add_argument("--json", action="store_true", help="print the answers as JSON")
     add_flags(whose, _WHOSE_SETTINGS)
+    accounting = commands.add_parser(
+        "enable-accounting", help="have the NVIDIA driver keep account of processes that end (needs root)"
+    )
+    accounting.description = (
+        "Turns accounting mode on, on every GPU, for `serve --accounting`. It stays on until the driver is "
+        "loaded anew. Exits with 0 when it is on, with 1 when not."
+    )
     commands.add_parser("version", help="print the version")
     return parser
 
@@ -106,8 +117,8 @@ def _serve(config: Config) -> int:
     with contextlib.nullcontext() if config.web_config else _without_ssl():
         from gputally.serve import serve  # noqa: PLC0415  # not for checking
 
-    informants = [] if config.reader == "simulated" else choose_informants(config)
-    return serve(config, choose_readers(config), informants)
+    readers = choose_readers(config)
+    return serve(config, readers, *choose_owners(config, readers))
 
 
 @contextlib.contextmanager

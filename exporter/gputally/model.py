@@ -62,6 +62,9 @@ class Gpu:
     simulated: bool = False
 
 
+ENERGY_SOURCES = ("counter", "integrated")
+
+
 @dataclass(frozen=True, slots=True)
 class MigInstance:
     """Who a MIG device is: one compute instance of one GPU instance of its parent."""
@@ -96,6 +99,22 @@ class ProcessSample:
     memory_ratio: float
     encoder_ratio: float
     decoder_ratio: float
+    covers_us: int = 0
+    """How long a time the ratios are the mean of, without a gap or an overlap to the sample before it; 0
+    where that cannot be told (the first look at a driver): such a sample says nothing about time."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountedProcess:
+    """A process that has ended, as the driver's accounting keeps it."""
+
+    pid: int
+    started_us: int
+    """Microseconds since 1970, as `ProcessSample.timestamp_us`."""
+    ran_us: int
+    sm_ratio: float
+    """Mean over its life."""
+    memory_peak_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +172,28 @@ class Use:
     memory_ratio: float | None = None
     encoder_ratio: float | None = None
     decoder_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A process on a device (a GPU or a MIG device) since the last look, and whose it is."""
+
+    gpu_index: int
+    uuid: str
+    process: Process
+    owner: Owner | Unknown
+    samples: tuple[ProcessSample, ...] | None = None
+    """None where the driver does not sample processes; empty when it did not run."""
+    started_at_seconds: float | None = None
+    ended: bool = False
+    """It ran since the last look and is gone from the driver's list."""
+
+    def mean_ratio(self, field: str) -> float | None:
+        """The mean of one ratio over its samples; 0 when it did not run."""
+        if self.samples is None:
+            return None
+        ratios = [getattr(sample, field) for sample in self.samples]
+        return sum(ratios) / len(ratios) if ratios else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +314,8 @@ class Reading(Activity):
 
     processes: tuple[Process, ...] | None = None
     process_samples: tuple[ProcessSample, ...] | None = None
+    accounted: tuple[AccountedProcess, ...] | None = None
+    """Processes that ended since the last look, where the driver's accounting is asked for and on."""
     mig: tuple[MigReading, ...] = ()
 
     def lost(self) -> "Reading":
@@ -283,6 +326,53 @@ class Reading(Activity):
             xid_errors=self.xid_errors,
             xid_last_timestamp_seconds=self.xid_last_timestamp_seconds,
         )
+
+
+BASES = ("measured", "shared", "held")
+UNATTRIBUTED = ("idle", "unknown", "unobserved", "before", "departed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuBook:
+    """The energy of one GPU, and the part of it that no owner in the books was charged for."""
+
+    gpu_index: int
+    uuid: str
+    began_at_seconds: float
+    energy_source: str
+    """One of ENERGY_SOURCES: the hardware's counter, or its power over time where it has none."""
+    energy_millijoules: int
+    unattributed_millijoules: Labelled  # reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """What one owner was charged on one device (a GPU or a MIG device)."""
+
+    gpu_index: int
+    uuid: str
+    owner: Owner
+    active: bool
+    """Whether it holds or uses the device now."""
+    energy_millijoules: Labelled | None = None  # basis
+    held_microseconds: int = 0
+    busy_microseconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessCharge:
+    """What one process does on one device, and its part of its owner's charge."""
+
+    gpu_index: int
+    uuid: str
+    pid: int
+    name: str
+    owner: Owner | Unknown
+    active: bool
+    started_at_seconds: float | None = None
+    memory_used_bytes: int | None = None
+    sm_ratio: float | None = None
+    energy_millijoules: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,6 +405,10 @@ class Snapshot:
     sources: tuple[SourceState, ...]
     uses: tuple[Use, ...] = ()
     """Who does what on which device."""
+    books: tuple[GpuBook, ...] = ()
+    charges: tuple[Charge, ...] = ()
+    processes: tuple[ProcessCharge, ...] = ()
+    """Each process, where they are asked for."""
     pods: tuple[PodOnGpu, ...] = ()
     """The pods among them."""
     node_labels: tuple[tuple[str, str], ...] = ()

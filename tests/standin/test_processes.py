@@ -1,4 +1,4 @@
-"""Process lists, samples, names and accounting, with NVML's protocol of sizes."""
+"""Process lists, samples and names, with NVML's protocol of sizes."""
 
 import ctypes
 from collections.abc import Callable
@@ -124,13 +124,3 @@ def test_a_new_list_replaces_the_old_one(gpu: OneGpu, scenario: Path) -> None:
     replace_scenario(scenario, f"frame 0\ngpu 0\nuuid GPU-0\nprocesses 1000\n{more}")
     wait_until(lambda: len(nvml.nvmlDeviceGetComputeRunningProcesses(handle)) == 1000)
     assert [p.pid for p in nvml.nvmlDeviceGetComputeRunningProcesses(handle)] == list(range(1, 1001))
-
-
-def test_accounting(gpu: OneGpu) -> None:
-    handle = gpu("accounting 1\naccount 4711 55 20 1073741824 0 1760000000000000 1\naccount 12 1 2 3 4 5 0\n")
-    assert nvml.nvmlDeviceGetAccountingPids(handle) == [4711, 12]
-    stats = nvml.nvmlDeviceGetAccountingStats(handle, 4711)
-    assert (stats.gpuUtilization, stats.memoryUtilization, stats.maxMemoryUsage) == (55, 20, 1073741824)
-    assert (stats.time, stats.startTime, stats.isRunning) == (0, 1760000000000000, 1)
-    with pytest.raises(nvml.NVMLError_NotFound):
-        nvml.nvmlDeviceGetAccountingStats(handle, 13)

@@ -113,7 +113,7 @@ def test_modes_that_cost_get_the_command_that_changes_them(tmp_path: Path) -> No
     findings = check(host(tmp_path), Fixed("nvml", Report((reading,))))
     assert {finding.fix for finding in findings if finding.level == "note"} >= {
         "nvidia-smi -pm 1",
-        "nvidia-smi -am 1",
+        "gputally enable-accounting",
     }
     assert usable(findings), "a note is nothing to mend"
 

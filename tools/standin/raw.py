@@ -7,6 +7,7 @@ from gputally.model import (
     COMPUTE_MODES,
     RECOVERY_ACTIONS,
     THROTTLE_REASONS,
+    AccountedProcess,
     Activity,
     Labelled,
     MigReading,
@@ -33,6 +34,7 @@ Raw = dict[str, str]
 
 PCIE_THROUGHPUT_UNIT = 1000
 MIG_DEVICES_MAX = 7
+_NOT_AVAILABLE = 2**64 - 1
 
 _GPM = {
     "graphics": "graphics_active_ratio",
@@ -95,10 +97,22 @@ def raw_process(process: Process) -> str:
 def raw_sample(sample: ProcessSample, clock_zero: float | None) -> str:
     """The `sample` line; its time is relative to time 0 when that is known."""
     ratios = (sample.sm_ratio, sample.memory_ratio, sample.encoder_ratio, sample.decoder_ratio)
-    time = f"{sample.timestamp_us}"
-    if clock_zero is not None:
-        time = f"{sample.timestamp_us - round(clock_zero * 1_000_000):+d}"
+    time = _moment(sample.timestamp_us, clock_zero)
     return " ".join(["sample", str(sample.pid), time, *(str(_percent(ratio)) for ratio in ratios)])
+
+
+def raw_account(ended: AccountedProcess, clock_zero: float | None) -> str:
+    """The `account` line of a process that has ended; its start is relative to time 0 when that is known."""
+    memory = _NOT_AVAILABLE if ended.memory_peak_bytes is None else ended.memory_peak_bytes
+    milliseconds = ended.ran_us // 1000
+    started = _moment(ended.started_us, clock_zero)
+    return f"account {ended.pid} {_percent(ended.sm_ratio)} 0 {memory} {milliseconds} {started} 0"
+
+
+def _moment(microseconds: int, clock_zero: float | None) -> str:
+    if clock_zero is None:
+        return str(microseconds)
+    return f"{microseconds - round(clock_zero * 1_000_000):+d}"
 
 
 def _texts(pairs: Mapping[str, str | int | float | None]) -> Raw:

@@ -41,8 +41,10 @@ Lines that are no `key value` pair:
                                            there is none (NOT_SUPPORTED)
     xid CODE COUNT                         how often the XID has come so far. The difference becomes events;
                                            they wait until an event set listens to the GPU
-    account PID GPU% MEMORY% MAX_BYTES TIME_MS START_US RUNNING
-                                           one entry of the accounting buffer
+    account PID GPU% MEMORY% MAX_BYTES TIME_MS START RUNNING
+                                           one entry of the accounting buffer; START as a sample's TIME. It
+                                           replaces the running one of that PID, and with RUNNING 0 also the
+                                           one that ended before
     fault KIND [name=value ...]            see `FaultKind`; faults stand before the first frame
 
 The keys, by what they hold ("N" is a number):
@@ -73,8 +75,10 @@ The keys, by what they hold ("N" is a number):
     GPM        gpm.{graphics,sm,occupancy,tensor,dram,fp64,fp32,fp16} in percent, with decimals
     MIG        gi ci gi_slices ci_slices profile_id multiprocessors mig_max (most MIG devices of the GPU)
 
-Two rules are the driver's own, whatever the file says: on a GPU in MIG mode utilisation and process
-samples are not supported, and a GPU that is `lost` answers nothing else.
+Three rules are the driver's own, whatever the file says: on a GPU in MIG mode utilisation and process
+samples are not supported and accounting is off; a GPU that is `lost` answers nothing else; and a mode of
+accounting that root has set holds, for every process that plays this file (it is kept beside it, in
+FILE.accounting.N for `gpu N`).
 
 Replace a file by renaming another over it (as `write_scenario` does): the stand-in sees that within
 a few milliseconds and plays the new one, with time 0 where it was unless the new file has a `start`.
@@ -89,7 +93,7 @@ from pathlib import Path
 
 from gputally.model import Process, Reading
 from tools.standin.build import LIBRARY_NAME, build_library
-from tools.standin.raw import Raw, raw_gpu, raw_mig, raw_process, raw_sample
+from tools.standin.raw import Raw, raw_account, raw_gpu, raw_mig, raw_process, raw_sample
 
 SCENARIO_VARIABLE = "GPUTALLY_STANDIN_SCENARIO"
 DRIVER_VERSION = "580.95.05"
@@ -201,6 +205,7 @@ class _Gpu:
             lines = [
                 *self._card.lines(raw_gpu(reading), _own_processes(reading)),
                 *self._samples(reading),
+                *(raw_account(ended, self._clock_zero) for ended in reading.accounted or ()),
                 *self._mig_lines(reading),
             ]
         return [self._card.heading, *lines] if lines else []
@@ -258,7 +263,7 @@ def scenario_text(
     """The scenario file that plays these frames; GPUs stand in the order in which they first appear.
 
     Versions that are not given are those of the first reading. `clock_zero` is the moment, in seconds
-    since 1970, that is time 0 in the readings' own sample timestamps: with it, samples are written
+    since 1970, that is time 0 in the readings' own timestamps of processes: with it, those are written
     relative to time 0, so that they are recent whenever the scenario is played.
     """
     first = next((reading.gpu for frame in frames for reading in frame.readings), None)

@@ -1,4 +1,4 @@
-/* Who is on a GPU: the running lists, the utilisation samples, names, accounting. */
+/* Who is on a GPU: the running lists, the utilisation samples, names. */
 #include <string.h>
 #include "standin.h"
 
@@ -219,57 +219,4 @@ EXPORT int nvmlSystemGetProcessName(u32 pid, char *buffer, u32 room)
             name = name_on(world.gpus[gpu].migs[mig], pid);
     }
     return leave(name ? put_text(name, buffer, room) : NOT_FOUND);
-}
-
-static int accounting_table(const struct target *target, const struct account_table **accounts)
-{
-    u64 mode;
-    if (!given(target->device, ACCOUNTING, &mode) || !mode)
-        return NOT_SUPPORTED;
-    *accounts = &world.gpus[target->gpu].accounts;
-    return OK;
-}
-
-EXPORT int nvmlDeviceGetAccountingPids(handle device, u32 *count, u32 *pids)
-{
-    struct target target;
-    const struct account_table *accounts;
-    int status = enter_device(__func__, device, &target);
-    if (status != OK)
-        return status;
-    if ((status = accounting_table(&target, &accounts)) != OK)
-        return leave(status);
-    u32 room = pids ? *count : 0;
-    *count = accounts->count;
-    if (*count > room)
-        return leave(INSUFFICIENT_SIZE);
-    for (u32 i = 0; i < *count; i++)
-        pids[i] = accounts->entries[i].pid;
-    return leave(OK);
-}
-
-EXPORT int nvmlDeviceGetAccountingStats(handle device, u32 pid, struct accounting *stats)
-{
-    struct target target;
-    const struct account_table *accounts;
-    int status = enter_device(__func__, device, &target);
-    if (status != OK)
-        return status;
-    if ((status = accounting_table(&target, &accounts)) != OK)
-        return leave(status);
-    for (u32 i = 0; i < accounts->count; i++)
-        if (accounts->entries[i].pid == pid) {
-            *stats = accounts->entries[i].stats;
-            return leave(OK);
-        }
-    return leave(NOT_FOUND);
-}
-
-EXPORT int nvmlDeviceGetAccountingBufferSize(handle device, u32 *size)
-{
-    u32 mode;
-    int status = get_u32(__func__, device, ACCOUNTING, &mode);
-    if (status == OK)
-        *size = 4000;
-    return status;
 }

@@ -195,22 +195,36 @@ static void play_sample(const char *words)
     world.gpus[current_gpu].card.given[SAMPLES] = true;
 }
 
+static void forget_account(struct account_table *accounts, u32 pid, bool running)
+{
+    for (u32 i = 0; i < accounts->count; i++)
+        if (accounts->entries[i].pid == pid && !accounts->entries[i].stats.running == !running) {
+            accounts->count--;
+            memmove(accounts->entries + i, accounts->entries + i + 1,
+                    (accounts->count - i) * sizeof *accounts->entries);
+            return;
+        }
+}
+
+/* One that runs has an entry of its own, beside one of the same pid that has ended; its end replaces both. */
 static void play_account(const char *words)
 {
     struct account account = {0};
     struct accounting *stats = &account.stats;
+    char start[32];
     if (current_gpu < 0 ||
-        sscanf(words, "%u %u %u %llu %llu %llu %u", &account.pid, &stats->gpu_percent, &stats->memory_percent,
-               &stats->max_memory, &stats->time_ms, &stats->start_us, &stats->running) != 7) {
+        sscanf(words, "%u %u %u %llu %llu %31s %u", &account.pid, &stats->gpu_percent, &stats->memory_percent,
+               &stats->max_memory, &stats->time_ms, start, &stats->running) != 7 ||
+        !parse_u64(start + (*start == '+'), &stats->start_us)) {
         scenario_mistake("not an accounting entry", words);
         return;
     }
+    if (*start == '+' || *start == '-')
+        stats->start_us += scenario_zero_us();
     struct account_table *accounts = &world.gpus[current_gpu].accounts;
-    for (u32 i = 0; i < accounts->count; i++)
-        if (accounts->entries[i].pid == account.pid) {
-            accounts->entries[i] = account;
-            return;
-        }
+    forget_account(accounts, account.pid, true);
+    if (!stats->running)
+        forget_account(accounts, account.pid, false);
     *(struct account *)APPEND(accounts) = account;
 }
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from gputally.devices.nvml import gpm
+from gputally.devices.nvml.accounting import Accounting
 from gputally.devices.nvml.fields import DEVICE_SLOTS, FieldBatch, link_slots
 from gputally.devices.nvml.memory import read_bar1, read_memory
 from gputally.devices.nvml.mig import MigDevices
@@ -23,8 +24,10 @@ from gputally.model import (
     COMPUTE_MODES,
     RECOVERY_ACTIONS,
     THROTTLE_REASONS,
+    AccountedProcess,
     Gpu,
     Labelled,
+    Process,
     Reading,
     state_set,
 )
@@ -51,11 +54,19 @@ class Device:
     """One GPU that answers."""
 
     def __init__(
-        self, query: Query, gpu: Gpu, activity: gpm.Gpm | None, lists: ProcessLists, *, pcie_throughput: bool
+        self,
+        query: Query,
+        gpu: Gpu,
+        activity: gpm.Gpm | None,
+        lists: ProcessLists,
+        accounting: Accounting | None,
+        *,
+        pcie_throughput: bool,
     ) -> None:
         self.query = query
         self.gpu = gpu
         self._lists = lists
+        self._accounting = accounting
         self._pcie_throughput = pcie_throughput
         self._once = self._read_once()
         self._links = count_links(query)
@@ -86,6 +97,8 @@ class Device:
         if values.get("performance_state") == _UNKNOWN_STATE:
             del values["performance_state"]
         memory = read_memory(query)
+        accounting_mode = as_flag(query.number("accounting_mode", "nvmlDeviceGetAccountingMode"))
+        processes = self._lists.processes(query)
         return Reading(
             gpu=self.gpu,
             mig_mode=mig_mode,
@@ -97,10 +110,11 @@ class Device:
             throttle_active=self._throttle(),
             compute_mode=self._state("compute_mode", COMPUTE_MODES),
             persistence_mode=as_flag(query.number("persistence_mode", "nvmlDeviceGetPersistenceMode")),
-            accounting_mode=as_flag(query.number("accounting_mode", "nvmlDeviceGetAccountingMode")),
+            accounting_mode=accounting_mode,
             remap_banks=self._remap_banks(),
             pcie_throughput_bytes_per_second=self._throughput(),
-            processes=self._lists.processes(query),
+            processes=processes,
+            accounted=self._accounted(accounting_mode, processes),
             process_samples=self._lists.samples(query, self.gpu.uuid),
             mig=self._mig.read(memory.get("memory_total_bytes")) if mig_mode else (),
             **extra,
@@ -110,6 +124,14 @@ class Device:
             **self._utilization(),
             **({} if self._activity is None else self._activity.read()),
         )
+
+    def _accounted(
+        self, mode: bool | None, processes: tuple[Process, ...] | None
+    ) -> tuple[AccountedProcess, ...] | None:
+        if self._accounting is None:
+            return None
+        present = {process.pid for process in processes or ()}
+        return self._accounting.ended(self.query, self.gpu.uuid, mode and not self._mig_mode, present)
 
     def still_is(self) -> bool:
         """False when the handle now stands for another GPU, or for none."""

@@ -12,6 +12,7 @@ from typing import Any
 from gputally.devices import Unavailable
 
 SUCCESS = 0
+NO_PERMISSION = 4
 INSUFFICIENT_SIZE = 7
 TIMEOUT = 10
 LIBRARY_NOT_FOUND = 12
@@ -73,7 +74,7 @@ def verdict_of(code: int) -> Verdict:
 
 _WHY_NOT = {
     1: ("the driver went away while it was being read", "nvidia-smi"),
-    4: (
+    NO_PERMISSION: (
         "no permission to open the NVIDIA device files",
         "ls -l /dev/nvidiactl /dev/nvidia0  # run as a user who may read and write them",
     ),

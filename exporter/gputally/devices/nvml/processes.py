@@ -7,10 +7,13 @@ answers, and drivers have answered garbage.
 import ctypes
 import struct
 import time
+from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 from gputally.devices.nvml.library import INSUFFICIENT_SIZE, SUCCESS, Library, Verdict
 from gputally.devices.nvml.query import Query
+from gputally.devices.nvml.sampling import FUTURE_US, Moment, SampleTimeline
 from gputally.model import Process, ProcessSample
 
 # nvmlProcessInfo_t (v2, v3): pid, memory, GPU instance, compute instance
@@ -25,10 +28,9 @@ _LISTS = {
 }
 _SAMPLES = "nvmlDeviceGetProcessUtilization"
 _NAME_BYTES = 1024
-_HIGHEST_PID = 4194304  # the kernel's PID_MAX_LIMIT
+HIGHEST_PID = 4194304  # the kernel's PID_MAX_LIMIT
 _NO_INSTANCE = 2**32 - 1
 _NO_MEMORY = 2**64 - 1
-_FUTURE_MICROSECONDS = 60_000_000
 
 
 _Found = tuple[str, int | None, int, int]  # lists, memory, GPU instance, compute instance
@@ -80,7 +82,7 @@ class ProcessLists:
         self._name = ctypes.create_string_buffer(_NAME_BYTES)
         self._names: dict[int, str | None] = {}
         self._names_in_use: dict[int, str | None] = {}
-        self._read_until_us: dict[str, int] = {}
+        self._timelines: defaultdict[str, SampleTimeline] = defaultdict(SampleTimeline)
 
     def end_of_round(self) -> None:
         """All devices were read: forget the names of processes that are on none of them."""
@@ -99,7 +101,7 @@ class ProcessLists:
                 continue
             answered = True
             for pid, memory, gpu_instance, compute_instance in entries:
-                if not 0 < pid <= _HIGHEST_PID:
+                if not 0 < pid <= HIGHEST_PID:
                     self._drop("processes")
                     continue
                 one = (kind, None if memory == _NO_MEMORY else memory, gpu_instance, compute_instance)
@@ -143,33 +145,35 @@ class ProcessLists:
         function = self._library.function(_SAMPLES)
         if function is None or not query.can(_SAMPLES):
             return None
-        now_us = time.time_ns() // 1000
-        since = self._read_until_us.get(uuid, 0)
-        if since > now_us + _FUTURE_MICROSECONDS:  # the clock was set back
-            since = now_us
+        now = Moment(time.time_ns() // 1000, time.monotonic_ns() // 1000)
+        timeline = self._timelines[uuid]
+        since = timeline.since_us(now)
         moment = ctypes.c_ulonglong(since)
         code, entries = self._samples.fill(
             lambda count: function(query.handle, self._samples.buffer, count, moment)
         )
         if code != SUCCESS:
-            return () if query.judge(code, "process_samples", (_SAMPLES,)) is Verdict.ABSENT else None
+            if query.judge(code, "process_samples", (_SAMPLES,)) is not Verdict.ABSENT:
+                return None
+            entries = []
         if entries is None:
             self._drop("process_samples")
             return None
         samples = []
-        for pid, timestamp_us, *percents in entries:
+        for pid, timestamp_us, sm, memory, encoder, decoder in entries:
             if (
-                not 0 < pid <= _HIGHEST_PID
-                or max(percents) > 100
-                or not since <= timestamp_us <= now_us + _FUTURE_MICROSECONDS
+                not 0 < pid <= HIGHEST_PID
+                or max(sm, memory, encoder, decoder) > 100
+                or not since <= timestamp_us <= now.clock_us + FUTURE_US
             ):
                 self._drop("process_samples")
                 continue
-            ratios = (percent / 100 for percent in percents)
-            samples.append(ProcessSample(pid, timestamp_us, *ratios))
-        newest = max((sample.timestamp_us for sample in samples), default=since)
-        self._read_until_us[uuid] = newest
-        return tuple(samples)
+            samples.append(
+                ProcessSample(pid, timestamp_us, sm / 100, memory / 100, encoder / 100, decoder / 100)
+            )
+        stamps = [(sample.pid, sample.timestamp_us) for sample in samples]
+        covers = timeline.covers_us(since, stamps, now)
+        return tuple(replace(sample, covers_us=us) for sample, us in zip(samples, covers, strict=True))
 
     def _process_name(self, pid: int) -> str | None:
         name = self._names.get(pid) or self._names_in_use.get(pid)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from gputally.devices import Report
+from gputally.devices.nvml.accounting import Accounting
 from gputally.devices.nvml.device import Device
 from gputally.devices.nvml.gpm import Gpm
 from gputally.devices.nvml.identity import Driver, read_driver, read_identity
@@ -33,10 +34,11 @@ class _Slot:
 class NvmlReader:
     """Reads NVIDIA GPUs through NVML.
 
-    `pcie_throughput` also asks for PCIe throughput, which blocks 40 ms per GPU. `release_driver` lets go
-    of the driver after every read, so that it can be unloaded in between; XIDs and GPM activity, which
-    need to be followed, are then not there. `retry_lost_seconds`: how often the library is started anew
-    while a GPU is lost, for drivers that show one that came back only then.
+    `pcie_throughput` also asks for PCIe throughput, which blocks 40 ms per GPU. `accounting` also asks for
+    the processes that have ended, where the accounting mode is on. `release_driver` lets go of the driver
+    after every read, so that it can be unloaded in between; XIDs and GPM activity, which need to be
+    followed, are then not there. `retry_lost_seconds`: how often the library is started anew while a GPU
+    is lost, for drivers that show one that came back only then.
     """
 
     name = "nvml"
@@ -45,6 +47,7 @@ class NvmlReader:
         self,
         *,
         pcie_throughput: bool = False,
+        accounting: bool = False,
         release_driver: bool = False,
         retry_lost_seconds: float = 300.0,
     ) -> None:
@@ -53,6 +56,7 @@ class NvmlReader:
         self._retry_lost_seconds = retry_lost_seconds
         self._library = Library()
         self._lists = ProcessLists(self._library)
+        self._accounting = Accounting(self._library) if accounting else None
         self._xids = XidCounts()
         self._watches: list[XidWatch] = []
         self._gpm: Gpm | None = None
@@ -133,7 +137,12 @@ class NvmlReader:
             gpu = read_identity(query, slot.index, self._driver)
             slot.gpu = self._known[gpu.uuid] = gpu
             slot.device = Device(
-                query, gpu, self._gpm_for(query), self._lists, pcie_throughput=self._pcie_throughput
+                query,
+                gpu,
+                self._gpm_for(query),
+                self._lists,
+                self._accounting,
+                pcie_throughput=self._pcie_throughput,
             )
         except DeviceLost:
             self._lose(slot)

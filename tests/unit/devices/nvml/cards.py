@@ -297,6 +297,8 @@ def l40s(index: int = 0) -> Reading:
         nvlink_errors=None,
         nvlink_bytes=None,
         pcie_throughput_bytes_per_second={("tx",): 1_234_000, ("rx",): 5_678_000},
+        accounting_mode=True,
+        accounted=(),
     )
 
 

@@ -48,7 +48,10 @@ def test_every_field_of_the_model_is_told_by_some_card() -> None:
 def test_reading_equals_what_the_driver_says(driver: Driver, eventually: Eventually, kind: str) -> None:
     expected = CARDS[kind]()
     driver.shows(expected)
-    reader = driver.reader(pcie_throughput=expected.pcie_throughput_bytes_per_second is not None)
+    reader = driver.reader(
+        pcie_throughput=expected.pcie_throughput_bytes_per_second is not None,
+        accounting=expected.accounted is not None,
+    )
 
     first = reader.read()
     (reading,) = first.readings

@@ -151,7 +151,7 @@ def test_samples_are_told_once_and_then_only_newer_ones(driver: Driver) -> None:
     assert reader.read().readings[0].process_samples == (first,)
     assert reader.read().readings[0].process_samples == ()
     driver.shows(replace(t4(), process_samples=(first, second)))
-    assert reader.read().readings[0].process_samples == (second,)
+    assert reader.read().readings[0].process_samples == (replace(second, covers_us=4),)
 
 
 def test_samples_are_not_told_again_after_a_new_start(driver: Driver) -> None:
@@ -178,3 +178,17 @@ def test_sample_above_a_hundred_percent_is_dropped(driver: Driver) -> None:
     report = driver.reader().read()
     assert report.readings[0].process_samples == ()
     assert report.errors == {("process_samples", "implausible"): 1}
+
+
+def test_samples_say_what_time_they_cover_since_the_look_before(driver: Driver) -> None:
+    now_us = time.time_ns() // 1000
+    first, second, third, slept = (
+        ProcessSample(pid, now_us - ago, 0.5, 0.25, 0.0, 0.0)
+        for pid, ago in ((4711, 4_000_000), (4711, 3_800_000), (4711, 3_600_000), (4712, 2_000_000))
+    )
+    driver.shows(replace(t4(), process_samples=(first,)))
+    reader = driver.reader()
+    assert reader.read().readings[0].process_samples == (first,), "nothing is known of the time before"
+    driver.shows(replace(t4(), process_samples=(first, second, third, slept)))
+    covers = [sample.covers_us for sample in reader.read().readings[0].process_samples or ()]
+    assert covers == [200_000, 200_000, 200_000]

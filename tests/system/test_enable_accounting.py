@@ -1,0 +1,69 @@
+"""`gputally enable-accounting` as root, and as somebody who is not."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from tests.running import Exporter
+from tests.system.test_command_line import NO_DRIVER, run
+from tests.users import AS_NOBODY, AS_ROOT
+from tests.worlds import play, world
+from tools.standin.scenario import environment
+
+
+def enable(user: tuple[str, ...], scenario: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*user, sys.executable, "-m", "gputally", "enable-accounting"],
+        env={**os.environ, **environment(scenario)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def off(folder: Path) -> Path:
+    readings = world("t4")
+    return play(folder / "world", tuple(replace(reading, accounting_mode=False) for reading in readings))
+
+
+def texts(result: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line.partition(": ")[2] for line in result.stdout.splitlines()]
+
+
+def test_it_is_turned_on_once_and_for_everybody(tmp_path: Path) -> None:
+    scenario = off(tmp_path)
+    first = enable(AS_ROOT, scenario)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert texts(first) == ["accounting is on"] * 2
+    second = enable(AS_ROOT, scenario)
+    assert (second.returncode, second.stderr) == (0, "")
+    assert texts(second) == ["accounting is on already"] * 2
+    assert enable(AS_NOBODY, scenario).returncode == 0, "there is nothing left to do"
+
+    with Exporter(
+        tmp_path / "log", "serve", "--reader", "nvml", environment=environment(scenario)
+    ) as exporter:
+        modes = exporter.wait_until(
+            lambda: exporter.samples().get("gputally_gpu_accounting_mode"), "a reading"
+        )
+        assert set(modes.values()) == {1.0}
+
+
+def test_who_is_not_root_is_told_what_to_do(tmp_path: Path) -> None:
+    result = enable(AS_NOBODY, off(tmp_path))
+    assert result.returncode == 1
+    assert texts(result) == ["accounting is off"] * 2
+    assert result.stderr == (
+        "gputally enable-accounting: only root may turn accounting on\n"
+        "fix: run `gputally enable-accounting` as root, or in a privileged init container\n"
+    )
+
+
+def test_without_a_driver_the_reason_is_said() -> None:
+    result = run("enable-accounting", **NO_DRIVER)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "libnvidia-ml.so.1 was not found" in result.stderr
+    assert "Traceback" not in result.stderr
