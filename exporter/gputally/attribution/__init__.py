@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from gputally.model import Owner, Unknown
+
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
@@ -82,3 +84,15 @@ class Place:
     user: str = ""
     own_pod: bool = False
     """The path is relative to the reader's own pod: which pod that is, only `own_pod` knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Whose a process is, as far as it could be found."""
+
+    owner: Owner | Unknown
+    started_at_seconds: float | None = None
+    new: bool = False
+    """Whether it was not known at the last look."""
+    former: Owner | Unknown | None = None
+    """Whose the process was that had this pid at the last look, when that was another one."""

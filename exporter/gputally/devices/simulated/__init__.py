@@ -30,20 +30,30 @@ MODEL_NAMES = (
 
 
 class SimulatedReader:
-    """Reads an engine as one would read a driver: the scenario begins when the reader is made."""
+    """Reads an engine as one would read a driver.
+
+    The scenario began at `began_at` (seconds since 1970), or begins when the reader is made. Readers that
+    say the same play the same history: the counters go on where another process left them.
+    """
 
     name = "simulated"
 
-    def __init__(self, engine: "Engine", clock: Callable[[], float] = time.time) -> None:
-        self._engine = engine
+    def __init__(
+        self, engine: "Engine", clock: Callable[[], float] = time.time, *, began_at: float | None = None
+    ) -> None:
+        self.engine = engine
+        self.began_at = clock() if began_at is None else began_at
         self._clock = clock
-        self._began = clock()
         self._last: float | None = None
 
+    @property
+    def elapsed_seconds(self) -> float:
+        """How long the scenario has run. A clock that is set back does not turn it back."""
+        return max(self._clock() - self.began_at, self._last or 0.0)
+
     def read(self) -> Report:
-        # A clock that is set back does not turn the counters back.
-        elapsed = max(self._clock() - self._began, self._last or 0.0)
-        readings = self._engine.readings(elapsed, since=self._last, epoch_seconds=self._began)
+        elapsed = self.elapsed_seconds
+        readings = self.engine.readings(elapsed, since=self._last, epoch_seconds=self.began_at)
         self._last = elapsed
         return Report(readings)
 
@@ -58,6 +68,7 @@ def simulated_reader(
     model: str | None = None,
     seed: int | None = None,
     pcie_throughput: bool = False,
+    began_at: float | None = None,
     clock: Callable[[], float] = time.time,
 ) -> SimulatedReader:
     """A reader of the scenario file, or of the default scenario; what is given overrides it.
@@ -75,4 +86,4 @@ def simulated_reader(
         )
     else:
         played = load_scenario(scenario, gpus=gpus, model=model, seed=seed)
-    return SimulatedReader(Engine(played, pcie_throughput=pcie_throughput), clock)
+    return SimulatedReader(Engine(played, pcie_throughput=pcie_throughput), clock, began_at=began_at)

@@ -6,6 +6,7 @@ Eight roles go around the GPUs in turn. With fewer than eight GPUs, several role
 from dataclasses import replace
 
 from gputally.devices.simulated.models import Card
+from gputally.devices.simulated.ownership import HostOwner, PodOwner
 from gputally.devices.simulated.scenario import (
     DEFAULT_GPUS,
     DEFAULT_MODEL,
@@ -19,15 +20,28 @@ from gputally.devices.simulated.scenario import (
 from gputally.devices.simulated.schedule import Moment, Span
 
 _MINUTE, _HOUR = 60, 3600
-_ROLES = (
-    Shape.TRAINING,
-    Shape.TRAINING,
-    Shape.INFERENCE,
-    Shape.INFERENCE,
-    Shape.NOTEBOOK,
-    Shape.UNREQUESTED,
-    Shape.HANG,
-    Shape.IDLE,
+
+_PRETRAIN = PodOwner("nlp", "pretrain-{run}", "trainer", "CronJob/pretrain")
+_FINETUNE = PodOwner("vision", "finetune-{run}", "trainer", "CronJob/finetune")
+_RANKER = PodOwner("search", "ranker-7d9c5f6b8-4xk2p", "server", "Deployment/ranker")
+_RANKER_TOO = PodOwner("search", "ranker-7d9c5f6b8-qm8vt", "server", "Deployment/ranker")
+_TRANSCODER = HostOwner("docker", "c41d7be09a52")
+_NOTEBOOK = PodOwner("vision", "jupyter-ada-0", "notebook", "StatefulSet/jupyter-ada")
+_OTHER_NOTEBOOK = PodOwner("nlp", "jupyter-grace-0", "notebook", "StatefulSet/jupyter-grace")
+_THUMBNAILER = PodOwner("media", "thumbnailer-{run}", controller="Deployment/thumbnailer", requested=False)
+_BATCH_JOB = HostOwner("slurm", "71{run}")
+_SANDBOX = PodOwner("risk", "sandbox-0", "shell", "StatefulSet/sandbox")
+_BACKTEST = PodOwner("risk", "backtest-{run}", "worker", "CronJob/backtest")
+
+_ROLES: tuple[tuple[Shape, PodOwner | HostOwner], ...] = (
+    (Shape.TRAINING, _PRETRAIN),
+    (Shape.TRAINING, _FINETUNE),
+    (Shape.INFERENCE, _RANKER),
+    (Shape.INFERENCE, _TRANSCODER),
+    (Shape.NOTEBOOK, _NOTEBOOK),
+    (Shape.UNREQUESTED, _THUMBNAILER),
+    (Shape.HANG, _BATCH_JOB),
+    (Shape.IDLE, _SANDBOX),
 )
 _TURN = 4 * _HOUR
 """With fewer GPUs than roles, all of them have had their turn after this time."""
@@ -50,33 +64,76 @@ def _side_by_side(gpus: int) -> tuple[Workload, ...]:
     trainers = tuple(sorted(role(0) + role(1)))
     return (
         # A long training with a break between two jobs.
-        Workload(shape=Shape.TRAINING, gpus=trainers, span=Span(0, 340 * _MINUTE, 6 * _HOUR)),
-        Workload(shape=Shape.INFERENCE, gpus=role(2), count=2),
-        Workload(shape=Shape.INFERENCE, gpus=role(3), load_percent=80, video=True),
-        Workload(shape=Shape.NOTEBOOK, gpus=role(4)),
+        Workload(
+            shape=Shape.TRAINING, gpus=trainers, span=Span(0, 340 * _MINUTE, 6 * _HOUR), owner=_PRETRAIN
+        ),
+        Workload(shape=Shape.INFERENCE, gpus=role(2), count=2, owner=_RANKER),
+        Workload(shape=Shape.INFERENCE, gpus=role(3), load_percent=80, video=True, owner=_TRANSCODER),
+        Workload(shape=Shape.NOTEBOOK, gpus=role(4), owner=_NOTEBOOK),
         # Two on one GPU: a notebook that asked for it, and a pod that did not.
-        Workload(shape=Shape.NOTEBOOK, gpus=role(5), memory=Memory(percent=40)),
-        Workload(shape=Shape.UNREQUESTED, gpus=role(5), span=Span(5 * _MINUTE, 125 * _MINUTE, 3 * _HOUR)),
-        Workload(shape=Shape.HANG, gpus=role(6), span=Span(10 * _MINUTE, 100 * _MINUTE, 4 * _HOUR)),
+        Workload(shape=Shape.NOTEBOOK, gpus=role(5), memory=Memory(percent=40), owner=_OTHER_NOTEBOOK),
+        Workload(
+            shape=Shape.UNREQUESTED,
+            gpus=role(5),
+            span=Span(5 * _MINUTE, 125 * _MINUTE, 3 * _HOUR),
+            owner=_THUMBNAILER,
+        ),
+        Workload(
+            shape=Shape.HANG,
+            gpus=role(6),
+            span=Span(10 * _MINUTE, 100 * _MINUTE, 4 * _HOUR),
+            owner=_BATCH_JOB,
+        ),
         Workload(shape=Shape.IDLE, gpus=role(7)),
+        # A second pod on the same GPU, when there is more to do.
+        Workload(shape=Shape.INFERENCE, gpus=role(2), span=Span(15 * _MINUTE), owner=_RANKER_TOO),
+        # Between two jobs of Slurm, a pod that holds the GPU and runs nothing.
+        Workload(
+            shape=Shape.IDLE,
+            gpus=role(6),
+            span=Span(110 * _MINUTE, 230 * _MINUTE, 4 * _HOUR),
+            owner=_SANDBOX,
+        ),
+        *_visitors(role(7)),
+    )
+
+
+def _visitors(gpus: tuple[int, ...]) -> tuple[Workload, ...]:
+    """Short jobs, each in a pod of its own, and now and then a process that nobody can name."""
+    return (
+        Workload(
+            shape=Shape.TRAINING,
+            gpus=gpus,
+            span=Span(20 * _MINUTE, 23 * _MINUTE, 10 * _MINUTE),
+            memory=Memory(percent=15),
+            load_percent=60,
+            owner=_BACKTEST,
+        ),
+        Workload(
+            shape=Shape.UNREQUESTED,
+            gpus=gpus,
+            span=Span(70 * _MINUTE, 75 * _MINUTE, 2 * _HOUR),
+            name="a.out",
+        ),
     )
 
 
 def _in_turns(gpus: int) -> tuple[Workload, ...]:
     workloads = []
     for gpu in range(gpus):
-        shapes = [shape for number, shape in enumerate(_ROLES) if number % gpus == gpu]
-        turn = _TURN // len(shapes)
+        roles = [role for number, role in enumerate(_ROLES) if number % gpus == gpu]
+        turn = _TURN // len(roles)
         workloads += [
             Workload(
                 shape=shape,
                 gpus=(gpu,),
                 span=Span(place * turn, (place + 1) * turn, _TURN),
                 video=shape is Shape.INFERENCE and gpu % 2 == 1,
+                owner=owner,
             )
-            for place, shape in enumerate(shapes)
+            for place, (shape, owner) in enumerate(roles)
         ]
-    return tuple(workloads)
+    return (*workloads, *_visitors((gpus - 1,)))
 
 
 def _faults(gpus: int, card: Card) -> tuple[Fault, ...]:

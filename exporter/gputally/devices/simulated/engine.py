@@ -5,7 +5,10 @@ do not change it. It remembers what it has counted so far, up to one day; asking
 day once.
 """
 
+from collections.abc import Iterator
+
 from gputally.devices.simulated.gpu import Moment, Pids, SimulatedGpu
+from gputally.devices.simulated.residents import Run, runs_between
 from gputally.devices.simulated.scenario import Scenario
 from gputally.model import Reading
 
@@ -20,7 +23,7 @@ class Engine:
             first.append(total)
             total += workload.count * len(workload.gpus)
         pids = Pids(tuple(first), total)
-        self._gpus = tuple(
+        self.gpus = tuple(
             SimulatedGpu(scenario, index, pids, pcie_throughput=pcie_throughput)
             for index in range(scenario.gpus)
         )
@@ -34,7 +37,17 @@ class Engine:
         time from there, or as far as the driver's buffer reaches. `epoch_seconds` is when the scenario
         began, in seconds since 1970: it only shifts time stamps.
         """
-        second, millisecond = divmod(max(0, int(elapsed_seconds * 1000)), 1000)
-        seen = None if since is None else max(0, int(since))
+        second, millisecond = split_seconds(elapsed_seconds)
+        seen = None if since is None else split_seconds(since)[0]
         moment = Moment(second, millisecond, seen, epoch_seconds)
-        return tuple(gpu.reading(moment) for gpu in self._gpus)
+        return tuple(gpu.reading(moment) for gpu in self.gpus)
+
+    def runs(self, first: int, end: int) -> Iterator[Run]:
+        """What is on the GPUs in any of the seconds from `first` up to `end`."""
+        for gpu in self.gpus:
+            yield from runs_between(gpu.places, first, end)
+
+
+def split_seconds(elapsed: float) -> tuple[int, int]:
+    """Whole seconds and milliseconds; what was before the beginning is the beginning."""
+    return divmod(max(0, int(elapsed * 1000)), 1000)

@@ -70,13 +70,13 @@ class SimulatedGpu:
         self._instances = mig_instances(scenario, self._gpu)
         self._faults = GpuFaults(index, scenario.faults)
         self._pcie_throughput = pcie_throughput
-        self._places = [
+        self.places = [
             self._place(scenario, number, pids)
             for number, workload in enumerate(scenario.workloads)
             if index in workload.gpus
         ]
-        self._residents = [place.resident for place in self._places]
-        self._physics = GpuPhysics(scenario, index, self._residents, self._faults)
+        self._residents = [place.resident for place in self.places]
+        self.physics = GpuPhysics(scenario, index, self._residents, self._faults)
         rng = Random(f"{scenario.seed}:{index}:past")  # noqa: S311
         # The card has been up, and idle, for a while before the simulation begins.
         self._energy_before_mj = rng.randrange(3600, 240 * 3600) * card.idle_watts * 1000
@@ -92,13 +92,15 @@ class SimulatedGpu:
         index = self._gpu.index
         available = self._card.memory_mib - self._card.reserved_mib - DRIVER_OWN_MIB
         slices, gpu_instance, compute_instance = SLICES, None, None
+        uuid = self._gpu.uuid
         if self._instances:
             instance, profile = self._instances[workload.instance]
             available, slices = profile.memory_mib - INSTANCE_OWN_MIB, profile.slices
             gpu_instance, compute_instance = instance.gpu_instance_id, instance.compute_instance_id
+            uuid = instance.uuid
         resident = Resident(number, workload, slices, f"{scenario.seed}:{number}:{index}")
         first = pids.first[number] + workload.gpus.index(index) * workload.count
-        return Place(resident, first, pids.total, available, gpu_instance, compute_instance)
+        return Place(resident, first, pids.total, available, uuid, gpu_instance, compute_instance)
 
     def reading(self, moment: Moment) -> Reading:
         """What the card would tell at that moment."""
@@ -106,9 +108,9 @@ class SimulatedGpu:
         if self._faults.lost(second):
             return Reading(gpu=self._gpu, up=False)
         card, faults, links, whole = self._card, self._faults, self._links, not self._instances
-        minute, slot = self._physics.minute(second // MINUTE), second % MINUTE
-        power_mw, demand_mw, limit_mw = minute.power_mw[slot], minute.demand_mw[slot], self._physics.limit_mw
-        busy = utilization(self._residents, self._physics, second)
+        minute, slot = self.physics.minute(second // MINUTE), second % MINUTE
+        power_mw, demand_mw, limit_mw = minute.power_mw[slot], minute.demand_mw[slot], self.physics.limit_mw
+        busy = utilization(self._residents, self.physics, second)
         working = busy.gpu > 0
         reasons = faults.throttle_reasons(second)
         factor = signals.clock_factor(bool(reasons), demand_mw, limit_mw)
@@ -116,14 +118,14 @@ class SimulatedGpu:
             reasons.add("sw_power_cap")
         if not working:
             reasons.add("gpu_idle")
-        totals = self._physics.totals(second)
-        celsius = self._physics.temperature(second)
+        totals = self.physics.totals(second)
+        celsius = self.physics.temperature(second)
         core = round(celsius)
-        processes = processes_at(self._places, second)
+        processes = processes_at(self.places, second)
         used_mib = self._used_mib(processes)
         bar1_mib = min(card.bar1_mib, 1 + 2 * len(processes))
         parts = (
-            activity(self._residents, self._physics, moment.seen, of_gpu=True)
+            activity(self._residents, self.physics, moment.seen, of_gpu=True)
             if card.activity_counters
             else Activity()
         )
@@ -237,7 +239,7 @@ class SimulatedGpu:
     def _samples(self, moment: Moment) -> tuple[ProcessSample, ...]:
         first = 0 if moment.since is None else moment.since
         epoch_us = round(moment.epoch_seconds * 1_000_000)
-        return samples_between(self._places, self._physics, first, moment.second, epoch_us)
+        return samples_between(self.places, self.physics, first, moment.second, epoch_us)
 
     def _mig_reading(
         self, instance: MigInstance, profile: MigProfile, processes: tuple[Process, ...], moment: Moment
@@ -245,10 +247,10 @@ class SimulatedGpu:
         own = tuple(process for process in processes if process.gpu_instance_id == instance.gpu_instance_id)
         used_mib = INSTANCE_OWN_MIB + sum(process.memory_used_bytes or 0 for process in own) // MIB
         residents = [
-            place.resident for place in self._places if place.gpu_instance_id == instance.gpu_instance_id
+            place.resident for place in self.places if place.gpu_instance_id == instance.gpu_instance_id
         ]
         parts = (
-            activity(residents, self._physics, moment.seen, of_gpu=False)
+            activity(residents, self.physics, moment.seen, of_gpu=False)
             if self._card.activity_counters
             else Activity()
         )

@@ -9,7 +9,7 @@ what the first such day added, so no day is ever computed twice, however late it
 import math
 from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -129,6 +129,10 @@ class GpuPhysics:
             base[2] + sum(minute.nvlink_kib[:slot]),
         )
 
+    def idle_mw(self, minute: Minute, slot: int) -> int:
+        """What the card would have drawn in that second with nobody on it."""
+        return minute.demand_mw[slot] - self._span_mw * minute.intensity[slot] // 1000
+
     def temperature(self, second: int) -> float:
         """The core's temperature: it follows the power with a lag."""
         number, slot = divmod(second, MINUTE)
@@ -180,14 +184,26 @@ class GpuPhysics:
         intensity = [0] * MINUTE
         nvlink = [0] * MINUTE
         shares: dict[int, list[int]] = {}
+        for resident, share, strength in self.shared_loads(number):
+            shares[resident.number] = share
+            utilization = [a + b for a, b in zip(utilization, share, strict=True)]
+            intensity = [a + b for a, b in zip(intensity, strength, strict=True)]
+            if self._links and TRAITS[resident.workload.shape].nvlink and len(resident.workload.gpus) > 1:
+                rate = NVLINK_KIB_PER_LINK_AND_PERMILLE * self._links
+                nvlink = [a + b * rate for a, b in zip(nvlink, strength, strict=True)]
+        for slot in self._throttled_slots(number, thermal=False):
+            intensity[slot] = intensity[slot] * THROTTLED_PERCENT // 100
+        power, demand = self._power(number, intensity)
+        return Minute(utilization, shares, intensity, power, demand, nvlink)
+
+    def shared_loads(self, number: int) -> Iterator[tuple[Resident, list[int], list[int]]]:
+        """Each resident of that minute with its SM time in percent and its part of the GPU's intensity."""
         for slices, group in self._groups():
             loads = [
                 (resident, load)
                 for resident in group
                 if (load := minute_load(resident.workload, resident.key, number)) is not None
             ]
-            if not loads:
-                continue
             total, crowded = [], []
             if len(loads) > 1:
                 total = [sum(values) for values in zip(*(load.utilization for _, load in loads), strict=True)]
@@ -199,18 +215,9 @@ class GpuPhysics:
                     for slot in crowded:
                         share[slot] = share[slot] * 100 // total[slot]
                         strength[slot] = strength[slot] * 100 // total[slot]
-                shares[resident.number] = share
-                utilization = [a + b for a, b in zip(utilization, share, strict=True)]
                 if slices != SLICES:
                     strength = [value * slices // SLICES for value in strength]
-                intensity = [a + b for a, b in zip(intensity, strength, strict=True)]
-                if self._links and TRAITS[resident.workload.shape].nvlink and len(resident.workload.gpus) > 1:
-                    rate = NVLINK_KIB_PER_LINK_AND_PERMILLE * self._links
-                    nvlink = [a + b * rate for a, b in zip(nvlink, strength, strict=True)]
-        for slot in self._throttled_slots(number, thermal=False):
-            intensity[slot] = intensity[slot] * THROTTLED_PERCENT // 100
-        power, demand = self._power(number, intensity)
-        return Minute(utilization, shares, intensity, power, demand, nvlink)
+                yield resident, share, strength
 
     def _groups(self) -> list[tuple[int, list[Resident]]]:
         """Residents by the MIG instance that they share, with its slices."""

@@ -1,10 +1,10 @@
 """The processes of the workloads on one GPU: their pids, their memory, their samples."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gputally.devices.simulated.physics import GpuPhysics, Resident
-from gputally.devices.simulated.scenario import Shape
+from gputally.devices.simulated.scenario import Shape, Workload
 from gputally.devices.simulated.workloads import MINUTE, TRAITS, held_mib
 from gputally.model import Process, ProcessSample
 
@@ -23,6 +23,8 @@ class Place:
     first_ordinal: int
     all_ordinals: int
     available_mib: int
+    device_uuid: str
+    """Of the GPU, or of its MIG device."""
     gpu_instance_id: int | None
     compute_instance_id: int | None
 
@@ -30,11 +32,34 @@ class Place:
         workload = self.resident.workload
         return workload.shape is not Shape.IDLE and workload.span.began(second) is not None
 
-    def pids(self, second: int) -> list[int]:
+    def pids(self, run: int) -> list[int]:
         """Each run of a workload has processes of its own, so pids do not come back with the next."""
         workload = self.resident.workload
-        base = self.first_ordinal + workload.span.run(second) * self.all_ordinals
+        if workload.shape is Shape.IDLE:
+            return []
+        base = self.first_ordinal + run * self.all_ordinals
         return [FIRST_PID + (base + number) % MOST_PIDS for number in range(workload.count)]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a workload on one device."""
+
+    workload: Workload
+    number: int
+    began: int
+    """The second in which it began."""
+    device_uuid: str
+    pids: tuple[int, ...]
+
+
+def runs_between(places: Iterable[Place], first: int, end: int) -> Iterator[Run]:
+    """What is there in any of the seconds from `first` up to `end`, also what runs no process."""
+    for place in places:
+        workload = place.resident.workload
+        for number in workload.span.runs(first, end):
+            pids = tuple(place.pids(number))
+            yield Run(workload, number, workload.span.start_of(number), place.device_uuid, pids)
 
 
 def processes_at(places: Iterable[Place], second: int) -> tuple[Process, ...]:
@@ -51,9 +76,10 @@ def processes_at(places: Iterable[Place], second: int) -> tuple[Process, ...]:
         held = min(free, held_mib(workload, second - began, place.available_mib))
         left[instance] = free - held
         name = workload.name or TRAITS[workload.shape].process
+        pids = place.pids(workload.span.run(second))
         processes += [
             Process(pid, workload.kind, name, mib * MIB, instance, place.compute_instance_id)
-            for pid, mib in zip(place.pids(second), _deal(held, workload.count), strict=True)
+            for pid, mib in zip(pids, _deal(held, workload.count), strict=True)
         ]
     return tuple(sorted(processes, key=lambda process: process.pid))
 
@@ -61,7 +87,10 @@ def processes_at(places: Iterable[Place], second: int) -> tuple[Process, ...]:
 def samples_between(
     places: Iterable[Place], physics: GpuPhysics, since: int, until: int, epoch_us: int
 ) -> tuple[ProcessSample, ...]:
-    """One sample per process and second, for the seconds from `since` up to `until`."""
+    """One sample per process and second, for the seconds from `since` up to `until`.
+
+    Whole seconds: readings that follow each other have each sample once, whatever the time between them.
+    """
     samples = []
     for place in places:
         workload = place.resident.workload
@@ -71,11 +100,18 @@ def samples_between(
                 continue
             share = physics.minute(second // MINUTE).shares[place.resident.number][second % MINUTE]
             stamp = epoch_us + (second + 1) * 1_000_000
-            for pid, part in zip(place.pids(second), _deal(share, workload.count), strict=True):
+            pids = place.pids(workload.span.run(second))
+            for pid, part in zip(pids, _deal(share, workload.count), strict=True):
                 decoder, encoder = video_percent(part) if workload.video else (0, 0)
                 samples.append(
                     ProcessSample(
-                        pid, stamp, part / 100, int(part * copy) / 100, encoder / 100, decoder / 100
+                        pid,
+                        stamp,
+                        part / 100,
+                        int(part * copy) / 100,
+                        encoder / 100,
+                        decoder / 100,
+                        covers_us=1_000_000,
                     )
                 )
     return tuple(sorted(samples, key=lambda sample: (sample.timestamp_us, sample.pid)))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gputally.devices.simulated.models import Card, MigProfile, find_card
+from gputally.devices.simulated.ownership import HostOwner, PodOwner
 from gputally.devices.simulated.schedule import DAY, Moment, Span
 from gputally.model import RECOVERY_ACTIONS, THROTTLE_REASONS
 
@@ -65,12 +66,16 @@ class Workload:
     """None: what the shape usually takes."""
     load_percent: int = 100
     """How hard it works, compared with the shape at its usual."""
+    power_percent: int = 100
+    """What it draws for that work, compared with the shape: 60 is about right when it waits for memory."""
     name: str | None = None
     kind: str = "compute"
     video: bool = False
     """It decodes and encodes video beside its computing."""
     instance: int = 0
     """The MIG instance it runs in, on GPUs in MIG mode."""
+    owner: PodOwner | HostOwner | None = None
+    """None: nobody can tell."""
 
 
 class FaultKind(StrEnum):
@@ -181,6 +186,10 @@ class Scenario:
             raise ScenarioError(f"{where}: count: {workload.count} is not allowed; allowed: 1 to 100")
         if not 1 <= workload.load_percent <= 100:
             raise ScenarioError(f"{where}: load: {workload.load_percent} is not allowed; allowed: 1 to 100")
+        if not 1 <= workload.power_percent <= 100:
+            raise ScenarioError(f"{where}: power: {workload.power_percent} is not allowed; allowed: 1 to 100")
+        if workload.shape is Shape.IDLE and isinstance(workload.owner, HostOwner):
+            raise ScenarioError(f"{where}: owner: without a process only a pod can hold a GPU")
         if workload.kind not in PROCESS_KINDS:
             raise ScenarioError(
                 f"{where}: kind: {workload.kind!r} is not known; allowed: {', '.join(PROCESS_KINDS)}"

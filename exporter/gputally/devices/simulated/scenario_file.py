@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gputally.devices.simulated.ownership import HOST_KINDS, HostOwner, PodOwner
 from gputally.devices.simulated.scenario import (
     CUDA_VERSION,
     DEFAULT_GPUS,
@@ -51,10 +52,16 @@ _WORKLOAD = (
     "count",
     "memory",
     "load",
+    "power",
     "name",
     "kind",
     "video",
     "instance",
+    "pod",
+    "container",
+    "controller",
+    "requested",
+    "owner",
 )
 _FAULT = {
     FaultKind.XID: ("at", "every", "code"),
@@ -69,6 +76,11 @@ _MIG = ("gpus", "profiles")
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 _MEMORY = re.compile(r"(\d{1,7})\s*(%|MiB|GiB)", re.ASCII)
+
+# Names as Kubernetes allows them.
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
 
 
 def load_scenario(
@@ -125,6 +137,11 @@ class _Table:
                 name = key if key.isprintable() else repr(key)
                 raise ScenarioError(f"{self._prefix}{name}: is not known; allowed: {', '.join(keys)}")
 
+    def refuse(self, keys: tuple[str, ...], reason: str) -> None:
+        for key in keys:
+            if key in self._data:
+                raise ScenarioError(f"{self._prefix}{key}: {reason}")
+
     def get(self, key: str, default: Value, check: Callable[[Any], Value]) -> Value:
         return default if key not in self._data else self.need(key, check)
 
@@ -144,17 +161,34 @@ class _Table:
 
 
 def _workload(table: _Table, gpus: int) -> Workload:
+    shape = Shape(table.need("shape", _one_of(*Shape)))
     return Workload(
-        shape=Shape(table.need("shape", _one_of(*Shape))),
+        shape=shape,
         gpus=table.get("gpus", tuple(range(gpus)), _indexes(gpus)),
         span=_span(table),
         count=table.get("count", 1, _integer),
         memory=table.get("memory", None, _memory),
         load_percent=table.get("load", 100, _percent),
+        power_percent=table.get("power", 100, _percent),
         name=table.get("name", None, _text),
         kind=table.get("kind", "compute", _text),
         video=table.get("video", False, _flag),
         instance=table.get("instance", 0, _integer),
+        owner=_owner(table, shape),
+    )
+
+
+def _owner(table: _Table, shape: Shape) -> PodOwner | HostOwner | None:
+    pod = table.get("pod", None, _pod)
+    if pod is None:
+        table.refuse(("container", "controller", "requested"), "needs a pod as well")
+        return table.get("owner", None, _host_owner)
+    table.refuse(("owner",), "is the pod already")
+    return PodOwner(
+        *pod,
+        container=table.get("container", "main", _container),
+        controller=table.get("controller", "", _controller),
+        requested=table.get("requested", shape is not Shape.UNREQUESTED, _flag),
     )
 
 
@@ -219,6 +253,38 @@ def _text(value: Any) -> str:
     if not isinstance(value, str) or not value or not value.isprintable():
         raise ValueError("allowed: text on one line")
     return value
+
+
+def _pod(value: Any) -> tuple[str, str]:
+    namespace, _, name = value.partition("/") if isinstance(value, str) else ("", "", "")
+    if not _LABEL.fullmatch(namespace) or not _NAME.fullmatch(_unnumbered(name)):
+        raise ValueError('allowed: namespace/name, such as "vision/train-0"')
+    return namespace, name
+
+
+def _container(value: Any) -> str:
+    if not isinstance(value, str) or not _LABEL.fullmatch(value):
+        raise ValueError('allowed: the name of a container, such as "main"')
+    return value
+
+
+def _controller(value: Any) -> str:
+    kind, _, name = value.partition("/") if isinstance(value, str) else ("", "", "")
+    if not _KIND.fullmatch(kind) or not _NAME.fullmatch(_unnumbered(name)):
+        raise ValueError('allowed: Kind/name, such as "Job/pretrain"')
+    return f"{kind}/{name}"
+
+
+def _host_owner(value: Any) -> HostOwner:
+    kind, _, name = value.partition("/") if isinstance(value, str) else ("", "", "")
+    if kind not in HOST_KINDS or not name or not name.isprintable():
+        raise ValueError(f'allowed: kind/name, such as "slurm/42", of {", ".join(HOST_KINDS)}')
+    return HostOwner(kind, name)
+
+
+def _unnumbered(name: str) -> str:
+    """The name as in the first run."""
+    return name.replace("{run}", "0")
 
 
 def _version(value: Any) -> str:

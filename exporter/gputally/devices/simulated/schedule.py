@@ -32,6 +32,16 @@ class Span:
         """Which run it is at this second, the first being 0."""
         return 0 if self.every is None else max(0, second - self.start) // self.every
 
+    def runs(self, first: int, end: int) -> range:
+        """The runs that any of the seconds from `first` up to `end` is in."""
+        if not self.touches(first, end):
+            return range(0)
+        passed = first >= self.start and self.began(first) is None
+        return range(self.run(first) + passed, self.run(end - 1) + 1)
+
+    def start_of(self, run: int) -> int:
+        return self.start + run * (self.every or 0)
+
     def overlap(self, until: int) -> int:
         """How many of the seconds before `until` are in the span."""
         passed = max(0, until - self.start)

@@ -146,6 +146,9 @@ def minute_load(workload: Workload, key: str, minute: int) -> MinuteLoad | None:
             [value * share // 100 for value in load.utilization],
             [value * share // 100 for value in load.intensity],
         )
+    if workload.power_percent != 100:
+        power = workload.power_percent
+        load = MinuteLoad(load.utilization, [value * power // 100 for value in load.intensity])
     if began is not None:
         least = CONTEXT_PERMILLE
         return MinuteLoad(load.utilization, [v if v > least else least for v in load.intensity])

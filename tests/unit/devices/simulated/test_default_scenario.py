@@ -5,6 +5,7 @@ import pytest
 from gputally.devices.simulated import MODEL_NAMES
 from gputally.devices.simulated.default_scenario import default_scenario
 from gputally.devices.simulated.engine import Engine
+from gputally.devices.simulated.ownership import HostOwner, PodOwner
 from gputally.devices.simulated.scenario import FaultKind, ScenarioError, Shape
 from gputally.devices.simulated.schedule import DAY
 
@@ -55,6 +56,24 @@ def test_something_of_everything_happens_at_some_time_of_the_day() -> None:
     assert any(len(reading.processes or ()) > 1 for reading in gpus)
     quiet = [reading for reading in seen[10] if not reading.processes]
     assert quiet, "and a GPU that nobody uses"
+
+
+def test_all_kinds_of_owners_are_there_in_the_first_four_hours() -> None:
+    scenario = default_scenario(8)
+    owners = [workload.owner for workload in scenario.workloads if workload.span.start < 4 * 3600]
+    pods = [owner for owner in owners if isinstance(owner, PodOwner)]
+    assert len({pod.namespace for pod in pods}) >= 4
+    assert {pod.requested for pod in pods} == {True, False}
+    assert {owner.kind for owner in owners if isinstance(owner, HostOwner)} == {"docker", "slurm"}
+    nameless = [w for w in scenario.workloads if w.owner is None and w.shape is not Shape.IDLE]
+    assert len(nameless) == 1
+    idle_holders = [w for w in scenario.workloads if w.shape is Shape.IDLE and w.owner is not None]
+    assert idle_holders
+    two_pods = [w.owner for w in scenario.workloads if w.shape is Shape.INFERENCE and 2 in w.gpus]
+    assert len(set(two_pods)) == 2
+    short = [w for w in scenario.workloads if w.span.every is not None and w.span.every <= 600]
+    assert isinstance(short[0].owner, PodOwner)
+    assert "{run}" in short[0].owner.pod
 
 
 def test_one_day_is_like_the_next() -> None:

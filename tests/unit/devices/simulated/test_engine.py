@@ -85,7 +85,7 @@ def test_a_day_far_ahead_is_the_sum_of_the_days_before_it() -> None:
     start = only(walking, 0)
     watts = [only(walking, second).power_watts for second in range(0, until, 600)]
     assert len(set(watts)) > 10
-    physics = walking._gpus[0]._physics
+    physics = walking.gpus[0].physics
     counted = sum(sum(physics._compute(minute).power_mw) for minute in range(until // 60))
     jumped = only(Engine(scenario), until)
     assert jumped.energy_millijoules is not None
@@ -100,7 +100,7 @@ def test_going_far_ahead_does_not_live_through_all_the_time_between() -> None:
     assert reading.energy_millijoules is not None
     # ten years at 650 W or so
     assert 5e13 < reading.energy_millijoules < 7e14
-    assert len(engine._gpus[0]._physics._energy) < 2 * 1440
+    assert len(engine.gpus[0].physics._energy) < 2 * 1440
 
 
 @settings(max_examples=15)

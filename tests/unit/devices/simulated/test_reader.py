@@ -5,11 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gputally.devices import Reader
 from gputally.devices.simulated import SimulatedReader, simulated_reader
 from gputally.devices.simulated.engine import Engine
 from gputally.devices.simulated.scenario import Scenario, ScenarioError, Shape, Workload
+from gputally.model import ProcessSample
 
 BUSY = Scenario(gpus=1, workloads=(Workload(shape=Shape.TRAINING, gpus=(0,)),))
 
@@ -41,6 +44,43 @@ def test_each_read_has_the_samples_since_the_one_before() -> None:
         clock.now += wait
         stamps += [s.timestamp_us for s in reader.read().readings[0].process_samples or ()]
     assert stamps == [1_800_000_000_000_000 + second * 1_000_000 for second in range(1, 21)]
+
+
+@given(st.lists(st.floats(0.001, 40), min_size=1, max_size=12))
+def test_each_second_of_a_process_is_in_exactly_one_read(waits: list[float]) -> None:
+    clock = Clock()
+    reader = SimulatedReader(Engine(BUSY), clock)
+    samples: list[ProcessSample] = []
+    for wait in waits:
+        clock.now += wait
+        samples += reader.read().readings[0].process_samples or ()
+    ends = [sample.timestamp_us - 1_800_000_000_000_000 for sample in samples]
+    assert ends == [second * 1_000_000 for second in range(1, len(ends) + 1)], "no gap, no overlap"
+    assert {sample.covers_us for sample in samples} <= {1_000_000}
+    assert abs(len(ends) - (clock.now - 1_800_000_000)) < 1.001, "and none is left out"
+
+
+def test_a_scenario_that_began_in_the_past_is_played_as_if_somebody_had_watched_all_the_time() -> None:
+    clock = Clock()
+    first = SimulatedReader(Engine(BUSY), clock)
+    began = clock.now
+    clock.now += 7200.25
+    before = first.read().readings[0]
+    restarted = SimulatedReader(Engine(BUSY), clock, began_at=began)
+    assert restarted.read().readings[0] == before, "with all samples the driver still has"
+    clock.now += 5.5
+    assert restarted.read() == first.read(), "counters go on and samples are those since the read before"
+
+
+def test_a_scenario_that_is_yet_to_begin_waits() -> None:
+    clock = Clock()
+    reader = simulated_reader(gpus=1, clock=clock, began_at=clock.now + 60)
+    waiting = reader.read().readings
+    clock.now += 30
+    assert reader.read().readings == waiting
+    clock.now += 40
+    assert reader.elapsed_seconds == 10
+    assert (reader.read().readings[0].energy_millijoules or 0) > (waiting[0].energy_millijoules or 0)
 
 
 def test_a_clock_that_is_set_back_does_not_turn_counters_back() -> None:

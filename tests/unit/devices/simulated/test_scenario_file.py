@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gputally.devices.simulated import MODEL_NAMES
 from gputally.devices.simulated.engine import Engine
+from gputally.devices.simulated.ownership import HostOwner, PodOwner
 from gputally.devices.simulated.scenario import (
     Fault,
     FaultKind,
@@ -46,15 +47,21 @@ every = "6h"
 count = 2
 memory = "30GiB"
 load = "80%"
+power = "60%"
 name = "pretrain"
 kind = "mps"
 video = true
+pod = "nlp/pretrain-{run}"
+container = "trainer"
+controller = "Job/pretrain-{run}"
+requested = false
 
 [[workload]]
 shape = "notebook"
 gpus = [0]
 instance = 1
 memory = "50%"
+owner = "slurm/42"
 
 [[fault]]
 kind = "xid"
@@ -111,11 +118,19 @@ def test_a_file_says_all_there_is_to_say(path: Path) -> None:
                 count=2,
                 memory=Memory(mib=30 * 1024),
                 load_percent=80,
+                power_percent=60,
                 name="pretrain",
                 kind="mps",
                 video=True,
+                owner=PodOwner("nlp", "pretrain-{run}", "trainer", "Job/pretrain-{run}", requested=False),
             ),
-            Workload(shape=Shape.NOTEBOOK, gpus=(0,), instance=1, memory=Memory(percent=50)),
+            Workload(
+                shape=Shape.NOTEBOOK,
+                gpus=(0,),
+                instance=1,
+                memory=Memory(percent=50),
+                owner=HostOwner("slurm", "42"),
+            ),
         ),
         faults=(
             Fault(kind=FaultKind.XID, gpus=(3,), code=79, moment=Moment(45, 3600)),
@@ -146,6 +161,30 @@ def test_the_example_in_the_documentation_can_be_played(path: Path) -> None:
     scenario = load_scenario(path)
     assert (scenario.gpus, len(scenario.workloads), len(scenario.faults)) == (4, 3, 2)
     assert [reading.up for reading in Engine(scenario).readings(660)] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "owner"),
+    [
+        ("", None),
+        ('pod = "a/b"', PodOwner("a", "b", "main", "", True)),
+        ('pod = "a/b"\nrequested = false', PodOwner("a", "b", requested=False)),
+        ('owner = "service/ollama.service"', HostOwner("service", "ollama.service")),
+        ('owner = "process/a/b"', HostOwner("process", "a/b")),
+    ],
+)
+def test_a_workload_belongs_to_a_pod_to_the_host_or_to_nobody(
+    path: Path, text: str, owner: PodOwner | HostOwner | None
+) -> None:
+    path.write_text(f'[[workload]]\nshape = "training"\n{text}')
+    assert load_scenario(path).workloads[0].owner == owner
+
+
+def test_a_pod_that_is_unrequested_has_not_asked_for_its_gpu_unless_the_file_says_so(path: Path) -> None:
+    path.write_text('[[workload]]\nshape = "unrequested"\npod = "a/b"')
+    assert load_scenario(path).workloads[0].owner == PodOwner("a", "b", requested=False)
+    path.write_text('[[workload]]\nshape = "unrequested"\npod = "a/b"\nrequested = true')
+    assert load_scenario(path).workloads[0].owner == PodOwner("a", "b", requested=True)
 
 
 def test_an_empty_file_is_eight_idle_gpus(path: Path) -> None:
@@ -256,6 +295,59 @@ def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
         (
             '[[workload]]\nshape = "idle"\ninstance = 1',
             "workload 1: instance: GPU 0 has no MIG instance 1; allowed: 0 to 0",
+        ),
+        (
+            '[[workload]]\nshape = "idle"\npower = "101%"',
+            "workload 1: power: 101 is not allowed; allowed: 1 to 100",
+        ),
+        *(
+            (
+                f'[[workload]]\nshape = "idle"\npod = "{pod}"',
+                f"workload 1: pod: {pod!r} is not allowed; allowed: namespace/name, such as",
+            )
+            for pod in ("b", "a/", "/b", "a/B", "a/b/c", "a{run}/b_", "-/b", "a/b-", "a" * 64 + "/b")
+        ),
+        (
+            '[[workload]]\nshape = "idle"\npod = 7',
+            "workload 1: pod: 7 is not allowed; allowed: namespace/name, such as",
+        ),
+        (
+            '[[workload]]\nshape = "idle"\npod = "{run}/b"',
+            "workload 1: pod: '{run}/b' is not allowed; allowed: namespace/name, such as",
+        ),
+        (
+            '[[workload]]\nshape = "idle"\npod = "a/b"\ncontainer = "C"',
+            "workload 1: container: 'C' is not allowed; allowed: the name of a container",
+        ),
+        (
+            '[[workload]]\nshape = "idle"\npod = "a/b"\ncontroller = "pretrain"',
+            "workload 1: controller: 'pretrain' is not allowed; allowed: Kind/name, such as",
+        ),
+        (
+            '[[workload]]\nshape = "idle"\npod = "a/b"\nrequested = 1',
+            "workload 1: requested: 1 is not allowed; allowed: true, false",
+        ),
+        *(
+            (f'[[workload]]\nshape = "idle"\n{key}', f"workload 1: {key.split()[0]}: needs a pod as well")
+            for key in ('container = "main"', 'controller = "Job/a"', "requested = true")
+        ),
+        (
+            '[[workload]]\nshape = "training"\npod = "a/b"\nowner = "slurm/1"',
+            "workload 1: owner: is the pod already",
+        ),
+        (
+            '[[workload]]\nshape = "training"\nowner = "pod/b"',
+            "workload 1: owner: 'pod/b' is not allowed; "
+            'allowed: kind/name, such as "slurm/42", of docker, podman, slurm, service, session, process',
+        ),
+        (
+            '[[workload]]\nshape = "training"\nowner = "slurm/"',
+            "workload 1: owner: 'slurm/' is not allowed; ",
+        ),
+        ('[[workload]]\nshape = "training"\nowner = [1]', "workload 1: owner: [1] is not allowed; "),
+        (
+            '[[workload]]\nshape = "idle"\nowner = "slurm/1"',
+            "workload 1: owner: without a process only a pod can hold a GPU",
         ),
         ("[[fault]]", "fault 1: kind: is missing"),
         (

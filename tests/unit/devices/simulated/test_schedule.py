@@ -1,6 +1,6 @@
 """Spans and moments, against counting them second by second."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gputally.devices.simulated.schedule import Moment, Span
@@ -32,6 +32,15 @@ def test_a_span_knows_which_run_a_second_is_in(span: Span, second: int) -> None:
     assert span.began(second) == (runs[0][1].start if runs else None)
     if runs:
         assert span.run(second) == runs[0][0]
+
+
+@given(spans(), st.integers(0, UNTIL), st.integers(0, UNTIL))
+@example(Span(0, 1, 2), 1, 3)
+def test_a_span_knows_the_runs_of_a_time(span: Span, first: int, end: int) -> None:
+    runs = runs_of(span)
+    touched = [number for number, run in enumerate(runs) if any(s in run for s in range(first, end))]
+    assert list(span.runs(first, end)) == touched
+    assert [span.start_of(number) for number in touched] == [runs[number].start for number in touched]
 
 
 @given(spans(), st.integers(0, UNTIL), st.integers(0, UNTIL))

@@ -44,6 +44,15 @@ def test_training_is_steadily_high_with_a_dip_for_each_checkpoint() -> None:
     assert [process.kind for process in reading.processes] == ["compute"]
 
 
+def test_a_workload_that_waits_for_memory_draws_less_for_the_same_sm_time() -> None:
+    usual, waiting = play(on_gpu_0(Shape.TRAINING)), play(on_gpu_0(Shape.TRAINING, power_percent=60))
+    seconds = range(60, 120)
+    for name in ("gpu_utilization_ratio", "memory_used_bytes"):
+        assert over(usual, seconds, name) == over(waiting, seconds, name)
+    less = mean(over(waiting, seconds, "power_watts")) / mean(over(usual, seconds, "power_watts"))
+    assert 0.55 < less < 0.7
+
+
 def test_inference_comes_in_bursts() -> None:
     engine = play(on_gpu_0(Shape.INFERENCE))
     loads = over(engine, range(100, 700), "gpu_utilization_ratio")
