@@ -1,0 +1,195 @@
+"""The ledger's checkpoint on disk: one JSON document with a checksum, replaced as a whole.
+
+The file belongs to one exporter at a time, which holds a lock beside it. It is always a regular file of
+our own: a symbolic link in its place is put aside like any foreign file, and what is no file at all (a
+folder, a FIFO, a device) is neither read nor replaced nor removed.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from gputally.devices import Unavailable
+
+_HEAD = b'{"format":"gputally ledger","version":'
+_VERSION = b"1"
+_BODY = re.compile(rb'"sha256":"([0-9a-f]{64})","state":(.*)\}\n', re.DOTALL)
+_MOST_BYTES = 8 << 20
+_WARILY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FIXES = {
+    errno.ENOENT: "mkdir -p {folder}",
+    errno.ENOSPC: "make room: df -h {folder}; df -i {folder}",
+    errno.EDQUOT: "make room, or raise the quota of the exporter's user on {folder}",
+    errno.EROFS: "mount {folder} writable, or give another --state-file",
+    errno.EACCES: "let the exporter's user write in {folder}, or give another --state-file",
+}
+
+
+class Rejected(Exception):
+    """There is a file, but no state to resume from. `reason` is torn, foreign or version."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.text = text
+
+
+class InUse(Unavailable):
+    """Another exporter keeps its books in the same file."""
+
+
+def encode(state: Mapping[str, Any]) -> bytes:
+    payload = json.dumps(dict(state), separators=(",", ":"), allow_nan=False).encode()
+    checksum = sha256(payload).hexdigest().encode()
+    return b'%b%b,"sha256":"%b","state":%b}\n' % (_HEAD, _VERSION, checksum, payload)
+
+
+def decode(document: bytes) -> Mapping[str, Any]:
+    """The state in a document that is whole; raises Rejected for all others."""
+    if not document.startswith(_HEAD):
+        if _HEAD.startswith(document):
+            raise Rejected("torn", "is cut short")
+        raise Rejected("foreign", "was not written by GPUTally")
+    version, _, body = document.removeprefix(_HEAD).partition(b",")
+    if version != _VERSION and version.isdigit() and len(version) < 10:
+        raise Rejected("version", f"has version {int(version)}, not {int(_VERSION)}")
+    found = _BODY.fullmatch(body)
+    if version != _VERSION or not found or sha256(found[2]).hexdigest().encode() != found[1]:
+        raise Rejected("torn", "is damaged: it does not match its checksum")
+    # A checksum that holds proves no author.
+    try:
+        state = json.loads(found[2])
+    except (ValueError, RecursionError):
+        state = None
+    if not isinstance(state, dict):
+        raise Rejected("foreign", "was not written by GPUTally")
+    return state
+
+
+class StateFile:
+    """The file; may be used by one thread at a time. Whatever fails raises Unavailable."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock: int | None = None
+
+    def load(self) -> Mapping[str, Any] | None:
+        """The state that was saved last; None when there is none. Raises Rejected when it cannot be used."""
+        with self._explained():
+            self._hold()
+            try:
+                document = self._read()
+                return None if document is None else decode(document)
+            except Rejected as rejected:
+                text = f"--state-file {self._path} {rejected.text}{self._put_aside()}"
+                raise Rejected(rejected.reason, text) from None
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Replace the file as a whole: even after a power cut it holds the old state or the new one."""
+        document = encode(state)
+        with self._explained():
+            self._hold()
+            if not self._replaceable():
+                raise Unavailable(f"--state-file {self._path} is no regular file", "give the name of a file")
+            unfinished = self._path.with_name(f"{self._path.name}.tmp")
+            unfinished.unlink(missing_ok=True)  # an exporter that was killed may have left it
+            try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _WARILY
+                with os.fdopen(os.open(unfinished, flags, 0o600), "wb") as file:
+                    file.write(document)
+                    file.flush()
+                    os.fsync(file.fileno())
+                unfinished.replace(self._path)
+            except OSError:
+                with suppress(OSError):
+                    unfinished.unlink(missing_ok=True)
+                raise
+            self._sync_folder()
+
+    def forget(self) -> None:
+        """Remove the file, where that can be done and the file is ours."""
+        with suppress(OSError):
+            if self._lock is not None and self._replaceable():
+                self._path.unlink(missing_ok=True)
+                self._sync_folder()
+
+    def close(self) -> None:
+        """Let another exporter have the file."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _hold(self) -> None:
+        if self._lock is not None:
+            if os.fstat(self._lock).st_nlink:
+                return
+            # Someone deleted the lock's file, perhaps with its folder: the next exporter would lock another.
+            self.close()
+        path = self._path.with_name(f"{self._path.name}.lock")
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | _WARILY, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(lock)
+            if not isinstance(error, BlockingIOError):
+                raise
+            reason = f"--state-file {self._path} is in use by another exporter"
+            raise InUse(reason, "give each exporter a --state-file of its own") from error
+        self._lock = lock
+
+    def _read(self) -> bytes | None:
+        mode = self._mode()
+        if mode is None:
+            return None
+        if not stat.S_ISREG(mode):
+            raise Rejected("foreign", "is no regular file")
+        with os.fdopen(os.open(self._path, os.O_RDONLY | _WARILY), "rb") as file:
+            document = file.read(_MOST_BYTES + 1)
+        if len(document) > _MOST_BYTES:
+            raise Rejected("foreign", f"is larger than {_MOST_BYTES >> 20} MiB")
+        return document
+
+    def _put_aside(self) -> str:
+        aside = self._path.with_name(f"{self._path.name}.rejected")
+        try:
+            if not self._replaceable():
+                return ""
+            self._path.replace(aside)
+        except OSError as error:
+            return f"; it cannot be put aside: {error.strerror}"
+        return f"; it is kept as {aside}"
+
+    def _replaceable(self) -> bool:
+        """A device is not: `--state-file /dev/null`, run by root, must not take it from the host."""
+        mode = self._mode()
+        return mode is None or stat.S_ISREG(mode) or stat.S_ISLNK(mode)
+
+    def _mode(self) -> int | None:
+        with suppress(FileNotFoundError):
+            return self._path.lstat().st_mode
+        return None
+
+    def _sync_folder(self) -> None:
+        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            fix = _FIXES.get(error.errno or 0, "look at {folder}, or give another --state-file")
+            raise Unavailable(
+                f"--state-file {self._path}: {error.strerror or error}", fix.format(folder=self._path.parent)
+            ) from error
