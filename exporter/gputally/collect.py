@@ -7,17 +7,47 @@ reported and not waited for: its last good readings stay until they are too old 
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-from gputally.attribution import Knowledge, KnowledgeSource
-from gputally.attribution.join import Directory, Whose, count_uses, join_knowledge, list_pods, pids_of
-from gputally.attribution.owners import Owners
+from gputally.attribution import Found, Knowledge, KnowledgeSource
+from gputally.attribution.join import (
+    Device,
+    Directory,
+    count_uses,
+    find_holders,
+    join_knowledge,
+    list_pods,
+    list_residents,
+    pids_of,
+)
+from gputally.checkpoint import Checkpoint
 from gputally.devices import Reader, Report
 from gputally.devices.plausible import drop_implausible
 from gputally.guard import Attempt, Record, Worker, attempt
-from gputally.model import PodOnGpu, Reading, Snapshot, SourceState, Unknown, Use
+from gputally.ledger import Ledger
+from gputally.model import Owner, PodOnGpu, Reading, Resident, Snapshot, SourceState, Unknown, Use
 
 log = logging.getLogger(__name__)
+
+
+class OwnerFinder(Protocol):
+    """Knows whose a process is."""
+
+    def find(self, pids: Iterable[int], directory: Directory) -> dict[int, Found]:
+        """Look these processes up; what cannot be found is an `Unknown` that says why."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """Who is on the GPUs, at one moment."""
+
+    residents: tuple[Resident, ...] = ()
+    holders: tuple[tuple[Device, Owner], ...] = ()
+    uses: tuple[Use, ...] = ()
+    pods: tuple[PodOnGpu, ...] = ()
 
 
 class Source:
@@ -45,6 +75,11 @@ class Source:
             self._records[self._asking].overrun(
                 timeout_seconds, "look for driver errors: dmesg | grep -i nvrm"
             )
+
+    @property
+    def read_at_us(self) -> int:
+        """When the readings were taken, by the monotonic clock; the same as before when they are old."""
+        return round(self._read_at * 1_000_000)
 
     @property
     def up(self) -> bool:
@@ -165,15 +200,23 @@ class Collector:
         *,
         timeout_seconds: float,
         max_age_seconds: float,
+        ledger: Ledger,
+        owners: OwnerFinder,
         informants: Sequence[Informant] = (),
-        owners: Owners | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         self._sources = tuple(sources)
         self._informants = tuple(informants)
         self._owners = owners
+        self._ledger = ledger
+        self._checkpoint = checkpoint
         self._cgroups = Record("cgroup")
+        self._books = Record("ledger")
         self._timeout_seconds = timeout_seconds
         self._max_age_seconds = max_age_seconds
+        self._settled_us: dict[Source, int] = {}
+        self._looked_at_seconds: float | None = None
+        self._pods: dict[tuple[str, str], PodOnGpu] = {}
 
     def sample(self) -> Snapshot:
         """One look at every source, in parallel, in no more than the timeout."""
@@ -183,49 +226,98 @@ class Collector:
             one.start()
         for one in guarded:
             one.finish(max(0.0, deadline - time.monotonic()), self._timeout_seconds)
-        readings = tuple(r for source in self._sources for r in source.readings(self._max_age_seconds))
+        readings = {source: source.readings(self._max_age_seconds) for source in self._sources}
+        every = tuple(reading for some in readings.values() for reading in some)
         directory = join_knowledge({informant.name: informant.knowledge for informant in self._informants})
-        uses, pods = self._attribute(readings, directory)
-        states = [state for source in self._sources for state in source.states()]
-        states += [informant.state() for informant in self._informants]
-        if self._owners is not None:
-            states.append(self._cgroups.state())
+        attribution = self._attribute(every, directory)
+        self._settle(readings, attribution)
+        charges = self._ledger.charges()
+        if self._checkpoint is not None:
+            # Before it is published: an exporter that is killed now goes on from no less than was scraped.
+            self._checkpoint.write(self._ledger.state(), self._timeout_seconds)
         return Snapshot(
             taken_at_seconds=time.time(),
             age_seconds=max(source.age_seconds for source in self._sources),
-            readings=readings,
-            sources=tuple(states),
-            uses=uses,
-            pods=pods,
+            readings=every,
+            sources=tuple(self._states()),
+            uses=attribution.uses,
+            books=self._ledger.books(),
+            charges=charges,
+            processes=self._ledger.processes(),
+            pods=self._with_former(attribution.pods, (charge.owner for charge in charges)),
             node_labels=directory.node_labels,
         )
 
-    def _attribute(
-        self, readings: tuple[Reading, ...], directory: Directory
-    ) -> tuple[tuple[Use, ...], tuple[PodOnGpu, ...]]:
-        if self._owners is None:
-            return (), ()
-        owners = self._owners
-        found: list[dict[int, Whose]] = []
+    def _states(self) -> Iterable[SourceState]:
+        for source in self._sources:
+            yield from source.states()
+        for informant in self._informants:
+            yield informant.state()
+        yield self._cgroups.state()
+        yield self._books.state()
+        if self._checkpoint is not None:
+            yield self._checkpoint.state()
 
-        def look() -> tuple[tuple[Use, ...], tuple[PodOnGpu, ...]]:
-            found.append(owners.find(pids_of(readings), directory))
-            uses = count_uses(readings, found[0], directory)
-            return uses, list_pods(uses, directory)
+    def _attribute(self, readings: tuple[Reading, ...], directory: Directory) -> Attribution:
+        since, self._looked_at_seconds = self._looked_at_seconds, time.time()
+        found: dict[int, Found] = {}
+
+        def look() -> Attribution:
+            found.update(self._owners.find(pids_of(readings), directory))
+            residents = list_residents(readings, found, since_seconds=since)
+            holders = find_holders(readings, directory)
+            uses = count_uses(readings, residents, holders)
+            return Attribution(residents, holders, uses, list_pods(uses, directory))
 
         answered = attempt("cgroup", look)
         if answered.answer is None:
             self._cgroups.refuse(answered)
-            return (), ()
-        if Unknown("pid_namespace") in found[0].values():
+            return Attribution()
+        if any(one.owner == Unknown("pid_namespace") for one in found.values()):
             self._cgroups.fail(
                 "no process of the driver's list is to be seen: the exporter is in another pid namespace",
                 "share the host's pid namespace (hostPID: true, docker run --pid=host), or give --procfs",
             )
         else:
-            self._cgroups.succeed(answered, f"{len(found[0])} processes")
-        result: tuple[tuple[Use, ...], tuple[PodOnGpu, ...]] = answered.answer
-        return result
+            self._cgroups.succeed(answered, f"{len(found)} processes")
+        attribution: Attribution = answered.answer
+        return attribution
+
+    def _settle(self, readings: Mapping[Source, tuple[Reading, ...]], attribution: Attribution) -> None:
+        """Feed the ledger with what is new; old readings of a source that hangs were settled before."""
+
+        def settle() -> int:
+            now_us = round(time.monotonic() * 1_000_000)
+            for source, some in readings.items():
+                fresh = self._settled_us.get(source) != source.read_at_us
+                self._settled_us[source] = source.read_at_us
+                self._ledger.settle(
+                    at_us=source.read_at_us if fresh else now_us,
+                    now_seconds=time.time(),
+                    readings=some if fresh else tuple(reading for reading in some if not reading.up),
+                    residents=attribution.residents,
+                    holders=attribution.holders,
+                )
+            self._ledger.retire(now_us)
+            return len(readings)
+
+        settled = attempt("ledger", settle)
+        if settled.answer is None:
+            self._books.refuse(settled)
+        else:
+            self._books.succeed(settled, "the books are open")
+            self._books.read_errors = dict(self._ledger.problems())
+
+    def _with_former(self, pods: tuple[PodOnGpu, ...], owners: Iterable[Owner]) -> tuple[PodOnGpu, ...]:
+        """The pods, and those that have gone but are still in the books, as they were."""
+        known = {**self._pods, **{(pod.namespace, pod.pod): pod for pod in pods}}
+        self._pods = {
+            (owner.namespace, owner.pod): known.get((owner.namespace, owner.pod))
+            or PodOnGpu(owner.namespace, owner.pod, owner.pod_uid)
+            for owner in owners
+            if owner.kind == "pod"
+        } | {(pod.namespace, pod.pod): pod for pod in pods}
+        return tuple(self._pods.values())
 
     def run(
         self, interval_seconds: float, publish: Callable[[Snapshot], None], stop: threading.Event
@@ -244,3 +336,5 @@ class Collector:
         guarded: list[Source | Informant] = [*self._sources, *self._informants]
         for one in guarded:
             one.close(wait_seconds)
+        if self._checkpoint is not None:
+            self._checkpoint.close(wait_seconds, self._ledger.state())

@@ -25,6 +25,7 @@ from gputally.values import (
     one_of,
     output_file,
     port,
+    timestamp,
     url_path,
 )
 
@@ -151,6 +152,13 @@ class Config:
         group="reading",
         metavar="COMMAND",
     )
+    accounting: bool = _setting(
+        False,
+        "--accounting",
+        "also ask the driver for processes that ended between two samples (see gputally enable-accounting)",
+        boolean,
+        group="reading",
+    )
     procfs: Path = _setting(
         Path("/proc"),
         "--procfs",
@@ -229,6 +237,22 @@ class Config:
         group="owners",
     )
 
+    state_file: Path | None = _setting(
+        None,
+        "--state-file",
+        "keep the books here, so that energy and GPU-seconds go on after a restart",
+        Path,
+        group="books",
+        metavar="FILE",
+    )
+    retention_seconds: float = _setting(
+        300.0,
+        "--retention",
+        "how long the series of a pod or process stay after it has gone",
+        duration,
+        group="books",
+    )
+
     once: bool = _setting(
         False,
         "--once",
@@ -276,6 +300,13 @@ class Config:
     seed: int | None = _setting(
         None, "--seed", "same seed, same values (default: 0)", integer, group="simulator"
     )
+    began_at: float | None = _setting(
+        None,
+        "--began",
+        "when their story began, in seconds since 1970 (default: now)",
+        timestamp,
+        group="simulator",
+    )
     scenario: Path | None = _setting(
         None,
         "--scenario",
@@ -294,6 +325,7 @@ GROUPS = {
     "serving": "serving",
     "reading": "reading the GPUs",
     "owners": "whose processes they are",
+    "books": "what they are charged for",
     "output": "output",
     "simulator": "simulator (with `gputally simulate` or --reader simulated)",
 }
@@ -349,11 +381,14 @@ def read_config(arguments: argparse.Namespace, environment: Mapping[str, str] = 
             raise ConfigError(f"{name}: {text!r} is not allowed; it takes {error}") from None
     config = Config(**values)
     if config.reader != "simulated":
-        for name in ("gpus", "model", "seed", "scenario"):
-            if getattr(config, name) is not None:
+        for setting in fields(Config):
+            if setting.metadata["group"] == "simulator" and getattr(config, setting.name) is not None:
                 raise ConfigError(
-                    f"--{name} is for the simulator: use `gputally simulate` or --reader simulated"
+                    f"{setting.metadata['flag']} is for the simulator: use `gputally simulate` or "
+                    "--reader simulated"
                 )
+    if config.once and config.state_file is not None:
+        raise ConfigError("--state-file is of no use with --once: one sample has nothing to go on from")
     return config
 
 

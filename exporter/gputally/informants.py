@@ -1,15 +1,29 @@
-"""Which sources know the pods of this node. Each is imported only when it is wanted."""
+"""Who knows the owners of processes, and the pods of this node. Each is imported only when it is wanted."""
 
 # ruff: noqa: PLC0415
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gputally.attribution import KnowledgeSource
+from gputally.attribution.owners import Owners
+from gputally.collect import OwnerFinder
 from gputally.config import Config, ConfigError
+from gputally.devices import Reader
+from gputally.devices.simulated import SimulatedReader
 
 _KUBELET = Path("/var/lib/kubelet")
+
+
+def choose_owners(config: Config, readers: Sequence[Reader]) -> tuple[OwnerFinder, list[KnowledgeSource]]:
+    """Who finds owners, and what they can know of pods. Simulated processes are not those of this host."""
+    reader = readers[0]
+    if not isinstance(reader, SimulatedReader):
+        return Owners(config.procfs), choose_informants(config)
+    from gputally.attribution.simulated import SimulatedOwners, SimulatedPods
+
+    return SimulatedOwners(reader), [SimulatedPods(reader)]
 
 
 def choose_informants(

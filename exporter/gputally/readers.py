@@ -20,7 +20,11 @@ def choose_readers(config: Config) -> list[Reader]:
 def _nvml(config: Config) -> Reader:
     from gputally.devices.nvml import NvmlReader
 
-    return NvmlReader(pcie_throughput=config.pcie_throughput, release_driver=config.release_driver)
+    return NvmlReader(
+        pcie_throughput=config.pcie_throughput,
+        release_driver=config.release_driver,
+        accounting=config.accounting,
+    )
 
 
 def _nvidia_smi(config: Config) -> Reader:
@@ -39,6 +43,7 @@ def _simulated(config: Config) -> Reader:
             gpus=config.gpus,
             model=config.model,
             seed=config.seed,
+            began_at=config.began_at,
             pcie_throughput=config.pcie_throughput,
         )
     except ValueError as error:

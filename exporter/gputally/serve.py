@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 
 from gputally import __version__
 from gputally.attribution import KnowledgeSource
-from gputally.attribution.owners import Owners
-from gputally.collect import Collector, Informant, Source
+from gputally.checkpoint import Checkpoint
+from gputally.collect import Collector, Informant, OwnerFinder, Source
 from gputally.config import Config, ConfigError
 from gputally.devices import Reader
-from gputally.devices.host import nvidia_module_version, nvidia_pci_addresses
+from gputally.devices.host import nvidia_module_version, nvidia_pci_addresses, read_boot_id
+from gputally.ledger import Ledger
 from gputally.metrics.exposition import Exposition, render_text
 from gputally.metrics.families import Family, build_families
 from gputally.metrics.own_process import read_exporter_facts
@@ -27,19 +28,22 @@ from gputally.server.listen import format_address, parse_address
 log = logging.getLogger("gputally")
 
 
-def serve(config: Config, readers: Sequence[Reader], informants: Sequence[KnowledgeSource]) -> int:
+def serve(
+    config: Config, readers: Sequence[Reader], owners: OwnerFinder, informants: Sequence[KnowledgeSource]
+) -> int:
+    checkpoint = None if config.state_file is None else Checkpoint(config.state_file)
     collector = Collector(
         [Source(readers)],
         timeout_seconds=config.timeout_seconds,
         max_age_seconds=config.max_age_seconds,
+        ledger=_ledger(config, checkpoint),
+        owners=owners,
         informants=[Informant(source) for source in informants],
-        # Simulated processes are not those of this host.
-        owners=None if config.reader == "simulated" else Owners(config.procfs),
+        checkpoint=checkpoint,
     )
 
     def families_of(snapshot: Snapshot) -> list[Family]:
-        facts = read_exporter_facts(__version__, config.hostname)
-        return build_families(snapshot, facts, process_metrics=config.process_metrics)
+        return build_families(snapshot, read_exporter_facts(__version__, config.hostname))
 
     if config.once:
         return _once(config, render_text(families_of(collector.sample())))
@@ -87,6 +91,22 @@ def serve(config: Config, readers: Sequence[Reader], informants: Sequence[Knowle
     collector.close(0.2)
     log.info("stopped")
     return 0
+
+
+def _ledger(config: Config, checkpoint: Checkpoint | None) -> Ledger:
+    boot_id = read_boot_id(config.procfs)
+    # Without a boot id nobody can tell whether the counters are still the same.
+    state = checkpoint.resume(config.timeout_seconds) if checkpoint and boot_id else None
+    if state is not None and state.get("boot_id") != boot_id:
+        log.info("--state-file %s is of another boot: the books begin anew", config.state_file)
+    return Ledger(
+        retention_seconds=config.retention_seconds,
+        # What lies between two looks that are further apart than this was not observed.
+        max_window_seconds=max(60.0, 3 * config.interval_seconds),
+        process_accounts=config.process_metrics,
+        boot_id=boot_id,
+        resume=state,
+    )
 
 
 def _once(config: Config, body: bytes) -> int:

@@ -42,6 +42,13 @@ def integer(text: str) -> int:
         raise ValueError("a whole number") from None
 
 
+def timestamp(text: str) -> float:
+    """Seconds since 1970."""
+    if not re.fullmatch(r"\d{1,11}(\.\d+)?", text):
+        raise ValueError("seconds since 1970, such as 1760000000")
+    return float(text)
+
+
 def boolean(text: str) -> bool:
     if text.lower() in ("1", "true", "yes", "on"):
         return True

@@ -22,7 +22,8 @@ def whose(pids: Sequence[int], sources: Sequence[KnowledgeSource], procfs: Path)
             continue  # what it would have known is missing from the answer, which then says so
         finally:
             source.close()
-    return Owners(procfs).find(pids, join_knowledge(known))
+    found = Owners(procfs).find(pids, join_knowledge(known))
+    return {pid: one.owner for pid, one in found.items()}
 
 
 def answer_text(owners: dict[int, Whose]) -> str:

@@ -2,16 +2,20 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gputally.attribution import Knowledge, PodFacts
+from gputally.attribution import Found, Knowledge, PodFacts
+from gputally.attribution.join import Directory
 from gputally.attribution.owners import Owners
+from gputally.checkpoint import Checkpoint
 from gputally.collect import Collector, Informant, Source
 from gputally.devices import Report, Unavailable
+from gputally.ledger import Ledger
+from gputally.ledger.state_file import decode
 from gputally.model import Gpu, Owner, Process, Reading, Snapshot, SourceState, Unknown
 from tests.unit.attribution.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
 
@@ -55,8 +59,25 @@ def waits_for(gate: threading.Event, then: Callable[[], Report]) -> Callable[[],
     return look
 
 
+class Nobody:
+    """Finds no owner for any process."""
+
+    def find(self, pids: Iterable[int], directory: Directory) -> dict[int, Found]:  # noqa: ARG002
+        return {pid: Found(Unknown("exited")) for pid in pids}
+
+
+def new_ledger() -> Ledger:
+    return Ledger(retention_seconds=300, max_window_seconds=60)
+
+
 def collector(*readers: Scripted, timeout: float = 5.0, max_age: float = 60.0) -> Collector:
-    return Collector([Source(readers)], timeout_seconds=timeout, max_age_seconds=max_age)
+    return Collector(
+        [Source(readers)],
+        timeout_seconds=timeout,
+        max_age_seconds=max_age,
+        ledger=new_ledger(),
+        owners=Nobody(),
+    )
 
 
 def states(snapshot: Snapshot) -> dict[str, SourceState]:
@@ -90,7 +111,7 @@ def test_the_second_reader_serves_when_the_first_is_not_available() -> None:
     assert (first["nvml"].up, first["nvml"].reason, first["nvml"].fix) == (False, "no library", "install it")
     assert first["nvidia-smi"].up
     second = states(sampler.sample())
-    assert list(second) == ["nvml"], "a reader that stands behind the one in use has nothing to say"
+    assert "nvidia-smi" not in second, "a reader that stands behind the one in use has nothing to say"
     assert second["nvml"].up
     assert second["nvml"].failures == 1
 
@@ -176,9 +197,13 @@ def test_sources_do_not_wait_for_each_other() -> None:
     gate = threading.Event()
     hangs = Source([Scripted("nvml", waits_for(gate, gives()))])
     works = Source([Scripted("amdgpu", gives(reading(7)))])
-    snapshot = Collector([hangs, works], timeout_seconds=0.2, max_age_seconds=60).sample()
+    both = Collector(
+        [hangs, works], timeout_seconds=0.2, max_age_seconds=60, ledger=new_ledger(), owners=Nobody()
+    )
+    snapshot = both.sample()
     gate.set()
-    assert {name: state.up for name, state in states(snapshot).items()} == {"nvml": False, "amdgpu": True}
+    found = states(snapshot)
+    assert (found["nvml"].up, found["amdgpu"].up) == (False, True)
     assert [r.gpu.index for r in snapshot.readings] == [7]
 
 
@@ -233,6 +258,7 @@ def attributing(tmp_path: Path, *looks: Callable[[], Knowledge], timeout: float 
         [Source([Scripted("nvml", gives(on_gpu))])],
         timeout_seconds=timeout,
         max_age_seconds=60,
+        ledger=new_ledger(),
         informants=[Informant(Knows(*looks))],
         owners=Owners(tmp_path),
     )
@@ -248,6 +274,7 @@ def test_processes_have_their_pods(tmp_path: Path) -> None:
         "nvml": True,
         "pod_logs": True,
         "cgroup": True,
+        "ledger": True,
     }
 
 
@@ -294,3 +321,78 @@ def test_another_pid_namespace_is_said_as_one_fault(tmp_path: Path) -> None:
     assert not state.up
     assert "another pid namespace" in state.reason
     assert [use.owner for use in snapshot.uses] == [Unknown("pid_namespace")]
+
+
+def counted(millijoules: int) -> Callable[[], Report]:
+    return gives(replace(reading(0), energy_millijoules=millijoules, processes=()))
+
+
+def test_readings_of_a_source_that_hangs_are_not_charged_twice() -> None:
+    gate = threading.Event()
+    nvml = Scripted("nvml", counted(1000), counted(1700), waits_for(gate, counted(2500)), counted(2500))
+    sampler = collector(nvml, timeout=0.3)
+    sampler.sample()
+    sampler.sample()
+    hanging = sampler.sample()
+    assert not states(hanging)["nvml"].up
+    assert [book.energy_millijoules for book in hanging.books] == [1700]
+    gate.set()
+    deadline = time.monotonic() + 20
+    while (back := sampler.sample()).books[0].energy_millijoules == 1700 and time.monotonic() < deadline:
+        pass
+    (book,) = back.books
+    assert book.energy_millijoules == 2500
+    assert book.unattributed_millijoules["idle",] == 1500
+
+
+def test_a_pod_that_has_gone_keeps_its_facts_while_it_is_in_the_books(tmp_path: Path) -> None:
+    proc = FakeProcfs(tmp_path)
+    proc.start(41, pod_cgroup(uid(1), container_id(1)))
+    proc.start(1, "0::/init.scope")
+    on_gpu = replace(reading(0), processes=(Process(41, "compute", "python3", 7),))
+    facts = replace(POD, workload="Job/train")
+    sampler = Collector(
+        [Source([Scripted("nvml", gives(on_gpu), gives(reading(0)))])],
+        timeout_seconds=5,
+        max_age_seconds=60,
+        ledger=Ledger(retention_seconds=0.3, max_window_seconds=60),
+        informants=[Informant(Knows(lambda: Knowledge((facts,)), Knowledge))],
+        owners=Owners(tmp_path),
+    )
+    sampler.sample()
+    gone = sampler.sample()
+    assert [(charge.owner.pod, charge.active) for charge in gone.charges] == [("train-0", False)]
+    assert [(pod.pod, pod.workload) for pod in gone.pods] == [("train-0", "Job/train")]
+    time.sleep(0.35)
+    forgotten = sampler.sample()
+    assert (forgotten.charges, forgotten.pods) == ((), ())
+
+
+def test_a_fault_in_the_books_is_contained_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ArithmeticError("two and two")
+
+    monkeypatch.setattr(Ledger, "settle", broken)
+    snapshot = collector(Scripted("nvml", gives(reading(0, power_watts=71.5)))).sample()
+    state = states(snapshot)["ledger"]
+    assert (state.up, state.failures) == (False, 1)
+    assert "two and two" in state.reason
+    assert [r.power_watts for r in snapshot.readings] == [71.5]
+
+
+def test_what_is_published_is_written_down_first(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    sampler = Collector(
+        [Source([Scripted("nvml", counted(1000), counted(1700))])],
+        timeout_seconds=5,
+        max_age_seconds=60,
+        ledger=new_ledger(),
+        owners=Nobody(),
+        checkpoint=Checkpoint(path),
+    )
+    sampler.sample()
+    snapshot = sampler.sample()
+    kept = decode(path.read_bytes())
+    assert kept["gpus"]["GPU-0"]["meter"]["total"] == snapshot.books[0].energy_millijoules == 1700
+    assert states(snapshot)["state_file"].up
+    sampler.close(1)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tools import programs
+from tools.benchmark.books import measure_window
 from tools.benchmark.contenders import NAMES, OURS, ROOT, Contender, find_peers, floor
 from tools.benchmark.gpus import set_stage
 from tools.benchmark.http_answer import BadAnswer
@@ -133,7 +134,7 @@ def measure(folder: Path, effort: Effort, *, only: Collection[str], scaling: boo
         faults=_faults(results),
         by_gpus=by_gpus,
         by_processes=by_processes,
-        verdicts=judge(results, by_gpus, by_processes),
+        verdicts=judge(results, by_gpus, by_processes, measure_window()),
     )
 
 

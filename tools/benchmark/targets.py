@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from tools.benchmark import books
 from tools.benchmark.contenders import PLAIN, Role
 from tools.benchmark.figures import last_step_growth
 from tools.benchmark.rounds import Result
@@ -14,6 +15,7 @@ FLOOR_P50_MULTIPLE = 4.0
 CPU_SECONDS_PER_THOUSAND = 0.5
 IDLE_CPU_PERCENT = 0.3
 FAST_IDLE_CPU_PERCENT = 1.0
+LEDGER_WINDOW_MILLISECONDS = 1.0
 LINEAR_GROWTH = 1.5
 """A unit of the last step may cost so much more than one before it; noise alone makes up to half."""
 MIB = 1024 * 1024
@@ -44,7 +46,10 @@ def middle(result: Result, figure: str) -> float:
 
 
 def judge(
-    results: Sequence[Result], by_gpus: Sequence[Point], by_processes: Sequence[Point]
+    results: Sequence[Result],
+    by_gpus: Sequence[Point],
+    by_processes: Sequence[Point],
+    ledger_window_seconds: float | None = None,
 ) -> list[Verdict]:
     """Every target, from what was measured."""
     measured = [result for result in results if result.rounds]
@@ -102,6 +107,12 @@ def judge(
         ),
         _growth("CPU per sample grows linearly with GPUs", by_gpus, "gpus"),
         _growth("CPU per sample grows linearly with processes", by_processes, "processes"),
+        Verdict(
+            f"ledger: a window of 1 s, {books.GPUS} GPUs and {books.PROCESSES} processes",
+            _milliseconds(ledger_window_seconds),
+            LEDGER_WINDOW_MILLISECONDS,
+            "ms",
+        ),
     ]
 
 

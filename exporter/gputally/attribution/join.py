@@ -5,10 +5,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from gputally.attribution import Holding, Knowledge, Place, PodFacts
+from gputally.attribution import Found, Holding, Knowledge, Place, PodFacts
 from gputally.attribution.device_ids import match_device
-from gputally.model import Owner, PodOnGpu, Process, ProcessSample, Reading, Unknown, Use
+from gputally.model import (
+    AccountedProcess,
+    Owner,
+    PodOnGpu,
+    Process,
+    ProcessSample,
+    Reading,
+    Resident,
+    Unknown,
+    Use,
+)
 
+ENDED = "ended"
+"""The kind of a process that is gone from the driver's lists."""
+_GONE = Found(Unknown("exited"))
+_START_TIME_SLACK_SECONDS = 2.0
+"""How far the kernel's and the driver's clocks may be apart."""
 Whose = Owner | Unknown
 Device = tuple[int, str]  # index of the GPU, uuid of the GPU or MIG device
 Pod = tuple[str, str]  # namespace, name
@@ -102,25 +117,76 @@ def name_owner(place: Place, process_name: str, directory: Directory) -> Whose:
 
 
 def pids_of(readings: Sequence[Reading]) -> list[int]:
-    """Every process that a reading names, sampled or listed, each once."""
-    return list(dict.fromkeys(process.pid for reading in readings for _, process, _ in _processes(reading)))
+    """Every process that a reading names, each once."""
+    return list(
+        dict.fromkeys(
+            [process.pid for reading in readings for _, process, _ in _processes(reading)]
+            + [process.pid for reading in readings for process in reading.accounted or ()]
+        )
+    )
+
+
+def list_residents(
+    readings: Sequence[Reading], found: Mapping[int, Found], *, since_seconds: float | None = None
+) -> tuple[Resident, ...]:
+    """Every process on every device since the last look, which was at `since_seconds`, and whose it is."""
+    residents: list[Resident] = []
+    for reading in readings:
+        sampled: set[int] = set()
+        for device, process, samples in _processes(reading):
+            sampled.add(process.pid)
+            residents += _residents(device, process, samples, found.get(process.pid, _GONE))
+        device = (reading.gpu.index, reading.gpu.uuid)
+        for ended in reading.accounted or ():
+            # Of one that was there before, the samples have told already.
+            began = ended.started_us / 1e6
+            if ended.pid not in sampled and since_seconds is not None and began >= since_seconds:
+                residents.append(_accounted(device, ended, found.get(ended.pid, _GONE)))
+    return tuple(residents)
+
+
+def _residents(
+    device: Device, process: Process, samples: tuple[ProcessSample, ...] | None, found: Found
+) -> Iterator[Resident]:
+    """One process; two, when its pid was another's while some of the samples were taken."""
+    ended = process.kind == ENDED
+    began = found.started_at_seconds
+    if samples and found.new and began is not None:
+        began_us = round((began - _START_TIME_SLACK_SECONDS) * 1e6)
+        earlier = tuple(sample for sample in samples if sample.timestamp_us < began_us)
+        if earlier:
+            samples = tuple(sample for sample in samples if sample.timestamp_us >= began_us)
+            former = Process(process.pid, ENDED, memory_used_bytes=0)
+            yield Resident(*device, former, found.former or Unknown("exited"), earlier, ended=True)
+            if ended and not samples:
+                return
+    yield Resident(*device, process, found.owner, samples, began, ended)
+
+
+def _accounted(device: Device, ended: AccountedProcess, found: Found) -> Resident:
+    began = ended.started_us / 1e6
+    # The pid may be another's by now.
+    same = found.started_at_seconds is None or found.started_at_seconds <= began + _START_TIME_SLACK_SECONDS
+    stamp = ended.started_us + ended.ran_us
+    sample = ProcessSample(ended.pid, stamp, ended.sm_ratio, 0.0, 0.0, 0.0, ended.ran_us)
+    process = Process(ended.pid, ENDED, memory_used_bytes=ended.memory_peak_bytes)
+    owner = found.owner if same else found.former or Unknown("exited")
+    return Resident(*device, process, owner, (sample,), began, ended=True)
 
 
 def count_uses(
-    readings: Sequence[Reading], owners: Mapping[int, Whose], directory: Directory
+    readings: Sequence[Reading], residents: Iterable[Resident], holders: Iterable[tuple[Device, Owner]]
 ) -> tuple[Use, ...]:
     """Who does what on which device. Over all owners of a device, each process counts once."""
     uses: dict[tuple[Device, Whose], Use] = {}
-    for reading in readings:
-        for device, process, samples in _processes(reading):
-            whose = owners.get(process.pid, Unknown("exited"))
-            # Two pods of one name, one after the other, are one series; so are two containers of one name.
-            key = (device, _series(whose))
-            uses[key] = _added(uses.get(key) or Use(*device, whose, 0), process, samples)
-    for device, holder in _holders(readings, directory):
+    for resident in residents:
+        device = (resident.gpu_index, resident.uuid)
+        # Two pods of one name, one after the other, are one series; so are two containers of one name.
+        key = (device, _series(resident.owner))
+        uses[key] = _added(uses.get(key) or Use(*device, resident.owner, 0), resident)
+    for device, holder in holders:
         if not any(d == device and _holds(whose, holder) for d, whose in uses):
-            sampled = _sampled(readings, device)
-            idle = 0.0 if sampled else None
+            idle = 0.0 if _sampled(readings, device) else None
             uses[device, holder] = Use(*device, holder, 0, 0, idle, idle, idle, idle)
     return tuple(uses.values())
 
@@ -162,20 +228,20 @@ def _processes(
             yield device, process, None if samples is None else tuple(samples.get(process.pid, ()))
     for pid, some in (samples or {}).items():
         if pid not in seen:
-            yield device, Process(pid, "ended", memory_used_bytes=0), tuple(some)
+            yield device, Process(pid, ENDED, memory_used_bytes=0), tuple(some)
 
 
-def _added(use: Use, process: Process, samples: tuple[ProcessSample, ...] | None) -> Use:
+def _added(use: Use, resident: Resident) -> Use:
     return Use(
         use.gpu_index,
         use.uuid,
         use.owner,
-        use.processes + (process.kind != "ended"),
-        _plus(use.memory_used_bytes, process.memory_used_bytes),
-        _plus(use.sm_ratio, _mean(samples, "sm_ratio")),
-        _plus(use.memory_ratio, _mean(samples, "memory_ratio")),
-        _plus(use.encoder_ratio, _mean(samples, "encoder_ratio")),
-        _plus(use.decoder_ratio, _mean(samples, "decoder_ratio")),
+        use.processes + (not resident.ended),
+        _plus(use.memory_used_bytes, 0 if resident.ended else resident.process.memory_used_bytes),
+        _plus(use.sm_ratio, resident.mean_ratio("sm_ratio")),
+        _plus(use.memory_ratio, resident.mean_ratio("memory_ratio")),
+        _plus(use.encoder_ratio, resident.mean_ratio("encoder_ratio")),
+        _plus(use.decoder_ratio, resident.mean_ratio("decoder_ratio")),
     )
 
 
@@ -188,20 +254,14 @@ def _plus(so_far: _Number | None, more: _Number | None) -> _Number | None:
     return more if so_far is None else so_far + more
 
 
-def _mean(samples: tuple[ProcessSample, ...] | None, field: str) -> float | None:
-    if samples is None:
-        return None
-    return sum(getattr(sample, field) for sample in samples) / len(samples) if samples else 0.0
-
-
-def _holders(readings: Sequence[Reading], directory: Directory) -> Iterator[tuple[Device, Owner]]:
+def find_holders(readings: Sequence[Reading], directory: Directory) -> tuple[tuple[Device, Owner], ...]:
     """Containers to which the kubelet gave a device of these GPUs, each device once."""
     found = dict.fromkeys(
         (device, Owner("pod", namespace=held.namespace, pod=held.pod, container=held.container))
         for held in directory.holdings or ()
         if (device := match_device(held.device_id, held.resource, readings)) is not None
     )
-    yield from found
+    return tuple(found)
 
 
 def _sampled(readings: Iterable[Reading], device: Device) -> bool:

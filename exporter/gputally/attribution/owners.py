@@ -1,18 +1,26 @@
 """Who owns which pid: remembers where a process lives, for as long as it is the same process."""
 
+import os
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from gputally.attribution import Found
 from gputally.attribution.join import Directory, Whose, name_owner
 from gputally.attribution.procfs import ProcessFacts, read_process, read_start_time, sees_host
 from gputally.model import Owner, Unknown
+
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True)
 class _Known:
     facts: ProcessFacts
     owner: Whose
+    started_at_seconds: float
+    former: Whose | None = None
+    new: bool = True
 
 
 class Owners:
@@ -22,25 +30,28 @@ class Owners:
         self._procfs = procfs
         self._known: dict[int, _Known] = {}
 
-    def find(self, pids: Iterable[int], directory: Directory) -> dict[int, Whose]:
+    def find(self, pids: Iterable[int], directory: Directory) -> dict[int, Found]:
         """Whose these processes are; what is not asked for any more is forgotten."""
         known: dict[int, _Known] = {}
-        owners: dict[int, Whose] = {}
+        found: dict[int, Found] = {}
         for pid in dict.fromkeys(pids):
             one = self._look(pid)
             if isinstance(one, Unknown):
-                owners[pid] = one
+                found[pid] = Found(one)
                 continue
             known[pid] = one
             whose = name_owner(one.facts.place, one.facts.name, directory)
             # A name that was known stays, also when the kubelet has cleaned up after the pod.
             if isinstance(whose, Owner) or not isinstance(one.owner, Owner):
                 one.owner = whose
-            owners[pid] = one.owner
+            found[pid] = Found(one.owner, one.started_at_seconds, one.new, one.former)
+            one.new, one.former = False, None
         self._known = known
-        if not sees_host(self._procfs, owners) and set(owners.values()) == {Unknown("exited")}:
-            return dict.fromkeys(owners, Unknown("pid_namespace"))
-        return owners
+        if not sees_host(self._procfs, found) and {one.owner for one in found.values()} == {
+            Unknown("exited")
+        }:
+            return dict.fromkeys(found, Found(Unknown("pid_namespace")))
+        return found
 
     def _look(self, pid: int) -> _Known | Unknown:
         before = self._known.get(pid)
@@ -49,4 +60,8 @@ class Owners:
             if started is None or started == before.facts.start_time_ticks:
                 return before  # it has ended since the driver listed it, or still runs: the same process
         facts = read_process(self._procfs, pid)
-        return facts if isinstance(facts, Unknown) else _Known(facts, Unknown("unknown_pod"))
+        if isinstance(facts, Unknown):
+            return facts
+        booted_at = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        started_at = round(booted_at + facts.start_time_ticks / _TICKS, 2)
+        return _Known(facts, Unknown("unknown_pod"), started_at, before.owner if before else None)

@@ -1,4 +1,4 @@
-"""What the kernel says of NVIDIA hardware, without any driver library: PCI in /sys, the module in /proc."""
+"""What the kernel says of this host, without any driver library: PCI in /sys, module and boot in /proc."""
 
 import re
 from pathlib import Path
@@ -32,3 +32,11 @@ def nvidia_module_version(procfs: Path) -> str | None:
 def parse_module_version(text: str) -> str | None:
     match = re.search(r"NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s", text)
     return match[1] if match else None
+
+
+def read_boot_id(procfs: Path) -> str:
+    """What the kernel drew by lot when it booted (random(4)); empty when it cannot be read."""
+    try:
+        return (procfs / "sys/kernel/random/boot_id").read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -44,7 +44,7 @@ SCOPE_LABELS: dict[Scope, Labels] = {
     Scope.HOST: ("gpu", "uuid", "owner"),
     Scope.UNKNOWN: ("gpu", "uuid", "reason"),
     Scope.POD_INFO: ("namespace", "pod"),
-    Scope.PROCESS: ("gpu", "uuid", "pid", "process_name"),
+    Scope.PROCESS: ("gpu", "uuid", "pid", "process_name", "namespace", "pod", "container", "owner"),
     Scope.SOURCE: ("source",),
     Scope.EXPORTER: (),
 }
@@ -113,7 +113,8 @@ GPU_METRICS: tuple[Metric, ...] = (
         Kind.INFO,
         _G,
         "info",
-        "Who the GPU is. simulated is true when the values come from the simulator.",
+        "Who the GPU is. simulated is true when the values come from the simulator; energy_source is counter "
+        "when the hardware counts its energy, integrated when that is its power over time.",
         (
             "vendor",
             "model",
@@ -125,6 +126,7 @@ GPU_METRICS: tuple[Metric, ...] = (
             "compute_capability",
             "minor_number",
             "simulated",
+            "energy_source",
         ),
         ALL,
     ),
@@ -195,14 +197,6 @@ GPU_METRICS: tuple[Metric, ...] = (
     ),
     _gauge(
         _G, "gputally_gpu_power_max_limit_watts", "power_max_limit_watts", "Highest power limit one can set."
-    ),
-    _counter(
-        _G,
-        "gputally_gpu_energy_joules_total",
-        "energy_millijoules",
-        "Energy used since the driver was loaded, by the hardware's own counter.",
-        readers=NVML,
-        per=1000,
     ),
     # temperature, clocks, fans, throttling
     _gauge(_G, "gputally_gpu_temperature_celsius", "temperature_celsius", "Core temperature."),
@@ -395,6 +389,34 @@ GPU_METRICS: tuple[Metric, ...] = (
     ),
 )
 
+BOOK_METRICS: tuple[Metric, ...] = (
+    _counter(
+        _G,
+        "gputally_gpu_energy_joules_total",
+        "energy_millijoules",
+        "Energy used, by the hardware's own counter, continued when the driver is loaded anew; by power over "
+        "time where there is no counter. Pods, host and unattributed add up to it, to the millijoule.",
+        per=1000,
+    ),
+    _counter(
+        _G,
+        "gputally_gpu_unattributed_energy_joules_total",
+        "unattributed_millijoules",
+        "Energy that nobody in the books is charged for. idle: nobody was there; unknown: whoever was cannot "
+        "be named; unobserved: used while the exporter did not look; before: what the counter held when the "
+        "books began; departed: charged to owners whose series have gone since. Leave those two out of "
+        "increase().",
+        "reason",
+        per=1000,
+    ),
+    _gauge(
+        _G,
+        "gputally_gpu_books_began_timestamp_seconds",
+        "began_at_seconds",
+        "When the books of this GPU began. They go on over restarts with --state-file.",
+    ),
+)
+
 MIG_METRICS: tuple[Metric, ...] = (
     Metric(
         "gputally_mig_info",
@@ -460,8 +482,45 @@ def _use_metrics(scope: Scope, prefix: str, whose: str) -> tuple[Metric, ...]:
     )
 
 
+def _charge_metrics(scope: Scope, prefix: str, whose: str) -> tuple[Metric, ...]:
+    return (
+        _counter(
+            scope,
+            f"{prefix}_energy_joules_total",
+            "energy_millijoules",
+            f"Energy charged to {whose}. measured: it was alone on the device; shared: by SM time among "
+            "several; held: nobody was seen on it, and it holds the device.",
+            "basis",
+            per=1000,
+        ),
+        _counter(
+            scope,
+            f"{prefix}_held_seconds_total",
+            "held_microseconds",
+            f"Time for which the kubelet had given the device to {whose}, or a process of it was there.",
+            per=1_000_000,
+        ),
+        _counter(
+            scope,
+            f"{prefix}_busy_seconds_total",
+            "busy_microseconds",
+            f"SM time of {whose}, by the driver's samples. Held minus busy is idle.",
+            readers=NVML,
+            per=1_000_000,
+        ),
+        _gauge(
+            scope,
+            f"{prefix}_active",
+            "active",
+            f"1 while {whose} holds or uses the device; 0 once it is gone, for --retention.",
+        ),
+    )
+
+
 POD_METRICS = _use_metrics(Scope.POD, "gputally_pod", "the container")
+POD_CHARGES = _charge_metrics(Scope.POD, "gputally_pod", "the container")
 HOST_METRICS = _use_metrics(Scope.HOST, "gputally_host", "an owner that is no pod")
+HOST_CHARGES = _charge_metrics(Scope.HOST, "gputally_host", "an owner that is no pod")
 UNKNOWN_METRICS = _use_metrics(Scope.UNKNOWN, "gputally_gpu_unattributed", "those whose owner is unknown")
 POD_INFO = Metric(
     "gputally_pod_info",
@@ -481,20 +540,39 @@ NODE_INFO = Metric(
     "The labels of this node in Kubernetes that --node-labels allows.",
 )
 
+# Only with --process-metrics.
 PROCESS_METRICS: tuple[Metric, ...] = (
+    _counter(
+        _P,
+        "gputally_process_energy_joules_total",
+        "energy_millijoules",
+        "The part of its owner's energy that one process is charged for.",
+        per=1000,
+    ),
     _gauge(
         _P,
         "gputally_process_memory_used_bytes",
         "memory_used_bytes",
-        "Device memory of one process; only with --process-metrics.",
+        "Device memory of one process.",
     ),
     _gauge(
         _P,
         "gputally_process_sm_utilization_ratio",
         "sm_ratio",
-        "Mean SM use of one process over the driver's samples since the last reading; only with "
-        "--process-metrics.",
+        "Mean SM use of one process over the driver's samples since the last reading.",
         readers=NVML,
+    ),
+    _gauge(
+        _P,
+        "gputally_process_start_time_seconds",
+        "started_at_seconds",
+        "When the process started.",
+    ),
+    _gauge(
+        _P,
+        "gputally_process_active",
+        "active",
+        "1 while the process is on the device; 0 once it has gone, for --retention.",
     ),
 )
 
@@ -583,10 +661,13 @@ EXPORTER_METRICS: tuple[Metric, ...] = (
 
 CATALOG: tuple[Metric, ...] = (
     *GPU_METRICS,
+    *BOOK_METRICS,
     *MIG_METRICS,
     *POD_METRICS,
+    *POD_CHARGES,
     POD_INFO,
     *HOST_METRICS,
+    *HOST_CHARGES,
     *UNKNOWN_METRICS,
     *PROCESS_METRICS,
     *SOURCE_METRICS,

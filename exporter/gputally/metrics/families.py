@@ -1,17 +1,19 @@
 """Snapshot -> metric families: pure, driven by the catalog, and silent where the model says None."""
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gputally.metrics.catalog import (
+    BOOK_METRICS,
     EXPORTER_METRICS,
     GPU_METRICS,
+    HOST_CHARGES,
     HOST_METRICS,
     MIG_METRICS,
     NODE_INFO,
+    POD_CHARGES,
     POD_INFO,
     POD_METRICS,
     PROCESS_METRICS,
@@ -21,14 +23,15 @@ from gputally.metrics.catalog import (
     Scope,
 )
 from gputally.model import (
+    Charge,
     Gpu,
+    GpuBook,
     Labelled,
     Labels,
     MigReading,
     Owner,
     PodOnGpu,
-    Process,
-    ProcessSample,
+    ProcessCharge,
     Reading,
     Snapshot,
     Unknown,
@@ -59,22 +62,26 @@ class ExporterFacts:
     start_time_seconds: float | None = None
 
 
-def build_families(
-    snapshot: Snapshot, exporter: ExporterFacts, *, process_metrics: bool = False
-) -> list[Family]:
+def build_families(snapshot: Snapshot, exporter: ExporterFacts) -> list[Family]:
     """Every metric that has at least one sample."""
+    sources_of_energy = {book.uuid: book.energy_source for book in snapshot.books}
     families = [
-        *(_family(metric, _gpu_samples(metric, snapshot.readings)) for metric in GPU_METRICS),
+        *(
+            _family(metric, _gpu_samples(metric, snapshot.readings, sources_of_energy))
+            for metric in GPU_METRICS
+        ),
+        *(_family(metric, _book_samples(metric, snapshot.books)) for metric in BOOK_METRICS),
         *(_family(metric, _mig_samples(metric, snapshot.readings)) for metric in MIG_METRICS),
     ]
-    families += (
-        _family(metric, _use_samples(metric, snapshot.uses))
-        for metric in (*POD_METRICS, *HOST_METRICS, *UNKNOWN_METRICS)
-    )
+    for uses_of, charges_of in (
+        (POD_METRICS, POD_CHARGES),
+        (HOST_METRICS, HOST_CHARGES),
+        (UNKNOWN_METRICS, ()),
+    ):
+        families += (_family(metric, _owner_samples(metric, snapshot.uses)) for metric in uses_of)
+        families += (_family(metric, _owner_samples(metric, snapshot.charges)) for metric in charges_of)
     families += (_pod_info(snapshot.pods), _node_info(snapshot.node_labels))
-    if process_metrics:
-        rows = list(_process_rows(snapshot.readings))
-        families += (_family(metric, _row_samples(metric, rows)) for metric in PROCESS_METRICS)
+    families += (_family(metric, _process_samples(metric, snapshot.processes)) for metric in PROCESS_METRICS)
     families += (_family(metric, _source_samples(metric, snapshot)) for metric in SOURCE_METRICS)
     families += (
         _family(metric, _exporter_samples(metric, snapshot, exporter)) for metric in EXPORTER_METRICS
@@ -100,10 +107,21 @@ def _expand(metric: Metric, scope: Labels, value: Any) -> Iterator[Sample]:
         yield scope, value / metric.per if metric.per != 1 else value
 
 
-def _gpu_samples(metric: Metric, readings: Sequence[Reading]) -> Iterator[Sample]:
+def _gpu_samples(
+    metric: Metric, readings: Sequence[Reading], sources_of_energy: Mapping[str, str]
+) -> Iterator[Sample]:
     value_of = _GPU_VALUES.get(metric.field) or _attribute(metric.field)
     for reading in readings:
-        yield from _expand(metric, (str(reading.gpu.index), reading.gpu.uuid), value_of(reading))
+        scope = (str(reading.gpu.index), reading.gpu.uuid)
+        if metric.field == "info":
+            yield scope + _gpu_facts(reading.gpu, sources_of_energy.get(reading.gpu.uuid, "")), 1
+        else:
+            yield from _expand(metric, scope, value_of(reading))
+
+
+def _book_samples(metric: Metric, books: Sequence[GpuBook]) -> Iterator[Sample]:
+    for book in books:
+        yield from _expand(metric, (str(book.gpu_index), book.uuid), getattr(book, metric.field))
 
 
 def _mig_samples(metric: Metric, readings: Sequence[Reading]) -> Iterator[Sample]:
@@ -114,15 +132,15 @@ def _mig_samples(metric: Metric, readings: Sequence[Reading]) -> Iterator[Sample
             yield from _expand(metric, scope, value_of(mig))
 
 
-def _use_samples(metric: Metric, uses: Sequence[Use]) -> Iterator[Sample]:
-    for use in uses:
-        scope, labels = _use_scope(use.owner)
+def _owner_samples(metric: Metric, entries: Sequence[Use | Charge]) -> Iterator[Sample]:
+    for entry in entries:
+        scope, labels = _owner_scope(entry.owner)
         if scope is metric.scope:
-            device = (str(use.gpu_index), use.uuid)
-            yield from _expand(metric, device + labels, getattr(use, metric.field))
+            device = (str(entry.gpu_index), entry.uuid)
+            yield from _expand(metric, device + labels, getattr(entry, metric.field))
 
 
-def _use_scope(owner: Owner | Unknown) -> tuple[Scope, Labels]:
+def _owner_scope(owner: Owner | Unknown) -> tuple[Scope, Labels]:
     if isinstance(owner, Unknown):
         return Scope.UNKNOWN, (owner.reason,)
     if owner.kind == "pod":
@@ -175,54 +193,19 @@ def _exporter_samples(metric: Metric, snapshot: Snapshot, exporter: ExporterFact
     yield from _expand(metric, (), getattr(holder, metric.field))
 
 
-@dataclass(frozen=True, slots=True)
-class _ProcessRow:
-    scope: Labels
-    memory_used_bytes: int | None
-    sm_ratio: float | None
-
-
-def _process_rows(readings: Sequence[Reading]) -> Iterator[_ProcessRow]:
-    for reading in readings:
-        sm_ratios = _mean_sm_ratios(reading.process_samples)
-        for uuid, process in _processes_by_device(reading):
-            scope = (str(reading.gpu.index), uuid, str(process.pid), process.name or "")
-            sm_ratio = None if sm_ratios is None else sm_ratios.get(process.pid, 0.0)
-            yield _ProcessRow(scope, process.memory_used_bytes, sm_ratio)
-
-
-def _processes_by_device(reading: Reading) -> Iterator[tuple[str, Process]]:
-    """Each process once, under the MIG device it runs on where there is one."""
-    in_instance: set[int] = set()
-    for mig in reading.mig:
-        for process in mig.processes or ():
-            in_instance.add(process.pid)
-            yield mig.instance.uuid, process
-    for process in reading.processes or ():
-        if process.pid not in in_instance:
-            yield reading.gpu.uuid, process
-
-
-def _mean_sm_ratios(samples: tuple[ProcessSample, ...] | None) -> dict[int, float] | None:
-    if samples is None:
-        return None
-    by_pid: defaultdict[int, list[float]] = defaultdict(list)
-    for sample in samples:
-        by_pid[sample.pid].append(sample.sm_ratio)
-    return {pid: sum(ratios) / len(ratios) for pid, ratios in by_pid.items()}
-
-
-def _row_samples(metric: Metric, rows: Iterable[_ProcessRow]) -> Iterator[Sample]:
-    for row in rows:
-        yield from _expand(metric, row.scope, getattr(row, metric.field))
+def _process_samples(metric: Metric, processes: Sequence[ProcessCharge]) -> Iterator[Sample]:
+    for process in processes:
+        scope, labels = _owner_scope(process.owner)
+        owner = {Scope.POD: (*labels, ""), Scope.HOST: ("", "", "", *labels)}.get(scope, ("", "", "", ""))
+        device = (str(process.gpu_index), process.uuid, str(process.pid), process.name)
+        yield from _expand(metric, device + owner, getattr(process, metric.field))
 
 
 def _attribute(name: str) -> Callable[[Any], Any]:
     return lambda holder: getattr(holder, name)
 
 
-def _gpu_info(reading: Reading) -> Labelled:
-    gpu: Gpu = reading.gpu
+def _gpu_facts(gpu: Gpu, energy_source: str) -> Labels:
     facts = (
         gpu.vendor,
         gpu.model,
@@ -233,8 +216,10 @@ def _gpu_info(reading: Reading) -> Labelled:
         gpu.cuda_version,
         gpu.compute_capability,
         gpu.minor_number,
+        "true" if gpu.simulated else "false",
+        energy_source,
     )
-    return {(*("" if fact is None else str(fact) for fact in facts), "true" if gpu.simulated else "false"): 1}
+    return tuple("" if fact is None else str(fact) for fact in facts)
 
 
 def _mig_info(mig: MigReading) -> Labelled:
@@ -258,5 +243,5 @@ def _process_count(holder: Reading | MigReading) -> Labelled | None:
     return counts
 
 
-_GPU_VALUES: dict[str, Callable[[Any], Any]] = {"info": _gpu_info, "process_count": _process_count}
+_GPU_VALUES: dict[str, Callable[[Any], Any]] = {"process_count": _process_count}
 _MIG_VALUES: dict[str, Callable[[Any], Any]] = {"info": _mig_info, "process_count": _process_count}

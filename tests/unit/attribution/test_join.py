@@ -1,13 +1,24 @@
 """Joining is pure: names from every source, each process once, idle holders at zero."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.attribution import Holding, Knowledge, Place, PodFacts
-from gputally.attribution.join import Whose, count_uses, join_knowledge, list_pods, name_owner, pids_of
+from gputally.attribution import Found, Holding, Knowledge, Place, PodFacts
+from gputally.attribution.join import (
+    Directory,
+    Whose,
+    count_uses,
+    find_holders,
+    join_knowledge,
+    list_pods,
+    list_residents,
+    name_owner,
+    pids_of,
+)
 from gputally.model import (
     Gpu,
     MigInstance,
@@ -33,6 +44,13 @@ def directory(*pods: PodFacts, holdings: tuple[Holding, ...] | None = None):  # 
 
 def pod(facts: PodFacts, container: str = "main") -> Owner:
     return Owner("pod", namespace=facts.namespace, pod=facts.pod, container=container)
+
+
+def uses_of(
+    readings: Sequence[Reading], owners: Mapping[int, Whose], directory: Directory
+) -> tuple[Use, ...]:
+    residents = list_residents(readings, {pid: Found(owner) for pid, owner in owners.items()})
+    return count_uses(readings, residents, find_holders(readings, directory))
 
 
 def sample(pid: int, sm: float, at: int = 1) -> ProcessSample:
@@ -133,7 +151,7 @@ def test_one_process_on_two_gpus_and_two_processes_on_one_add_up_once() -> None:
         Reading(gpu=second, processes=(Process(1, "compute", None, 7),), process_samples=()),
     )
     owners: dict[int, Whose] = {1: pod(TRAIN), 2: pod(TRAIN)}
-    first, other = count_uses(readings, owners, EMPTY)
+    first, other = uses_of(readings, owners, EMPTY)
     assert (first.processes, first.memory_used_bytes) == (2, 150)
     assert first.sm_ratio == pytest.approx(0.7)
     assert (other.uuid, other.processes, other.memory_used_bytes, other.sm_ratio) == ("GPU-b", 1, 7, 0.0)
@@ -142,21 +160,21 @@ def test_one_process_on_two_gpus_and_two_processes_on_one_add_up_once() -> None:
 def test_a_process_that_ended_between_two_looks_counts_with_what_it_did() -> None:
     reading = Reading(gpu=GPU, processes=(), process_samples=(sample(9, 0.4),))
     assert pids_of([reading]) == [9]
-    (use,) = count_uses([reading], {9: pod(TRAIN)}, EMPTY)
+    (use,) = uses_of([reading], {9: pod(TRAIN)}, EMPTY)
     assert (use.processes, use.sm_ratio) == (0, 0.4)
 
 
 def test_processes_on_a_mig_device_are_on_that_device_and_have_no_invented_utilisation() -> None:
     process = Process(1, "compute", None, 5, 1, 0)
     mig = MigReading(instance=MigInstance("MIG-x", "GPU-a", 0, 1, 0), processes=(process,))
-    (use,) = count_uses([Reading(gpu=GPU, processes=(process,), mig=(mig,))], {1: pod(TRAIN)}, EMPTY)
+    (use,) = uses_of([Reading(gpu=GPU, processes=(process,), mig=(mig,))], {1: pod(TRAIN)}, EMPTY)
     assert (use.uuid, use.processes, use.sm_ratio) == ("MIG-x", 1, None)
 
 
 def test_who_holds_a_gpu_and_does_nothing_is_there_with_zeros() -> None:
     held = Holding("team-b", "notebook", "jupyter", "nvidia.com/gpu", "GPU-a")
     reading = Reading(gpu=GPU, processes=(), process_samples=())
-    (use,) = count_uses([reading], {}, directory(LOOSE, holdings=(held, held)))
+    (use,) = uses_of([reading], {}, directory(LOOSE, holdings=(held, held)))
     assert use == Use(0, "GPU-a", pod(LOOSE, "jupyter"), 0, 0, 0.0, 0.0, 0.0, 0.0)
 
 
@@ -164,12 +182,12 @@ def test_a_pod_that_uses_what_it_was_not_given_is_shadow_use() -> None:
     held = Holding("team-b", "notebook", "jupyter", "nvidia.com/gpu", "GPU-a")
     known = directory(TRAIN, LOOSE, holdings=(held,))
     owner = replace(pod(TRAIN), pod_uid=uid(1))
-    uses = count_uses([Reading(gpu=GPU, processes=(Process(1, "compute"),))], {1: owner}, known)
+    uses = uses_of([Reading(gpu=GPU, processes=(Process(1, "compute"),))], {1: owner}, known)
     assert {(p.pod, p.requested) for p in list_pods(uses, known)} == {("train-0", False), ("notebook", True)}
 
 
 def test_without_a_source_that_knows_devices_nobody_is_accused() -> None:
-    uses = count_uses([Reading(gpu=GPU, processes=(Process(1, "compute"),))], {1: pod(TRAIN)}, EMPTY)
+    uses = uses_of([Reading(gpu=GPU, processes=(Process(1, "compute"),))], {1: pod(TRAIN)}, EMPTY)
     assert [p.requested for p in list_pods(uses, EMPTY)] == [None]
 
 
@@ -200,7 +218,7 @@ def test_the_sum_over_all_owners_is_what_the_driver_reports(
         processes=tuple(Process(pid, "compute", None, memory) for pid, memory in processes),
         process_samples=tuple(sample(pid, percent / 100, at) for pid, percent, at in samples),
     )
-    uses = count_uses([reading], owners, EMPTY)
+    uses = uses_of([reading], owners, EMPTY)
     assert sum(use.processes for use in uses) == len(processes)
     assert sum(use.memory_used_bytes or 0 for use in uses) == sum(memory for _, memory in processes)
     by_pid: dict[int, list[float]] = {}

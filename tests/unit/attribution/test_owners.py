@@ -1,11 +1,13 @@
 """A pid is not a process: who owned it before does not own it now."""
 
+import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gputally.attribution import Knowledge, PodFacts
+from gputally.attribution import Found, Knowledge, PodFacts
 from gputally.attribution.join import Directory, join_knowledge
 from gputally.attribution.owners import Owners
 from gputally.model import Owner, Unknown
@@ -23,9 +25,9 @@ def proc(tmp_path: Path) -> FakeProcfs:
     return FakeProcfs(tmp_path / "proc")
 
 
-def pod_of(owner: object) -> str:
-    assert isinstance(owner, Owner)
-    return owner.pod
+def pod_of(found: Found) -> str:
+    assert isinstance(found.owner, Owner)
+    return found.owner.pod
 
 
 def cgroup(number: int) -> str:
@@ -34,8 +36,8 @@ def cgroup(number: int) -> str:
 
 def test_a_process_is_traced_to_its_pod(proc: FakeProcfs) -> None:
     proc.start(41, cgroup(1))
-    (owner,) = Owners(proc.root).find([41], KNOWN).values()
-    assert owner == Owner("pod", "", "ns-1", "pod-1", "main", uid(1), container_id(1))
+    (found,) = Owners(proc.root).find([41], KNOWN).values()
+    assert found.owner == Owner("pod", "", "ns-1", "pod-1", "main", uid(1), container_id(1))
 
 
 def test_a_reused_pid_is_not_charged_to_the_old_owner(proc: FakeProcfs) -> None:
@@ -44,6 +46,22 @@ def test_a_reused_pid_is_not_charged_to_the_old_owner(proc: FakeProcfs) -> None:
     assert pod_of(owners.find([41], KNOWN)[41]) == "pod-1"
     proc.start(41, cgroup(2), ticks=900)
     assert pod_of(owners.find([41], KNOWN)[41]) == "pod-2"
+
+
+def test_a_pid_that_was_given_away_says_once_whose_it_was(proc: FakeProcfs) -> None:
+    owners = Owners(proc.root)
+    proc.start(41, cgroup(1), ticks=100)
+    first = owners.find([41], KNOWN)[41]
+    assert (first.new, first.former) == (True, None)
+    assert owners.find([41], KNOWN)[41] == replace(first, new=False)
+    proc.start(41, cgroup(2), ticks=900)
+    given_away = owners.find([41], KNOWN)[41]
+    assert (given_away.new, given_away.former) == (True, first.owner)
+    assert given_away.started_at_seconds is not None
+    assert first.started_at_seconds is not None
+    ticks = os.sysconf("SC_CLK_TCK")
+    assert given_away.started_at_seconds - first.started_at_seconds == pytest.approx(800 / ticks, abs=0.5)
+    assert owners.find([41], KNOWN)[41].former is None
 
 
 def test_a_process_that_has_ended_keeps_the_owner_it_had(proc: FakeProcfs) -> None:
@@ -56,12 +74,12 @@ def test_a_process_that_has_ended_keeps_the_owner_it_had(proc: FakeProcfs) -> No
 
 def test_a_process_that_ended_before_the_first_look_is_unknown(proc: FakeProcfs) -> None:
     proc.start(1, cgroup(1))
-    assert Owners(proc.root).find([1, 41], KNOWN)[41] == Unknown("exited")
+    assert Owners(proc.root).find([1, 41], KNOWN)[41].owner == Unknown("exited")
 
 
 def test_no_pid_at_all_is_a_fault_of_the_deployment_and_not_many_exits(proc: FakeProcfs) -> None:
     found = Owners(proc.root).find([41, 42, 43], KNOWN)
-    assert set(found.values()) == {Unknown("pid_namespace")}
+    assert {one.owner for one in found.values()} == {Unknown("pid_namespace")}
 
 
 def test_a_name_stays_known_when_the_kubelet_has_cleaned_up(proc: FakeProcfs) -> None:
@@ -74,7 +92,7 @@ def test_a_name_stays_known_when_the_kubelet_has_cleaned_up(proc: FakeProcfs) ->
 def test_a_name_that_comes_late_is_taken(proc: FakeProcfs) -> None:
     owners = Owners(proc.root)
     proc.start(41, cgroup(1))
-    assert owners.find([41], NOTHING)[41] == Unknown("unknown_pod", uid(1), container_id(1))
+    assert owners.find([41], NOTHING)[41].owner == Unknown("unknown_pod", uid(1), container_id(1))
     assert pod_of(owners.find([41], KNOWN)[41]) == "pod-1"
 
 
@@ -111,7 +129,7 @@ def test_nothing_is_charged_to_the_wrong_owner_in_random_histories(proc: FakePro
         asked = luck.sample(range(1, 12), luck.randrange(1, 11))
         found = owners.find([999, *asked], directory)
         for pid in asked:
-            owner = found[pid]
+            owner = found[pid].owner
             if isinstance(owner, Owner):
                 truth = running.get(pid, last_seen.get(pid))
                 assert owner.pod == f"pod-{truth}", (pid, owner)
@@ -124,4 +142,5 @@ def test_five_thousand_processes_are_found(proc: FakeProcfs) -> None:
     owners = Owners(proc.root)
     first = owners.find(range(1, 5001), KNOWN)
     assert all(pod_of(first[pid]) == f"pod-{pid % 8 + 1}" for pid in first)
-    assert owners.find(range(1, 5001), KNOWN) == first
+    again = owners.find(range(1, 5001), KNOWN)
+    assert {pid: found.owner for pid, found in again.items()} == {pid: f.owner for pid, f in first.items()}

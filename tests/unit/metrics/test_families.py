@@ -7,13 +7,15 @@ import pytest
 from gputally.metrics.catalog import CATALOG, GPU_METRICS, MIG_METRICS, Kind
 from gputally.metrics.families import ExporterFacts, build_families
 from gputally.model import (
+    Charge,
     Gpu,
+    GpuBook,
     MigInstance,
     MigReading,
     Owner,
     PodOnGpu,
     Process,
-    ProcessSample,
+    ProcessCharge,
     Reading,
     Snapshot,
     SourceState,
@@ -26,11 +28,17 @@ FACTS = ExporterFacts(version="1", python="3.11", hostname="node-1", cpu_seconds
 Samples = dict[str, dict[tuple[str, ...], float]]
 
 
-def samples(*readings: Reading, process_metrics: bool = False, **source: object) -> Samples:
+NOTHING = Snapshot(taken_at_seconds=1000.0, age_seconds=0.0, readings=(), sources=())
+POD = Owner("pod", namespace="team-a", pod="train-0", container="main")
+
+
+def samples_of(snapshot: Snapshot) -> Samples:
+    return {family.metric.name: dict(family.samples) for family in build_families(snapshot, FACTS)}
+
+
+def samples(*readings: Reading, **source: object) -> Samples:
     state = SourceState(name="nvml", up=True, **source)  # type: ignore[arg-type]
-    snapshot = Snapshot(taken_at_seconds=1000.0, age_seconds=0.0, readings=readings, sources=(state,))
-    families = build_families(snapshot, FACTS, process_metrics=process_metrics)
-    return {family.metric.name: dict(family.samples) for family in families}
+    return samples_of(replace(NOTHING, readings=readings, sources=(state,)))
 
 
 def test_none_gives_no_sample_and_zero_gives_zero() -> None:
@@ -40,8 +48,50 @@ def test_none_gives_no_sample_and_zero_gives_zero() -> None:
 
 
 def test_energy_is_in_joules_exact_to_the_millijoule() -> None:
-    found = samples(Reading(gpu=GPU, energy_millijoules=123456789012345))
+    book = GpuBook(
+        gpu_index=3,
+        uuid="GPU-a",
+        began_at_seconds=900.0,
+        energy_source="counter",
+        energy_millijoules=123456789012345,
+        unattributed_millijoules={("idle",): 0, ("before",): 123456789012344},
+    )
+    found = samples_of(replace(NOTHING, readings=(Reading(gpu=GPU),), books=(book,)))
     assert found["gputally_gpu_energy_joules_total"] == {("3", "GPU-a"): 123456789012.345}
+    assert found["gputally_gpu_unattributed_energy_joules_total"] == {
+        ("3", "GPU-a", "idle"): 0,
+        ("3", "GPU-a", "before"): 123456789012.344,
+    }
+    ((info, _),) = found["gputally_gpu_info"].items()
+    assert info[-1] == "counter"
+
+
+def test_charges_have_every_basis_also_those_that_are_zero_so_that_increase_sees_them_rise() -> None:
+    charges = (
+        Charge(
+            gpu_index=3,
+            uuid="GPU-a",
+            owner=POD,
+            active=True,
+            energy_millijoules={("measured",): 0, ("shared",): 120_001, ("held",): 0},
+            held_microseconds=5_000_000,
+            busy_microseconds=1_500_000,
+        ),
+        Charge(gpu_index=3, uuid="GPU-a", owner=Owner("slurm", "slurm/42"), active=False),
+    )
+    found = samples_of(replace(NOTHING, charges=charges))
+    pod = ("3", "GPU-a", "team-a", "train-0", "main")
+    assert found["gputally_pod_energy_joules_total"] == {
+        (*pod, "measured"): 0,
+        (*pod, "shared"): 120.001,
+        (*pod, "held"): 0,
+    }
+    assert found["gputally_pod_held_seconds_total"] == {pod: 5.0}
+    assert found["gputally_pod_busy_seconds_total"] == {pod: 1.5}
+    assert found["gputally_pod_active"] == {pod: True}
+    assert found["gputally_host_active"] == {("3", "GPU-a", "slurm/42"): False}
+    assert "gputally_host_energy_joules_total" not in found, "its GPU has nothing to measure energy by"
+    assert "gputally_host_busy_seconds_total" not in found
 
 
 def test_labelled_values_give_a_sample_each() -> None:
@@ -69,7 +119,7 @@ def test_a_lost_gpu_keeps_its_identity_and_its_xid_errors_and_says_that_it_is_do
 def test_info_has_empty_labels_for_what_is_not_known() -> None:
     ((labels, value),) = samples(Reading(gpu=replace(GPU, simulated=True)))["gputally_gpu_info"].items()
     assert value == 1
-    assert labels == ("3", "GPU-a", "nvidia", "H100", "", "17", "", "", "", "", "0", "true")
+    assert labels == ("3", "GPU-a", "nvidia", "H100", "", "17", "", "", "", "", "0", "true", "")
 
 
 def test_mig_devices_have_names_of_their_own_so_that_sums_do_not_count_twice() -> None:
@@ -92,22 +142,24 @@ def test_processes_are_counted_by_kind_and_no_process_is_a_zero() -> None:
     assert "gputally_gpu_processes" not in samples(Reading(gpu=GPU, processes=None))
 
 
-def test_process_series_come_only_when_asked_for_and_under_the_device_they_run_on() -> None:
-    mig = MigReading(
-        instance=MigInstance("MIG-x", "GPU-a", 3, 7, 0), processes=(Process(41, "compute", "train", 11),)
+def test_a_process_has_the_labels_of_its_owner_whoever_that_is() -> None:
+    def process(pid: int, owner: Owner | Unknown, **values: object) -> ProcessCharge:
+        return ProcessCharge(gpu_index=3, uuid="GPU-a", pid=pid, name="python3", owner=owner, **values)  # type: ignore[arg-type]
+
+    processes = (
+        process(41, POD, active=True, memory_used_bytes=11, sm_ratio=0.5, energy_millijoules=1500),
+        process(42, Owner("slurm", "slurm/42"), active=False, started_at_seconds=77.5, energy_millijoules=0),
+        process(43, Unknown("exited"), active=False),
     )
-    both = Reading(
-        gpu=GPU,
-        processes=(Process(41, "compute", "train", 11), Process(42, "compute", None, None)),
-        process_samples=(ProcessSample(42, 1, 0.5, 0, 0, 0), ProcessSample(42, 2, 0.7, 0, 0, 0)),
-        mig=(mig,),
-    )
-    assert not any(name.startswith("gputally_process_") for name in samples(both))
-    found = samples(both, process_metrics=True)
-    assert found["gputally_process_memory_used_bytes"] == {("3", "MIG-x", "41", "train"): 11}
-    ratios = found["gputally_process_sm_utilization_ratio"]
-    assert ratios[("3", "GPU-a", "42", "")] == pytest.approx(0.6)
-    assert ratios[("3", "MIG-x", "41", "train")] == 0, "no sample is an idle process"
+    found = samples_of(replace(NOTHING, processes=processes))
+    pod = ("3", "GPU-a", "41", "python3", "team-a", "train-0", "main", "")
+    slurm = ("3", "GPU-a", "42", "python3", "", "", "", "slurm/42")
+    unknown = ("3", "GPU-a", "43", "python3", "", "", "", "")
+    assert found["gputally_process_energy_joules_total"] == {pod: 1.5, slurm: 0}
+    assert found["gputally_process_memory_used_bytes"] == {pod: 11}
+    assert found["gputally_process_sm_utilization_ratio"] == {pod: 0.5}
+    assert found["gputally_process_start_time_seconds"] == {slurm: 77.5}
+    assert found["gputally_process_active"] == {pod: True, slurm: False, unknown: False}
 
 
 def test_owners_of_every_kind_have_their_own_names_and_labels() -> None:
@@ -163,7 +215,15 @@ def test_a_sample_without_its_labels_is_refused() -> None:
 
 
 def test_every_field_of_the_model_is_exported_and_every_metric_has_its_field() -> None:
-    not_metrics = {"gpu", "instance", "mig", "processes", "process_samples"}
+    not_metrics = {
+        "gpu",
+        "instance",
+        "mig",
+        "processes",
+        "process_samples",
+        "accounted",
+        "energy_millijoules",
+    }
     computed = {"info", "process_count"}
     for metrics, model in ((GPU_METRICS, Reading), (MIG_METRICS, MigReading)):
         exported = {metric.field for metric in metrics} - computed

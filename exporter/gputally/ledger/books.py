@@ -1,0 +1,270 @@
+"""The books of one GPU: what was charged to whom. All of it adds up to what the meter counted."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from gputally.ledger.deal import deal
+from gputally.ledger.meter import Look, Meter
+from gputally.ledger.window import IDLE, UNKNOWN, Account, Presence, Share, Window, account_of, process_id
+from gputally.model import (
+    BASES,
+    UNATTRIBUTED,
+    Charge,
+    GpuBook,
+    Labelled,
+    Owner,
+    ProcessCharge,
+    Resident,
+    Unknown,
+)
+
+_OWNER_FIELDS = tuple(each.name for each in fields(Owner))
+_BASIS = {basis: place for place, basis in enumerate(BASES)}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A whole GPU, or one of its MIG devices, as one look found it."""
+
+    uuid: str
+    residents: Sequence[Resident]
+    holders: Sequence[Owner]
+    visible: bool
+    """Whether the driver says who is there."""
+    sampled: bool
+    """Whether the driver samples its processes."""
+    weight: int = 1
+    """How much of the GPU's energy it is taken to have used, compared with the other parts."""
+    active_ratio: float | None = None
+    """How busy it was, where that is known of the whole part only."""
+
+
+@dataclass(slots=True)
+class _OwnerAccount:
+    owner: Owner
+    seen_us: int
+    active: bool = True
+    millijoules: list[int] = field(default_factory=lambda: [0] * len(BASES))
+    held_us: int = 0
+    busy_us: int | None = None
+
+
+@dataclass(slots=True)
+class _ProcessAccount:
+    resident: Resident
+    seen_us: int
+    active: bool = True
+    millijoules: int = 0
+
+
+class GpuBooks:
+    """One GPU's books. They begin with the first look."""
+
+    def __init__(self, uuid: str, now_seconds: float, max_window_us: int, *, process_accounts: bool) -> None:
+        self.uuid = uuid
+        self.index = 0
+        self.meter = Meter(max_window_us)
+        self._began_at_seconds = now_seconds
+        self._max_window_us = max_window_us
+        self._process_accounts = process_accounts
+        self._looked_us: int | None = None
+        self._windows: dict[str, Window] = {}
+        self._owners: dict[tuple[str, Account], _OwnerAccount] = {}
+        self._processes: dict[tuple[str, int], _ProcessAccount] = {}
+        self._unattributed = dict.fromkeys(UNATTRIBUTED, 0)
+
+    def settle(self, look: Look, parts: Sequence[Part]) -> None:
+        """Take in one look, and charge what was used since the last one."""
+        length_us = 0 if self._looked_us is None else look.at_us - self._looked_us
+        self._looked_us = look.at_us
+        if not 0 <= length_us <= self._max_window_us:
+            length_us = 0  # nobody looked: nobody's time
+        self.rest()
+        self._windows = {
+            part.uuid: self._windows.get(part.uuid) or Window(by_process=self._process_accounts)
+            for part in parts
+        }
+        for part in parts:
+            self._note_time(part, look.at_us, length_us)
+            if self._process_accounts:
+                self._note_processes(part, look.at_us)
+        if self.meter.source is None:
+            if self.meter.begin(look):
+                self._unattributed["before"] = self.meter.total_millijoules
+            for window in self._windows.values():
+                window.close(0)  # what was done so far is not in the books
+            return
+        measured = self.meter.measure(look)
+        if measured is None:
+            return
+        if not measured.observed:
+            self._unattributed["unobserved"] += measured.millijoules
+        energy = measured.millijoules if measured.observed else 0
+        weights = {(part.uuid,): part.weight for part in parts}
+        for (uuid,), millijoules in deal(energy, weights).items():
+            for share in self._windows[uuid].close(millijoules):
+                self._charge(uuid, share)
+
+    def rest(self) -> None:
+        """Nobody is there, as far as is known."""
+        for account in self._owners.values():
+            account.active = False
+        for process in self._processes.values():
+            process.active = False
+
+    def retire(self, at_us: int, retention_us: int) -> None:
+        """Take owners and processes off the books that have been gone for longer than that."""
+        for key, account in list(self._owners.items()):
+            if not account.active and at_us - account.seen_us > retention_us:
+                self._unattributed["departed"] += sum(account.millijoules)
+                del self._owners[key]
+        for process_key, process in list(self._processes.items()):
+            if not process.active and at_us - process.seen_us > retention_us:
+                del self._processes[process_key]
+
+    def _note_time(self, part: Part, at_us: int, length_us: int) -> None:
+        holders = {account_of(holder): holder for holder in part.holders}
+        there = self._windows[part.uuid].look(part.residents, holders, visible=part.visible)
+        if part.active_ratio is not None and len(there) == 1:
+            for presence in there.values():
+                presence.busy_us = round(part.active_ratio * length_us)
+        for account, holder in holders.items():
+            # Its pod may be there in a container that could not be told.
+            if account not in there and (*account[:3], "") not in there:
+                there[account] = Presence(holder, 0 if part.sampled else None)
+        for account, presence in there.items():
+            owner = presence.owner
+            if owner is None:
+                continue
+            book = self._owners.get((part.uuid, account))
+            if book is None:
+                book = self._owners[part.uuid, account] = _OwnerAccount(owner, at_us)
+            book.owner, book.seen_us, book.active = owner, at_us, presence.present or account in holders
+            book.held_us += length_us
+            if presence.busy_us is not None:
+                # What ran before the first look at this GPU is not in the books.
+                book.busy_us = (book.busy_us or 0) + (presence.busy_us if length_us else 0)
+
+    def _note_processes(self, part: Part, at_us: int) -> None:
+        # Of two that had one pid, the one that lives now, or lived last, has the series.
+        for resident in sorted(part.residents, key=lambda one: (not one.ended, process_id(one))):
+            key = (part.uuid, resident.process.pid)
+            account = self._processes.get(key)
+            if account is None or _differ(account.resident, resident):
+                account = self._processes[key] = _ProcessAccount(resident, at_us)
+            elif not resident.ended:  # the driver's samples do not tell the name of one that ended
+                account.resident = resident
+            account.seen_us, account.active = at_us, not resident.ended
+
+    def _charge(self, uuid: str, share: Share) -> None:
+        if share.account in (IDLE, UNKNOWN):
+            self._unattributed[share.account[0]] += share.millijoules
+        elif (uuid, share.account) in self._owners:
+            self._owners[uuid, share.account].millijoules[_BASIS[share.basis]] += share.millijoules
+        else:  # it was taken off the books before its last window was closed
+            self._unattributed["departed"] += share.millijoules
+        if self._process_accounts:
+            for identity, millijoules in share.processes.items():
+                process = self._processes.get((uuid, identity[0]))
+                if process is None or process_id(process.resident) != identity:
+                    continue
+                owner = process.resident.owner
+                if isinstance(owner, Unknown) or account_of(owner) == share.account:
+                    process.millijoules += millijoules
+
+    def book(self) -> GpuBook | None:
+        """What the GPU used; None while there is nothing to measure it by."""
+        if self.meter.source is None:
+            return None
+        return GpuBook(
+            gpu_index=self.index,
+            uuid=self.uuid,
+            began_at_seconds=self._began_at_seconds,
+            energy_source=self.meter.source,
+            energy_millijoules=self.meter.total_millijoules,
+            unattributed_millijoules={(reason,): amount for reason, amount in self._unattributed.items()},
+        )
+
+    def charges(self) -> Iterable[Charge]:
+        for (uuid, _), account in self._owners.items():
+            yield Charge(
+                gpu_index=self.index,
+                uuid=uuid,
+                owner=account.owner,
+                active=account.active,
+                energy_millijoules=self._by_basis(account),
+                held_microseconds=account.held_us,
+                busy_microseconds=account.busy_us,
+            )
+
+    def _by_basis(self, account: _OwnerAccount) -> Labelled | None:
+        if self.meter.source is None:
+            return None
+        return {(basis,): amount for basis, amount in zip(BASES, account.millijoules, strict=True)}
+
+    def process_charges(self) -> Iterable[ProcessCharge]:
+        for (uuid, pid), account in self._processes.items():
+            resident, active = account.resident, account.active
+            yield ProcessCharge(
+                gpu_index=self.index,
+                uuid=uuid,
+                pid=pid,
+                name=resident.process.name or "",
+                owner=resident.owner,
+                active=active,
+                started_at_seconds=resident.started_at_seconds,
+                memory_used_bytes=resident.process.memory_used_bytes if active else None,
+                sm_ratio=resident.mean_ratio("sm_ratio") if active else None,
+                energy_millijoules=None if self.meter.source is None else account.millijoules,
+            )
+
+    def state(self) -> dict[str, Any]:
+        """All of it that is worth keeping, for JSON."""
+        return {
+            "index": self.index,
+            "began_at": self._began_at_seconds,
+            "meter": self.meter.state(),
+            "unattributed": dict(self._unattributed),
+            "owners": [
+                {
+                    "device": uuid,
+                    "owner": {
+                        name: value for name in _OWNER_FIELDS if (value := getattr(account.owner, name))
+                    },
+                    "millijoules": list(account.millijoules),
+                    "held_us": account.held_us,
+                    "busy_us": account.busy_us,
+                    "unseen_us": (self._looked_us or account.seen_us) - account.seen_us,
+                }
+                for (uuid, _), account in self._owners.items()
+            ],
+        }
+
+    def resume(self, state: Mapping[str, Any], look: Look) -> None:
+        """Go on with the books of an exporter that ran before, if this look follows them."""
+        unobserved = self.meter.resume(state["meter"], look)
+        if unobserved is None:
+            return
+        self._began_at_seconds = state["began_at"]
+        self._unattributed |= {reason: int(state["unattributed"][reason]) for reason in UNATTRIBUTED}
+        self._unattributed["unobserved"] += unobserved
+        for entry in state["owners"]:
+            owner = Owner(**entry["owner"])
+            key = (entry["device"], account_of(owner))
+            account = self._owners.setdefault(
+                key, _OwnerAccount(owner, look.at_us - entry["unseen_us"], False)
+            )
+            account.millijoules = list(entry["millijoules"])
+            account.held_us += entry["held_us"]
+            if entry["busy_us"] is not None:
+                account.busy_us = (account.busy_us or 0) + entry["busy_us"]
+
+
+def _differ(one: Resident, other: Resident) -> bool:
+    """Two processes, or one whose owner has become known since: what it had was another's."""
+    return process_id(one) != process_id(other) or _series(one.owner) != _series(other.owner)
+
+
+def _series(owner: Owner | Unknown) -> Account:
+    return UNKNOWN if isinstance(owner, Unknown) else account_of(owner)

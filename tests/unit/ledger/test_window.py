@@ -1,0 +1,250 @@
+"""One window on one device: the table of who is charged, row by row."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from gputally.ledger.window import IDLE, UNKNOWN, Share, Window, account_of, process_id
+from gputally.model import UNKNOWN_REASONS, Owner, ProcessSample, Resident, Unknown
+from tests.unit.ledger.looks import GIB, pod, resident
+
+A, B, C = pod("a"), pod("b"), pod("c")
+ON_A, ON_B, ON_C = account_of(A), account_of(B), account_of(C)
+Shares = list[tuple[tuple[str, ...], str, int]]
+
+
+def look(
+    window: Window, residents: Sequence[Resident] = (), holders: Sequence[Owner] = (), *, visible: bool = True
+) -> None:
+    window.look(residents, {account_of(one): one for one in holders}, visible=visible)
+
+
+def short(shares: list[Share]) -> Shares:
+    return sorted((share.account, share.basis, share.millijoules) for share in shares)
+
+
+def charged(
+    residents: Sequence[Resident] = (),
+    holders: Sequence[Owner] = (),
+    *,
+    visible: bool = True,
+    millijoules: int = 1000,
+) -> Shares:
+    """After one look, which closes the window."""
+    window = Window(by_process=False)
+    look(window, residents, holders, visible=visible)
+    return short(window.close(millijoules))
+
+
+def test_one_owner_gets_all_of_it_whatever_it_did() -> None:
+    assert charged([resident(1, A), resident(2, A, busy=3)]) == [(ON_A, "measured", 1000)]
+
+
+def test_one_owner_gets_all_of_it_whoever_else_holds_the_device() -> None:
+    assert charged([resident(1, A)], [B, C]) == [(ON_A, "measured", 1000)]
+
+
+def test_several_owners_get_it_by_sm_time() -> None:
+    there = [resident(1, A, busy=2), resident(2, A, busy=1, memory=0), resident(3, B, busy=2, memory=9 * GIB)]
+    assert charged(there) == [(ON_A, "shared", 600), (ON_B, "shared", 400)]
+
+
+def test_where_nobody_ran_they_get_it_by_memory() -> None:
+    there = [resident(1, A, memory=6 * GIB), resident(2, B, memory=2 * GIB)]
+    assert charged(there) == [(ON_A, "shared", 750), (ON_B, "shared", 250)]
+
+
+def test_where_the_driver_does_not_sample_they_get_it_by_memory() -> None:
+    there = [resident(1, A, busy=None, memory=6 * GIB), resident(2, B, busy=None, memory=2 * GIB)]
+    assert charged(there) == [(ON_A, "shared", 750), (ON_B, "shared", 250)]
+
+
+def test_where_nobody_ran_and_the_memory_is_not_known_they_get_it_equally() -> None:
+    there = [resident(n, owner, memory=None) for n, owner in enumerate((A, B, C))]
+    assert charged(there) == [(ON_A, "shared", 334), (ON_B, "shared", 333), (ON_C, "shared", 333)]
+
+
+def test_an_owner_that_did_not_run_gets_nothing_beside_one_that_did() -> None:
+    assert charged([resident(1, A), resident(2, B, busy=1)]) == [(ON_A, "shared", 0), (ON_B, "shared", 1000)]
+
+
+def test_nobody_there_but_held_is_the_holders_equally() -> None:
+    assert charged([], [A]) == [(ON_A, "held", 1000)]
+    assert charged([], [A, B]) == [(ON_A, "held", 500), (ON_B, "held", 500)]
+
+
+def test_processes_that_cannot_be_seen_at_all_are_the_holders_equally() -> None:
+    assert charged([], [A, B], visible=False) == [(ON_A, "held", 500), (ON_B, "held", 500)]
+
+
+def test_processes_of_another_pid_namespace_are_the_holders_equally() -> None:
+    strangers = [resident(n, Unknown("pid_namespace"), busy=n) for n in (1, 2, 3)]
+    assert charged(strangers, [A, B]) == [(ON_A, "held", 500), (ON_B, "held", 500)]
+    assert charged(strangers, [A]) == [(ON_A, "held", 1000)]
+
+
+def test_processes_of_another_pid_namespace_on_a_device_that_nobody_holds_are_unknown() -> None:
+    assert charged([resident(1, Unknown("pid_namespace"))]) == [(UNKNOWN, "", 1000)]
+
+
+def test_nobody_at_all_is_idle() -> None:
+    assert charged() == [(IDLE, "", 1000)]
+
+
+def test_nobody_to_be_seen_and_nobody_who_holds_it_is_unknown() -> None:
+    assert charged(visible=False) == [(UNKNOWN, "", 1000)]
+
+
+@pytest.mark.parametrize("reason", [one for one in UNKNOWN_REASONS if one != "pid_namespace"])
+def test_a_resident_that_cannot_be_named_is_unknown(reason: str) -> None:
+    assert [share[::2] for share in charged([resident(1, Unknown(reason))])] == [(UNKNOWN, 1000)]
+
+
+def test_strangers_of_several_kinds_are_one_account() -> None:
+    there = [resident(1, Unknown("zombie"), busy=1), resident(2, Unknown("mediated", "uid"), busy=1)]
+    assert [share[::2] for share in charged(there)] == [(UNKNOWN, 1000)]
+
+
+def test_a_resident_that_cannot_be_named_takes_its_share() -> None:
+    there = [resident(1, A, busy=3), resident(2, Unknown("unreadable"), busy=1)]
+    assert charged(there) == [(ON_A, "shared", 750), (UNKNOWN, "shared", 250)]
+
+
+@pytest.mark.parametrize("reason", UNKNOWN_REASONS)
+def test_the_only_holder_is_charged_for_those_that_nobody_saw_and_for_no_other(reason: str) -> None:
+    not_seen = reason in ("exited", "pid_namespace")
+    assert charged([resident(1, Unknown(reason))], [A])[0][0] == (ON_A if not_seen else UNKNOWN)
+
+
+def test_what_nobody_saw_is_held_beside_what_was_measured() -> None:
+    there = [resident(1, A, busy=3), resident(2, Unknown("exited"), busy=1)]
+    assert charged(there, [A]) == [(ON_A, "held", 250), (ON_A, "measured", 750)]
+
+
+def test_what_nobody_saw_is_the_holders_also_beside_another_owner() -> None:
+    there = [resident(1, B, busy=3), resident(2, Unknown("exited"), busy=1)]
+    assert charged(there, [A]) == [(ON_A, "held", 250), (ON_B, "shared", 750)]
+
+
+def test_with_two_holders_there_is_no_telling_whose_it_was() -> None:
+    assert [share[::2] for share in charged([resident(1, Unknown("exited"))], [A, B])] == [(UNKNOWN, 1000)]
+
+
+# From window to window.
+
+
+def test_who_was_there_at_the_beginning_and_left_is_charged_for_the_window_in_which_it_left() -> None:
+    window = Window(by_process=False)
+    look(window, [resident(1, A)])
+    window.close(0)
+    look(window)
+    assert short(window.close(1000)) == [(ON_A, "measured", 1000)]
+    look(window)
+    assert short(window.close(1000)) == [(IDLE, "", 1000)]
+
+
+def test_what_ended_is_charged_for_its_last_window_and_for_none_after_it() -> None:
+    window = Window(by_process=True)
+    look(window, [resident(1, A, busy=1, ended=True), resident(2, B, busy=3)])
+    assert short(window.close(1000)) == [(ON_A, "shared", 250), (ON_B, "shared", 750)]
+    look(window, [resident(2, B)])
+    assert short(window.close(1000)) == [(ON_B, "measured", 1000)]
+
+
+def test_an_owner_whose_one_process_ended_and_whose_other_goes_on_stays() -> None:
+    window = Window(by_process=True)
+    look(window, [resident(1, A, busy=1, ended=True), resident(2, A)])
+    window.close(0)
+    look(window)
+    [share] = window.close(1000)
+    assert (share.account, share.processes) == (ON_A, {(2, 1.0): 1000})
+
+
+def test_sm_time_of_one_window_does_not_count_in_the_next() -> None:
+    window = Window(by_process=False)
+    look(window, [resident(1, A, busy=9), resident(2, B, busy=1)])
+    window.close(0)
+    look(window, [resident(1, A, busy=1), resident(2, B, busy=1)])
+    assert short(window.close(1000)) == [(ON_A, "shared", 500), (ON_B, "shared", 500)]
+
+
+def test_while_a_window_stays_open_sm_time_adds_up_also_of_those_who_left() -> None:
+    window = Window(by_process=False)
+    look(window, [resident(1, A, busy=1), resident(2, B, busy=1)])
+    look(window, [resident(2, B, busy=1)])
+    look(window, [resident(2, B, busy=1), resident(3, C, busy=1)])
+    assert short(window.close(1000)) == [(ON_A, "shared", 200), (ON_B, "shared", 600), (ON_C, "shared", 200)]
+
+
+def test_of_memory_what_was_held_last_counts() -> None:
+    window = Window(by_process=False)
+    look(window, [resident(1, A, memory=7 * GIB), resident(2, B, memory=1 * GIB)])
+    look(window, [resident(1, A, memory=3 * GIB), resident(2, B, memory=1 * GIB)])
+    assert short(window.close(1000)) == [(ON_A, "shared", 750), (ON_B, "shared", 250)]
+
+
+# Accounts, presence, processes.
+
+
+def test_owners_are_told_apart_as_their_series_are() -> None:
+    assert account_of(pod("a", pod_uid="1")) == account_of(pod("a", pod_uid="2", container_id="3"))
+    assert account_of(pod("a")) != account_of(pod("a", "sidecar"))
+    assert account_of(Owner("slurm", "slurm/42")) == account_of(Owner("slurm", "slurm/42", slurm_step="1"))
+    assert account_of(Owner("slurm", "slurm/42")) != account_of(Owner("slurm", "slurm/43"))
+
+
+def test_a_look_says_who_is_there_and_for_how_long_they_ran() -> None:
+    window = Window(by_process=False)
+    there = window.look(
+        [
+            resident(1, A, busy=1),
+            resident(2, A, busy=0.25, ended=True),
+            resident(3, B, busy=0.5, ended=True),
+            resident(4, C, busy=None),
+            resident(5, Unknown("zombie"), busy=1),
+        ],
+        {},
+        visible=True,
+    )
+    assert {key: (one.busy_us, one.present) for key, one in there.items()} == {
+        ON_A: (1_250_000, True),
+        ON_B: (500_000, False),
+        ON_C: (None, True),
+        UNKNOWN: (1_000_000, True),
+    }
+    again = window.look([resident(1, A, busy=1)], {}, visible=True)
+    assert again[ON_A].busy_us == 1_000_000
+
+
+def test_a_sample_that_covers_no_time_is_no_time() -> None:
+    sample = ProcessSample(1, 0, 1.0, 0.0, 0.0, 0.0)
+    one = resident(1, A)
+    there = Window(by_process=False).look(
+        [Resident(0, one.uuid, one.process, A, (sample,))], {}, visible=True
+    )
+    assert there[ON_A].busy_us == 0
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_of_two_containers_of_one_name_the_same_one_is_shown_whichever_comes_first(turn: int) -> None:
+    old, new = pod("a", container_id="1", pod_uid="z"), pod("a", container_id="2", pod_uid="y")
+    there = [resident(1, old), resident(2, new), resident(3, Unknown("exited"))][::turn]
+    shown = Window(by_process=False).look(there, {ON_A: A}, visible=True)[ON_A].owner
+    assert shown == old
+
+
+def test_each_process_gets_its_part_of_its_owners() -> None:
+    window = Window(by_process=True)
+    look(window, [resident(1, A, busy=3), resident(2, A, busy=1), resident(3, B, busy=6)])
+    parts = {share.account: share.processes for share in window.close(1000)}
+    assert parts == {ON_A: {(1, 1.0): 300, (2, 1.0): 100}, ON_B: {(3, 1.0): 600}}
+
+
+def test_a_pid_that_is_another_process_now_is_another_process() -> None:
+    old, new = resident(7, A, busy=1, started=1.0), resident(7, B, busy=1, started=2.0)
+    assert process_id(old) != process_id(new)
+    window = Window(by_process=True)
+    look(window, [old])
+    look(window, [new])
+    parts = {share.account: share.processes for share in window.close(1000)}
+    assert parts == {ON_A: {(7, 1.0): 500}, ON_B: {(7, 2.0): 500}}

@@ -1,0 +1,168 @@
+"""How exact is energy that several owners of one GPU share: GPUTally against what the simulator knows.
+
+Plays an hour of each mix through the parts that the exporter is made of, and prints the table of
+docs/energy.md. The error of an owner is what it is charged too much (+) or too little (-), in parts of its
+true energy; the error of a mix is the sum of what is charged wrongly, in parts of the true total.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gputally.attribution.join import find_holders, join_knowledge, list_residents, pids_of
+from gputally.attribution.simulated import SimulatedOwners, SimulatedPods
+from gputally.devices.simulated import SimulatedReader
+from gputally.devices.simulated.engine import Engine
+from gputally.devices.simulated.gpu import SimulatedGpu
+from gputally.devices.simulated.ownership import PodOwner
+from gputally.devices.simulated.residents import processes_at, samples_between
+from gputally.devices.simulated.scenario import Scenario, Shape, Workload
+from gputally.devices.simulated.truth import true_energy
+from gputally.devices.simulated.workloads import MINUTE
+from gputally.ledger import Ledger
+from gputally.model import Gpu, Reading
+
+WINDOWS_SECONDS = (1, 5, 15)
+HOUR = 3600
+FIRST_LOOK_MILLISECONDS = 400
+"""Looks fall between two of the driver's samples, as they do with a real driver."""
+_MODEL = "h100"
+_EPOCH = 1_800_000_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """One owner of a mix: a pod of its own."""
+
+    name: str
+    shape: Shape = Shape.TRAINING
+    load_percent: int = 100
+    power_percent: int = 100
+
+    @property
+    def workload(self) -> Workload:
+        return Workload(
+            shape=self.shape,
+            gpus=(0,),
+            load_percent=self.load_percent,
+            power_percent=self.power_percent,
+            owner=PodOwner("mix", self.name.replace(" ", "-")),
+        )
+
+
+MIXES: Mapping[str, tuple[Guest, ...]] = {
+    "equal": (Guest("one"), Guest("other")),
+    "80 / 20": (Guest("large", load_percent=80), Guest("small", load_percent=20)),
+    "compute and memory": (Guest("compute bound"), Guest("memory bound", power_percent=60)),
+    "bursty and steady": (
+        Guest("bursty", Shape.INFERENCE),
+        Guest("steady", load_percent=40, power_percent=68),
+    ),
+    "bursty and heavier": (Guest("bursty", Shape.INFERENCE), Guest("steady", load_percent=40)),
+    "idle holder": (Guest("worker"), Guest("holder", Shape.NOTEBOOK, load_percent=1)),
+    "three": (
+        Guest("compute bound", load_percent=50),
+        Guest("memory bound", load_percent=30, power_percent=60),
+        Guest("bursty", Shape.INFERENCE),
+    ),
+}
+
+Energy = dict[str, int]
+"""Guest -> millijoules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the guests of one mix drew, and what each way of sharing it out charges them."""
+
+    true: Energy
+    charged: dict[str, Energy]
+
+    def error(self, way: str, guest: str) -> float:
+        return (self.charged[way][guest] - self.true[guest]) / self.true[guest]
+
+    def total_error(self, way: str) -> float:
+        wrong = sum(abs(self.charged[way][guest] - true) for guest, true in self.true.items())
+        return wrong / sum(self.true.values())
+
+
+def ways() -> list[str]:
+    return [*(f"GPUTally, {seconds} s" for seconds in WINDOWS_SECONDS), "equal parts", "all to each (DCGM)"]
+
+
+def play(guests: tuple[Guest, ...], seconds: int = HOUR) -> Outcome:
+    engine = Engine(Scenario(gpus=1, model=_MODEL, workloads=tuple(guest.workload for guest in guests)))
+    names = [guest.name for guest in guests]
+    true = _true(engine, names, seconds)
+    total = sum(true.values())
+    charged = [_charge(engine, guests, window, seconds) for window in WINDOWS_SECONDS]
+    charged.append({name: total // len(names) for name in names})
+    # Its energy of a process is all that the GPU used while the process was there.
+    charged.append(dict.fromkeys(names, total))
+    return Outcome(true, dict(zip(ways(), charged, strict=True)))
+
+
+def _true(engine: Engine, names: list[str], seconds: int) -> Energy:
+    (before,) = true_energy(engine, FIRST_LOOK_MILLISECONDS / 1000)
+    (after,) = true_energy(engine, seconds + FIRST_LOOK_MILLISECONDS / 1000)
+    return {name: after[number] - before[number] for number, name in enumerate(names)}
+
+
+def _charge(engine: Engine, guests: tuple[Guest, ...], window: int, seconds: int) -> Energy:
+    """What the exporter would charge them with one look every `window` seconds."""
+    reader = SimulatedReader(engine, lambda: _EPOCH + FIRST_LOOK_MILLISECONDS / 1000, began_at=_EPOCH)
+    first = reader.read().readings
+    pods = SimulatedPods(reader)
+    directory = join_knowledge({pods.name: pods.read()})
+    # The same processes are there all the time: it is enough to look once whose they are.
+    found = SimulatedOwners(reader).find(pids_of(first), directory)
+    holders = find_holders(first, directory)
+    ledger = Ledger(retention_seconds=seconds, max_window_seconds=60)
+    for second in range(0, seconds + 1, window):
+        readings = (_read(engine.gpus[0], first[0].gpu, second, window),)
+        ledger.settle(
+            at_us=second * 1_000_000,
+            now_seconds=_EPOCH + second,
+            readings=readings,
+            residents=list_residents(readings, found),
+            holders=holders,
+        )
+    energy = {
+        charge.owner.pod: int(sum((charge.energy_millijoules or {}).values())) for charge in ledger.charges()
+    }
+    return {guest.name: energy.get(guest.name.replace(" ", "-"), 0) for guest in guests}
+
+
+def _read(gpu: SimulatedGpu, identity: Gpu, second: int, window: int) -> Reading:
+    """The few fields that the ledger asks for: whole readings would take most of the time."""
+    power_mw = gpu.physics.minute(second // MINUTE).power_mw[second % MINUTE]
+    return Reading(
+        gpu=identity,
+        power_watts=power_mw / 1000,
+        energy_millijoules=gpu.physics.totals(second).energy_mj + power_mw * FIRST_LOOK_MILLISECONDS // 1000,
+        processes=processes_at(gpu.places, second),
+        process_samples=samples_between(gpu.places, gpu.physics, second - window, second, int(_EPOCH * 1e6)),
+    )
+
+
+def table(seconds: int = HOUR) -> str:
+    """The errors of all mixes, as Markdown."""
+    head = ["mix", "owner", "true energy", *ways()]
+    rows = [head, ["---", "---", *["---:"] * (len(head) - 2)]]
+    for mix, guests in MIXES.items():
+        outcome = play(guests, seconds)
+        total = sum(outcome.true.values())
+        for guest in guests:
+            errors = [_signed(outcome.error(way, guest.name)) for way in ways()]
+            rows.append([mix, guest.name, f"{outcome.true[guest.name] / total:.1%}", *errors])
+        totals = [f"**{outcome.total_error(way):.1%}**" for way in ways()]
+        rows.append([mix, "**all**", f"{total / 3.6e9:.3f} kWh", *totals])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+
+
+def _signed(ratio: float) -> str:
+    text = f"{ratio:+.1%}"
+    return "0.0%" if text in ("+0.0%", "-0.0%") else text
+
+
+if __name__ == "__main__":
+    print(table(), end="")
