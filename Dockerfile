@@ -12,6 +12,7 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 RUN python -m venv --without-pip /opt/gputally && \
     pip --python /opt/gputally/bin/python install --no-cache-dir --constraint tools/constraints.txt \
         "$(ls /wheels/*.whl)[kubernetes]"
+RUN mkdir state
 
 FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="gputally" \
@@ -24,6 +25,8 @@ ENV PATH=/opt/gputally/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=utility
+# For --state-file: a volume mounted here belongs to the user below.
+COPY --from=build --chown=65532:65532 /src/state /var/lib/gputally
 # A user without a name, a home or a right; a number, so that Kubernetes can see that it is not root.
 USER 65532:65532
 EXPOSE 9400

@@ -16,7 +16,7 @@ TITLES = {
     Scope.EXPORTER: "The exporter",
 }
 ABOUT = {
-    Scope.GPU: "One sample per GPU.",
+    Scope.GPU: "One sample per GPU. How energy is measured and shared out: [energy.md](energy.md).",
     Scope.MIG: "One sample per MIG device. `gpu` is the parent's index, `uuid` the device's own.",
     Scope.POD: (
         "One sample per container and device (GPU or MIG device) that it uses, or was given by the kubelet: "
@@ -31,7 +31,10 @@ ABOUT = {
         "One sample per reason and device; [privileges.md](privileges.md) has the reasons. With pods and "
         "other owners, they add up to what the driver reports for the device."
     ),
-    Scope.PROCESS: "One sample per process and GPU. Off unless asked for: every process id is a new series.",
+    Scope.PROCESS: (
+        "One sample per process and device, with its owner's labels. Only with `--process-metrics`: every "
+        "process id is a new series."
+    ),
     Scope.SOURCE: "How each source of readings, owners and names fares. They are always there.",
     Scope.EXPORTER: "The exporter itself.",
 }

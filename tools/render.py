@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tools import metrics_page
+from tools import accuracy, metrics_page
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -40,8 +40,18 @@ def stamp_version(pattern: str) -> Render:
     return stamp
 
 
+def stamp_accuracy(text: str) -> str:
+    """Puts the measured errors between the two marks of docs/energy.md."""
+    between = r"(?<=<!-- accuracy -->\n).*?(?=<!-- /accuracy -->)"
+    stamped, count = re.subn(between, lambda _: f"\n{accuracy.table()}\n", text, flags=re.DOTALL)
+    if not count:
+        raise SystemExit("docs/energy.md has no place for the table of tools/accuracy")
+    return stamped
+
+
 GENERATED: tuple[tuple[str, Render], ...] = (
     ("docs/metrics.md", lambda _: metrics_page.text()),
+    ("docs/energy.md", stamp_accuracy),
     ("Dockerfile", stamp_version(r'org\.opencontainers\.image\.version="([^"]*)"')),
 )
 

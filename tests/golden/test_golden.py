@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from gputally.model import Reading
-from tests.running import Exporter, parse_samples
+from tests.running import Exporter, Samples, parse_samples
 from tests.worlds import mig_world, play, world
 from tools.programs import path as program
 from tools.standin.scenario import Fault, FaultKind, environment
@@ -23,7 +23,9 @@ HERE = Path(__file__).parent
 VOLATILE = re.compile(
     r"^(process_\w+|gputally_snapshot_timestamp_seconds|gputally_source_(?:duration|last_success_timestamp)"
     r"_seconds\{.*\}|gputally_source_failures_total\{.*\}"
-    r"|gputally_gpu_xid_last_timestamp_seconds\{.*\}) \S+$",
+    r"|gputally_gpu_xid_last_timestamp_seconds\{.*\}|gputally_gpu_books_began_timestamp_seconds\{.*\}"
+    r"|gputally_(?:pod|host)_held_seconds_total\{.*\}"
+    r"|gputally_\w+_energy_joules_total\{.*\}) \S+$",
     re.MULTILINE,
 )
 EXPORTER_INFO = re.compile(r'python="[^"]*"')
@@ -64,12 +66,25 @@ def check_scrape(exporter: Exporter, name: str, update: bool) -> None:
     exporter.next_snapshots(3)  # activity is measured between two readings
     text = exporter.scrape()
     check_metrics(text)
+    check_books(parse_samples(text))
     openmetrics = exporter.scrape(Accept="application/openmetrics-text; version=1.0.0")
     assert same_samples(text, openmetrics)
     golden = HERE / f"{name}.prom"
     if update:
         golden.write_text(steady(text))
     assert steady(text) == golden.read_text()
+
+
+def check_books(samples: Samples) -> None:
+    """Owners and unattributed are what the counter says, GPU by GPU, to the millijoule."""
+    for (gpu, _), joules in samples.get("gputally_gpu_energy_joules_total", {}).items():
+        parts = (
+            value
+            for scope in ("pod", "host", "gpu_unattributed")
+            for labels, value in samples.get(f"gputally_{scope}_energy_joules_total", {}).items()
+            if labels[0] == gpu
+        )
+        assert sum(round(part * 1000) for part in parts) == round(joules * 1000), gpu
 
 
 def same_samples(text: str, openmetrics: str) -> bool:

@@ -68,7 +68,7 @@ def test_once_prints_one_sample_and_exits() -> None:
     assert result.returncode == 0
     samples = parse_samples(result.stdout)
     assert len(samples["gputally_gpu_up"]) == 3
-    assert all(labels[-1] == "true" for labels in samples["gputally_gpu_info"]), (
+    assert all(labels[-2] == "true" for labels in samples["gputally_gpu_info"]), (
         "it says that it is simulated"
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gputally.metrics.catalog import UNKNOWN_METRICS
+from gputally.metrics.catalog import BOOK_METRICS, UNKNOWN_METRICS
 from gputally.metrics.families import ExporterFacts, build_families
 from gputally.model import Reading, Snapshot
 from tests.running import Exporter, Samples
@@ -28,8 +28,11 @@ SCENARIOS: dict[str, Callable[[], tuple[Reading, ...]]] = {
     "a desktop card without ecc or energy counter": lambda: world("gtx1080ti", 2),
 }
 
-# When an event came, and whose a process is, is the exporter's own observation.
-OBSERVED = {"gputally_gpu_xid_last_timestamp_seconds", *(metric.name for metric in UNKNOWN_METRICS)}
+# When an event came, whose a process is and what is in the books is the exporter's own observation.
+OBSERVED = {
+    "gputally_gpu_xid_last_timestamp_seconds",
+    *(metric.name for metric in (*BOOK_METRICS, *UNKNOWN_METRICS)),
+}
 
 
 def expected_samples(readings: tuple[Reading, ...]) -> Samples:
@@ -42,7 +45,12 @@ def expected_samples(readings: tuple[Reading, ...]) -> Samples:
 
 def about_gpus(samples: Samples) -> Samples:
     scopes = ("gputally_gpu_", "gputally_mig_")
-    return {name: v for name, v in samples.items() if name.startswith(scopes) and name not in OBSERVED}
+    found = {name: v for name, v in samples.items() if name.startswith(scopes) and name not in OBSERVED}
+    info = found["gputally_gpu_info"]
+    return {
+        **found,
+        "gputally_gpu_info": {labels[:-1]: value for labels, value in info.items()},
+    }  # energy_source
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -53,9 +61,15 @@ def test_every_exported_value_equals_the_scenarios(name: str, tmp_path: Path) ->
     arguments = ("serve", "--reader", "nvml", "--interval", "200ms")
     with Exporter(tmp_path / "log", *arguments, environment=environment(scenario)) as exporter:
         exporter.next_snapshots(4)  # activity is measured between two readings, events take a moment
-        found = about_gpus(exporter.samples())
+        samples = exporter.samples()
+        found = about_gpus(samples)
         log = exporter.log.read_text()
     assert found.keys() == expected.keys()
     for metric, values in expected.items():
         assert found[metric] == pytest.approx(values, rel=1e-12), metric
+    for reading in readings:
+        if reading.energy_millijoules is not None:
+            gpu = (str(reading.gpu.index), reading.gpu.uuid)
+            joules = samples["gputally_gpu_energy_joules_total"][gpu]
+            assert round(joules * 1000) == reading.energy_millijoules
     assert "ERROR" not in log
