@@ -8,7 +8,7 @@ true energy; the error of a mix is the sum of what is charged wrongly, in parts 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gputally.attribution.join import find_holders, join_knowledge, list_residents, pids_of
+from gputally.attribution.join import find_holders, join_knowledge, list_residents, listed_pids
 from gputally.attribution.simulated import SimulatedOwners, SimulatedPods
 from gputally.devices.simulated import SimulatedReader
 from gputally.devices.simulated.engine import Engine
@@ -114,7 +114,7 @@ def _charge(engine: Engine, guests: tuple[Guest, ...], window: int, seconds: int
     pods = SimulatedPods(reader)
     directory = join_knowledge({pods.name: pods.read()})
     # The same processes are there all the time: it is enough to look once whose they are.
-    found = SimulatedOwners(reader).find(pids_of(first), directory)
+    found = SimulatedOwners(reader).find(listed_pids(first), directory)
     holders = find_holders(first, directory)
     ledger = Ledger(retention_seconds=seconds, max_window_seconds=60)
     for second in range(0, seconds + 1, window):

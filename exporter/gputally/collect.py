@@ -16,11 +16,12 @@ from gputally.attribution.join import (
     Device,
     Directory,
     count_uses,
+    ended_pids,
     find_holders,
     join_knowledge,
     list_pods,
     list_residents,
-    pids_of,
+    listed_pids,
 )
 from gputally.checkpoint import Checkpoint
 from gputally.devices import Reader, Report
@@ -35,8 +36,10 @@ log = logging.getLogger(__name__)
 class OwnerFinder(Protocol):
     """Knows whose a process is."""
 
-    def find(self, pids: Iterable[int], directory: Directory) -> dict[int, Found]:
-        """Look these processes up; what cannot be found is an `Unknown` that says why."""
+    def find(
+        self, listed: Iterable[int], directory: Directory, ended: Iterable[int] = ()
+    ) -> dict[int, Found]:
+        """Look up those that the driver lists, and those that have ended; an `Unknown` says why not."""
         ...
 
 
@@ -263,7 +266,7 @@ class Collector:
         found: dict[int, Found] = {}
 
         def look() -> Attribution:
-            found.update(self._owners.find(pids_of(readings), directory))
+            found.update(self._owners.find(listed_pids(readings), directory, ended_pids(readings)))
             residents = list_residents(readings, found, since_seconds=since)
             holders = find_holders(readings, directory)
             uses = count_uses(readings, residents, holders)

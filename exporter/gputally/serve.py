@@ -95,10 +95,12 @@ def serve(
 
 def _ledger(config: Config, checkpoint: Checkpoint | None) -> Ledger:
     boot_id = read_boot_id(config.procfs)
-    # Without a boot id nobody can tell whether the counters are still the same.
-    state = checkpoint.resume(config.timeout_seconds) if checkpoint and boot_id else None
-    if state is not None and state.get("boot_id") != boot_id:
-        log.info("--state-file %s is of another boot: the books begin anew", config.state_file)
+    state = checkpoint.resume(config.timeout_seconds) if checkpoint else None
+    if state is not None and (not boot_id or state.get("boot_id") != boot_id):
+        # The counters may be others by now.
+        why = "of another boot" if boot_id else f"of a boot that {config.procfs}/sys does not name"
+        log.info("--state-file %s is %s: the books begin anew", config.state_file, why)
+        state = None
     return Ledger(
         retention_seconds=config.retention_seconds,
         # What lies between two looks that are further apart than this was not observed.

@@ -62,8 +62,13 @@ def waits_for(gate: threading.Event, then: Callable[[], Report]) -> Callable[[],
 class Nobody:
     """Finds no owner for any process."""
 
-    def find(self, pids: Iterable[int], directory: Directory) -> dict[int, Found]:  # noqa: ARG002
-        return {pid: Found(Unknown("exited")) for pid in pids}
+    def find(
+        self,
+        listed: Iterable[int],
+        directory: Directory,  # noqa: ARG002
+        ended: Iterable[int] = (),
+    ) -> dict[int, Found]:
+        return {pid: Found(Unknown("exited")) for pid in (*listed, *ended)}
 
 
 def new_ledger() -> Ledger:

@@ -116,14 +116,27 @@ def name_owner(place: Place, process_name: str, directory: Directory) -> Whose:
     )
 
 
-def pids_of(readings: Sequence[Reading]) -> list[int]:
-    """Every process that a reading names, each once."""
-    return list(
-        dict.fromkeys(
-            [process.pid for reading in readings for _, process, _ in _processes(reading)]
-            + [process.pid for reading in readings for process in reading.accounted or ()]
-        )
+def listed_pids(readings: Sequence[Reading]) -> list[int]:
+    """Every process that the driver lists now, each once."""
+    listed = (
+        process.pid
+        for reading in readings
+        for some in (reading.processes, *(mig.processes for mig in reading.mig))
+        for process in some or ()
     )
+    return list(dict.fromkeys(listed))
+
+
+def ended_pids(readings: Sequence[Reading]) -> list[int]:
+    """Every other process that was sampled, or has an account: it is there no more."""
+    told = (
+        one.pid
+        for reading in readings
+        for some in (reading.process_samples, reading.accounted)
+        for one in some or ()
+    )
+    listed = set(listed_pids(readings))
+    return [pid for pid in dict.fromkeys(told) if pid not in listed]
 
 
 def list_residents(

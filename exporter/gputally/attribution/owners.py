@@ -11,6 +11,7 @@ from gputally.attribution.join import Directory, Whose, name_owner
 from gputally.attribution.procfs import ProcessFacts, read_process, read_start_time, sees_host
 from gputally.model import Owner, Unknown
 
+_EXITED = Unknown("exited")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -30,11 +31,14 @@ class Owners:
         self._procfs = procfs
         self._known: dict[int, _Known] = {}
 
-    def find(self, pids: Iterable[int], directory: Directory) -> dict[int, Found]:
-        """Whose these processes are; what is not asked for any more is forgotten."""
+    def find(
+        self, listed: Iterable[int], directory: Directory, ended: Iterable[int] = ()
+    ) -> dict[int, Found]:
+        """Whose these processes are, and those that have ended; what is not asked for is forgotten."""
+        listed = tuple(listed)
         known: dict[int, _Known] = {}
         found: dict[int, Found] = {}
-        for pid in dict.fromkeys(pids):
+        for pid in dict.fromkeys((*listed, *ended)):
             one = self._look(pid)
             if isinstance(one, Unknown):
                 found[pid] = Found(one)
@@ -47,9 +51,7 @@ class Owners:
             found[pid] = Found(one.owner, one.started_at_seconds, one.new, one.former)
             one.new, one.former = False, None
         self._known = known
-        if not sees_host(self._procfs, found) and {one.owner for one in found.values()} == {
-            Unknown("exited")
-        }:
+        if all(found[pid].owner == _EXITED for pid in listed) and not sees_host(self._procfs, listed):
             return dict.fromkeys(found, Found(Unknown("pid_namespace")))
         return found
 

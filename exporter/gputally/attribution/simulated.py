@@ -25,9 +25,14 @@ class SimulatedOwners:
     def __init__(self, reader: SimulatedReader) -> None:
         self._reader = reader
 
-    def find(self, pids: Iterable[int], directory: Directory) -> dict[int, Found]:  # noqa: ARG002  # the scenario knows the names
+    def find(
+        self,
+        listed: Iterable[int],
+        directory: Directory,  # noqa: ARG002  # the scenario knows the names
+        ended: Iterable[int] = (),
+    ) -> dict[int, Found]:
         running = {pid: run for run in _recent_runs(self._reader) for pid in run.pids}
-        return {pid: self._whose(running.get(pid)) for pid in dict.fromkeys(pids)}
+        return {pid: self._whose(running.get(pid)) for pid in dict.fromkeys((*listed, *ended))}
 
     def _whose(self, run: Run | None) -> Found:
         if run is None:

@@ -6,7 +6,7 @@ but for `state_file`, no I/O: whoever samples feeds it.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,12 +50,12 @@ class Ledger:
         holders: Sequence[tuple[Device, Owner]],
     ) -> None:
         """Take in fresh readings, all of one moment (`at_us` is monotonic), and who was on the GPUs."""
-        on_device: dict[str, list[Resident]] = {}
+        on_device: dict[str, list[Resident]] = defaultdict(list)
         for resident in residents:
-            on_device.setdefault(resident.uuid, []).append(resident)
-        held: dict[str, list[Owner]] = {}
+            on_device[resident.uuid].append(resident)
+        held: dict[str, list[Owner]] = defaultdict(list)
         for (_, uuid), owner in holders:
-            held.setdefault(uuid, []).append(owner)
+            held[uuid].append(owner)
         for reading in readings:
             if not reading.gpu.uuid:  # it was lost before it said who it is
                 continue

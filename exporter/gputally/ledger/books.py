@@ -6,7 +6,17 @@ from typing import Any
 
 from gputally.ledger.deal import deal
 from gputally.ledger.meter import Look, Meter
-from gputally.ledger.window import IDLE, UNKNOWN, Account, Presence, Share, Window, account_of, process_id
+from gputally.ledger.window import (
+    HELD,
+    IDLE,
+    UNKNOWN,
+    Account,
+    Presence,
+    Share,
+    Window,
+    account_of,
+    process_id,
+)
 from gputally.model import (
     BASES,
     UNATTRIBUTED,
@@ -169,8 +179,8 @@ class GpuBooks:
                 process = self._processes.get((uuid, identity[0]))
                 if process is None or process_id(process.resident) != identity:
                     continue
-                owner = process.resident.owner
-                if isinstance(owner, Unknown) or account_of(owner) == share.account:
+                whose = _series(process.resident.owner)
+                if whose == share.account or (whose == UNKNOWN and share.basis == HELD):
                     process.millijoules += millijoules
 
     def book(self) -> GpuBook | None:

@@ -79,7 +79,6 @@ class Meter:
             self.source = INTEGRATED
         self._closed_us = look.at_us
         self._integrate(look)
-        self._nanojoules = 0
         return True
 
     def measure(self, look: Look) -> Measured | None:

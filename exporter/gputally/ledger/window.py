@@ -51,7 +51,7 @@ class Presence:
     """False when all that it had there has ended."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Share:
     """What one account gets of a window's energy, and each of its processes of that."""
 
@@ -125,11 +125,12 @@ class Window:
         self._tenants = {tenant: work for tenant, work in self._tenants.items() if work.present}
         for work in self._tenants.values():
             work.busy_us = 0
-            work.processes = {
-                key: _Work(one.owner, 0, one.memory_bytes, True)
-                for key, one in work.processes.items()
-                if one.present
-            }
+            if work.processes:
+                work.processes = {
+                    key: _Work(one.owner, 0, one.memory_bytes, True)
+                    for key, one in work.processes.items()
+                    if one.present
+                }
         return shares
 
     def _share_out(self, millijoules: int) -> list[Share]:

@@ -12,12 +12,13 @@ from gputally.attribution.join import (
     Directory,
     Whose,
     count_uses,
+    ended_pids,
     find_holders,
     join_knowledge,
     list_pods,
     list_residents,
+    listed_pids,
     name_owner,
-    pids_of,
 )
 from gputally.model import (
     Gpu,
@@ -159,7 +160,7 @@ def test_one_process_on_two_gpus_and_two_processes_on_one_add_up_once() -> None:
 
 def test_a_process_that_ended_between_two_looks_counts_with_what_it_did() -> None:
     reading = Reading(gpu=GPU, processes=(), process_samples=(sample(9, 0.4),))
-    assert pids_of([reading]) == [9]
+    assert (listed_pids([reading]), ended_pids([reading])) == ([], [9])
     (use,) = uses_of([reading], {9: pod(TRAIN)}, EMPTY)
     assert (use.processes, use.sm_ratio) == (0, 0.4)
 

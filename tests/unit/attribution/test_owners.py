@@ -82,6 +82,11 @@ def test_no_pid_at_all_is_a_fault_of_the_deployment_and_not_many_exits(proc: Fak
     assert {one.owner for one in found.values()} == {Unknown("pid_namespace")}
 
 
+def test_short_jobs_alone_are_no_sign_of_another_pid_namespace(proc: FakeProcfs) -> None:
+    found = Owners(proc.root).find([], KNOWN, ended=[41, 42])
+    assert {one.owner for one in found.values()} == {Unknown("exited")}
+
+
 def test_a_name_stays_known_when_the_kubelet_has_cleaned_up(proc: FakeProcfs) -> None:
     owners = Owners(proc.root)
     proc.start(41, cgroup(1))

@@ -14,6 +14,7 @@ from gputally.model import Charge, Owner, ProcessCharge, Resident, Unknown
 from tests.unit.ledger.looks import GIB, GPU, SECOND, pod, resident
 
 A, B = pod("a"), pod("b")
+STRANGER = Unknown("permission")
 
 
 def open_books(*, process_accounts: bool = False) -> GpuBooks:
@@ -299,6 +300,13 @@ def test_a_process_whose_owner_becomes_known_begins_at_nothing_what_it_had_was_n
     assert processes(books)[1].energy_millijoules == total(charges(books)["a"]) == 50_000
     settle(books, 15, 400, [resident(1, A)])
     assert processes(books)[1].energy_millijoules == total(charges(books)["a"]) == 150_000
+
+
+def test_a_process_without_a_name_does_not_get_what_was_the_one_before_it() -> None:
+    books = open_books(process_accounts=True)
+    settle(books, 0, 0, [resident(1, A, started=None)])
+    settle(books, 5, 200, [resident(1, STRANGER, started=None, memory=0)])
+    assert (total(charges(books)["a"]), processes(books)[1].energy_millijoules) == (200_000, 0)
 
 
 def test_a_process_that_nobody_saw_has_its_part_of_the_holders() -> None:

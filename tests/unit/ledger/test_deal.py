@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gputally.ledger.deal import deal
 
-AMOUNTS = st.integers(0, 10**15)
+AMOUNTS = st.integers(0, 20) | st.integers(0, 10**15)
 WEIGHTS = st.dictionaries(
     st.tuples(st.integers(0, 50)),
     st.one_of(st.integers(0, 5), st.integers(0, 10**12)),
@@ -35,11 +35,9 @@ def test_no_part_is_a_whole_unit_away_from_its_exact_share(
         assert weights[key] or part == 0
 
 
-@given(AMOUNTS, WEIGHTS, st.randoms())
-def test_the_order_of_the_weights_changes_nothing(amount: int, weights: dict[tuple[int], int], luck) -> None:  # type: ignore[no-untyped-def]
-    shuffled = list(weights.items())
-    luck.shuffle(shuffled)
-    assert deal(amount, dict(shuffled)) == deal(amount, weights)
+@given(AMOUNTS, WEIGHTS)
+def test_the_order_of_the_weights_changes_nothing(amount: int, weights: dict[tuple[int], int]) -> None:
+    assert deal(amount, dict(reversed(weights.items()))) == deal(amount, weights)
 
 
 @pytest.mark.parametrize(

@@ -233,11 +233,12 @@ def test_the_energy_is_dealt_by_activity_times_size_where_activity_is_told() -> 
 
 @pytest.mark.parametrize("ratios", [(0.0, 0.0), (0.9, None), (None, None)])
 def test_activity_that_is_none_or_not_told_of_all_says_nothing(ratios: tuple[float | None, ...]) -> None:
-    instances = tuple(
-        mig(n, profile="1g.10gb", graphics_active_ratio=ratio) for n, ratio in enumerate(ratios, 1)
+    instances = (
+        mig(1, profile="3g.40gb", graphics_active_ratio=ratios[0]),
+        mig(2, profile="4g.40gb", graphics_active_ratio=ratios[1]),
     )
     books = on_mig(instances, [resident(1, A, uuid="MIG-1", busy=None)])
-    assert joules(books, A) == {"measured": 350}
+    assert joules(books, A) == {"measured": 300}
 
 
 def test_within_an_instance_it_goes_as_on_a_whole_gpu() -> None:
@@ -371,11 +372,9 @@ def test_a_counter_that_cannot_be_read_at_the_first_look_costs_no_history() -> N
 
 def test_a_counter_that_has_gone_for_good_begins_a_new_epoch_by_power() -> None:
     books = ledger(boot_id="boot", resume=state_after_a_window())
-    for at in (100, 105, 110):
-        settle(books, at, reading(None, watts=300), [resident(1, A)])
-    assert (joules(books, A), nobodys(books)) == ({"measured": 1500}, {})
-    settle(books, 115, reading(2000, watts=300), [resident(1, A)])
-    assert joules(books, A) == {"measured": 3000}
+    for at, counter in ((100, None), (105, None), (110, 2000), (115, None)):
+        settle(books, at, reading(counter, watts=300), [resident(1, A)])
+    assert (joules(books, A), nobodys(books)) == ({"measured": 3000}, {})
 
 
 def test_a_gpu_that_has_not_been_seen_since_the_start_is_kept() -> None:

@@ -1,0 +1,140 @@
+"""An exporter that is killed again and again, while Prometheus goes on scraping it.
+
+With a state file nothing that was served is ever taken back: each state is on disk before it is served. So
+Prometheus sees no counter decrease, and `increase()` counts every joule once. Without one each start is a
+new epoch, a reset to zero, which `increase()` understands.
+"""
+
+import random
+import time
+from collections.abc import Iterable
+from itertools import dropwhile, pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.system.books import (
+    GPU,
+    HOST,
+    POD,
+    UNATTRIBUTED,
+    Scrape,
+    Simulation,
+    charged,
+    decreases,
+    history,
+    labels,
+    millijoules,
+    missing,
+    prometheus_scraping,
+    wait_for_books,
+)
+
+RESTARTS = 200
+
+
+def grown_by_hand(scrapes: list[Scrape], gpu: str) -> int:
+    """What all accounts of a GPU grew by. One that was not in the first scrape began with nothing.
+
+    `before` and `departed` are left out, as in every query: the one was used before, the other was counted
+    in the series of who departed.
+    """
+    first, last = scrapes[0], {}
+    for scrape in scrapes:
+        last.update(scrape)
+    return sum(
+        round(value * 1000) - round(first.get(series, 0) * 1000)
+        for series, value in last.items()
+        if series[0] in (POD, HOST, UNATTRIBUTED)
+        and labels(series)["gpu"] == gpu
+        and labels(series).get("reason") not in ("before", "departed")
+    )
+
+
+@pytest.mark.timeout(600)
+def test_killed_200_times_and_not_a_joule_is_lost_or_counted_twice(tmp_path: Path) -> None:
+    simulation = Simulation(tmp_path)
+    state = ("--state-file", str(tmp_path / "books"))
+    moments = random.Random(200)
+    with prometheus_scraping(f"127.0.0.1:{simulation.port}", tmp_path, "100ms") as prometheus:
+        with simulation.start(*state) as exporter:
+            wait_for_books(exporter, charged, "the books are worth saving")
+            prometheus.wait_for(f"count({GPU} > on (gpu) {UNATTRIBUTED}{{reason='before'}}) == 2")
+        for restart in range(RESTARTS):
+            if restart % 5 == 0:
+                simulation.kill_at_birth(moments.uniform(0, 0.4), *state)
+            else:
+                with simulation.start(*state):
+                    time.sleep(moments.uniform(0, 0.3))
+        with simulation.start(*state) as exporter:
+            exporter.next_snapshots()
+            asked_at = time.time()
+            exporter.next_snapshots()
+            seen_at = exporter.value("gputally_snapshot_timestamp_seconds")
+            prometheus.wait_for(f"gputally_snapshot_timestamp_seconds >= {seen_at}")
+        answered_at = time.time()
+        kept = history(prometheus).scrapes
+        starts = prometheus.api("query", query="process_start_time_seconds[1h]")["result"]
+    kept = list(dropwhile(lambda scrape: not charged(scrape), kept))
+    final = kept[-1]
+
+    assert len({value for _, value in starts[0]["values"]}) > RESTARTS // 4, "too few lives were scraped"
+    assert [found for scrape in kept if (found := missing(scrape))] == []
+    assert decreases(kept) == [], "what was served has been saved"
+    for gpu in ("0", "1"):
+        before = {millijoules(scrape, UNATTRIBUTED, gpu=gpu, reason="before") for scrape in kept}
+        assert len(before) == 1, "the books were opened once"
+        assert millijoules(final, UNATTRIBUTED, gpu=gpu, reason="unobserved") > 0
+        assert millijoules(final, UNATTRIBUTED, gpu=gpu, reason="departed") > 0
+        grown = millijoules(final, GPU, gpu=gpu) - millijoules(kept[0], GPU, gpu=gpu)
+        assert grown_by_hand(kept, gpu) == grown
+        assert (
+            simulation.counters(asked_at)[gpu]
+            <= millijoules(final, GPU, gpu=gpu)
+            <= simulation.counters(answered_at)[gpu]
+        )
+
+
+def increase_by_hand(values: Iterable[int]) -> int:
+    """As PromQL's increase(), without extrapolation: a decrease is a reset to zero."""
+    return sum(now - then if now >= then else now for then, now in pairwise(values))
+
+
+@pytest.mark.timeout(300)
+def test_without_a_state_file_every_start_is_a_reset_that_increase_understands(tmp_path: Path) -> None:
+    simulation = Simulation(tmp_path)
+    steady = {"namespace": "nlp", "pod": "steady"}
+    moments = random.Random(15)
+
+    def worth_losing(scrape: Scrape) -> bool:
+        return millijoules(scrape, POD, **steady) > 0
+
+    with prometheus_scraping(f"127.0.0.1:{simulation.port}", tmp_path, "100ms") as prometheus:
+        started_at = time.time()
+        for _ in range(15):
+            with simulation.start() as exporter:
+                wait_for_books(exporter, worth_losing, "the pod is charged")
+                time.sleep(moments.uniform(0.1, 0.6))
+        range_seconds = int(time.time() - started_at) + 1
+        kept = history(prometheus)
+        query = f"sum(increase({POD}{{pod='steady'}}[{range_seconds}s]))"
+        told = float(prometheus.api("query", query=query)["result"][0]["value"][1])
+
+    assert [found for scrape in kept.scrapes if (found := missing(scrape))] == []
+    gpu = kept.values(GPU, gpu="0")
+    assert gpu == sorted(gpu), "the GPU's own counter went on"
+    epochs: dict[int, list[int]] = {}
+    for scrape in kept.scrapes:
+        before = millijoules(scrape, UNATTRIBUTED, gpu="0", reason="before")
+        epochs.setdefault(before, []).append(millijoules(scrape, POD, **steady))
+        charged_to_all = millijoules(scrape, GPU, gpu="0") - before
+        assert millijoules(scrape, POD, **steady) <= charged_to_all, "no more than this life has seen"
+    assert len(epochs) > 10
+    for served in epochs.values():
+        assert served == sorted(served), "within one life it only rises"
+    lived = [served for _, served in sorted(epochs.items())]
+    # The first sample of a life can have missed its start; then it is what has been used until then.
+    true = sum(served[-1] for served in lived) - lived[0][0]
+    assert increase_by_hand(kept.values(POD, **steady)) == true
+    # Prometheus extrapolates to the ends of the range, by no more than one scrape interval each here.
+    assert told * 1000 == pytest.approx(true, rel=0.05)
