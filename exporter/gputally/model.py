@@ -60,6 +60,8 @@ class Gpu:
     compute_capability: str | None = None
     minor_number: int | None = None
     simulated: bool = False
+    metered_by: str | None = None
+    """The uuid of the GPU whose meter measures this one too: of two dies in a package, one has a meter."""
 
 
 ENERGY_SOURCES = ("counter", "integrated")

@@ -8,6 +8,7 @@ but for `state_file`, no I/O: whoever samples feeds it.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gputally.ledger.books import GpuBooks, Part
@@ -56,8 +57,10 @@ class Ledger:
         held: dict[str, list[Owner]] = defaultdict(list)
         for (_, uuid), owner in holders:
             held[uuid].append(owner)
+        uuids = {reading.gpu.uuid for reading in readings}
         for reading in readings:
-            if not reading.gpu.uuid:  # it was lost before it said who it is
+            # One without a uuid was lost before it said who it is.
+            if not reading.gpu.uuid or reading.gpu.metered_by in uuids:
                 continue
             books = self._gpus.get(reading.gpu.uuid)
             if reading.up:
@@ -66,7 +69,8 @@ class Ledger:
                 if self._resumable:
                     self._resume(books, look)
                 books.index = reading.gpu.index
-                books.settle(look, _parts(reading, on_device, held))
+                dies = [reading, *(one for one in readings if one.gpu.metered_by == reading.gpu.uuid)]
+                books.settle(look, _parts_of_dies(dies, on_device, held))
             elif books is not None:
                 books.rest()
 
@@ -125,6 +129,21 @@ def _look(reading: Reading, at_us: int) -> Look:
 
 def _milliwatts(watts: float | None) -> int | None:
     return None if watts is None else round(watts * 1000)
+
+
+def _parts_of_dies(
+    dies: Sequence[Reading], on_device: Mapping[str, list[Resident]], held: Mapping[str, list[Owner]]
+) -> list[Part]:
+    """The parts of all that one meter measures. Several dies share its energy by how busy they were."""
+    if len(dies) == 1:
+        return _parts(dies[0], on_device, held)
+    busy = [round(_FINE * (die.gpu_utilization_ratio or 0.0)) for die in dies]
+    told = any(busy) and all(die.gpu_utilization_ratio is not None for die in dies)
+    parts = [part for die in dies for part in _parts(replace(die, mig=()), on_device, held)]
+    return [
+        replace(part, weight=weight)
+        for part, weight in zip(parts, busy if told else [1] * len(dies), strict=True)
+    ]
 
 
 def _parts(

@@ -278,6 +278,39 @@ def test_instances_that_are_made_anew_leave_what_was_charged_on_the_old_ones() -
 # GPUs that come and go.
 
 
+SECOND_DIE = Gpu("GPU-b", 1, "AMD", "MI250", metered_by=GPU.uuid)
+
+
+@pytest.mark.parametrize(
+    ("busy", "split"),
+    [((0.75, 0.25), (75, 25)), ((0.0, 0.0), (50, 50)), ((0.75, None), (50, 50)), ((0.0, 0.5), (0, 100))],
+)
+def test_two_dies_with_one_meter_share_its_energy_by_how_busy_they_are(
+    busy: tuple[float | None, float | None], split: tuple[int, int]
+) -> None:
+    books = ledger()
+    there = [resident(1, A), resident(2, B, uuid=SECOND_DIE.uuid)]
+    for at, counted in ((0, 1000), (5, 1100)):
+        first = replace(reading(counted), gpu_utilization_ratio=busy[0])
+        second = replace(reading(None, gpu=SECOND_DIE), gpu_utilization_ratio=busy[1])
+        settle(books, at, [second, first], there)
+    assert_balanced(books)
+    charged = tuple(joules(books, owner).get("measured", 0) for owner in (A, B))
+    assert charged == split
+    assert {charge.gpu_index for charge in books.charges()} == {0}, (
+        "as MIG devices, by the index of the meter"
+    )
+
+
+def test_a_die_whose_meter_is_gone_has_no_energy_but_its_time() -> None:
+    books = ledger()
+    for at in (0, 5):
+        settle(books, at, reading(None, gpu=SECOND_DIE), [resident(2, B, uuid=SECOND_DIE.uuid)])
+    (charge,) = books.charges()
+    assert (charge.energy_millijoules, charge.held_microseconds) == (None, 5 * SECOND)
+    assert books.books() == ()
+
+
 def test_a_gpu_that_was_lost_for_a_moment_is_charged_and_one_that_was_lost_for_long_is_not() -> None:
     books = ledger()
     lost = reading(None).lost()
