@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gputally.attribution import Found, Knowledge, KnowledgeSource
 from gputally.attribution.join import (
@@ -23,12 +23,14 @@ from gputally.attribution.join import (
     list_residents,
     listed_pids,
 )
-from gputally.checkpoint import Checkpoint
 from gputally.devices import Reader, Report
 from gputally.devices.plausible import drop_implausible
 from gputally.guard import Attempt, Record, Worker, attempt
 from gputally.ledger import Ledger
 from gputally.model import Owner, PodOnGpu, Reading, Resident, Snapshot, SourceState, Unknown, Use
+
+if TYPE_CHECKING:
+    from gputally.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
 
@@ -206,7 +208,7 @@ class Collector:
         ledger: Ledger,
         owners: OwnerFinder,
         informants: Sequence[Informant] = (),
-        checkpoint: Checkpoint | None = None,
+        checkpoint: "Checkpoint | None" = None,
     ) -> None:
         self._sources = tuple(sources)
         self._informants = tuple(informants)

@@ -7,10 +7,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gputally import __version__
 from gputally.attribution import KnowledgeSource
-from gputally.checkpoint import Checkpoint
 from gputally.collect import Collector, Informant, OwnerFinder, Source
 from gputally.config import Config, ConfigError
 from gputally.devices import Reader
@@ -25,13 +26,16 @@ from gputally.pages import ExporterPages
 from gputally.server import ListenError, PathError, Server, ServerError
 from gputally.server.listen import format_address, parse_address
 
+if TYPE_CHECKING:
+    from gputally.checkpoint import Checkpoint
+
 log = logging.getLogger("gputally")
 
 
 def serve(
     config: Config, readers: Sequence[Reader], owners: OwnerFinder, informants: Sequence[KnowledgeSource]
 ) -> int:
-    checkpoint = None if config.state_file is None else Checkpoint(config.state_file)
+    checkpoint = _checkpoint(config.state_file)
     collector = Collector(
         [Source(readers)],
         timeout_seconds=config.timeout_seconds,
@@ -93,7 +97,15 @@ def serve(
     return 0
 
 
-def _ledger(config: Config, checkpoint: Checkpoint | None) -> Ledger:
+def _checkpoint(state_file: Path | None) -> "Checkpoint | None":
+    if state_file is None:
+        return None
+    from gputally.checkpoint import Checkpoint  # noqa: PLC0415  # memory that nobody uses is not free
+
+    return Checkpoint(state_file)
+
+
+def _ledger(config: Config, checkpoint: "Checkpoint | None") -> Ledger:
     boot_id = read_boot_id(config.procfs)
     state = checkpoint.resume(config.timeout_seconds) if checkpoint else None
     if state is not None and (not boot_id or state.get("boot_id") != boot_id):

@@ -6,9 +6,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import example, given
@@ -29,8 +29,8 @@ states = st.dictionaries(st.text(), values, max_size=4)
 
 
 def signed(payload: bytes, version: bytes = b"1") -> bytes:
-    checksum = sha256(payload).hexdigest().encode()
-    return b'{"format":"gputally ledger","version":%b,"sha256":"%b","state":%b}\n' % (
+    checksum = b"%08x" % crc32(payload)
+    return b'{"format":"gputally ledger","version":%b,"crc32":"%b","state":%b}\n' % (
         version,
         checksum,
         payload,

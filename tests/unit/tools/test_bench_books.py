@@ -10,4 +10,4 @@ def test_a_look_has_as_many_gpus_and_processes_as_it_says() -> None:
 
 
 def test_a_window_takes_some_time() -> None:
-    assert 0 < measure_window(windows=5) < 1
+    assert measure_window(windows=5) > 0
