@@ -69,7 +69,10 @@ ENERGY_SOURCES = ("counter", "integrated")
 
 @dataclass(frozen=True, slots=True)
 class MigInstance:
-    """Who a MIG device is: one compute instance of one GPU instance of its parent."""
+    """Who a MIG device is: one compute instance of one GPU instance of its parent.
+
+    The partitions of an AMD GPU are told in the same way: `gpu_instance_id` is the partition's number.
+    """
 
     uuid: str
     parent_uuid: str
@@ -77,6 +80,9 @@ class MigInstance:
     gpu_instance_id: int
     compute_instance_id: int
     profile: str | None = None
+    device_name: str | None = None
+    """What the kernel calls it, where it has a device of its own: 0000:c1:00.0, amdgpu_xcp_3."""
+    minor_number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +104,9 @@ class ProcessSample:
     pid: int
     timestamp_us: int
     sm_ratio: float
-    memory_ratio: float
-    encoder_ratio: float
-    decoder_ratio: float
+    memory_ratio: float | None
+    encoder_ratio: float | None
+    decoder_ratio: float | None
     covers_us: int = 0
     """How long a time the ratios are the mean of, without a gap or an overlap to the sample before it; 0
     where that cannot be told (the first look at a driver): such a sample says nothing about time."""
@@ -191,11 +197,13 @@ class Resident:
     """It ran since the last look and is gone from the driver's list."""
 
     def mean_ratio(self, field: str) -> float | None:
-        """The mean of one ratio over its samples; 0 when it did not run."""
+        """The mean of one ratio over its samples; 0 when it did not run, None where it is not measured."""
         if self.samples is None:
             return None
-        ratios = [getattr(sample, field) for sample in self.samples]
-        return sum(ratios) / len(ratios) if ratios else 0.0
+        if not self.samples:
+            return 0.0
+        ratios = [ratio for sample in self.samples if (ratio := getattr(sample, field)) is not None]
+        return sum(ratios) / len(ratios) if ratios else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +237,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigReading(Activity):
-    """One MIG device at one moment."""
+    """One MIG device, or one partition of an AMD GPU, at one moment."""
 
     instance: MigInstance
     multiprocessors: int | None = None
@@ -238,6 +246,7 @@ class MigReading(Activity):
     memory_free_bytes: int | None = None
     memory_reserved_bytes: int | None = None
     processes: tuple[Process, ...] | None = None
+    process_samples: tuple[ProcessSample, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,6 +267,10 @@ class Reading(Activity):
     memory_used_bytes: int | None = None
     memory_free_bytes: int | None = None
     memory_reserved_bytes: int | None = None
+    memory_visible_total_bytes: int | None = None
+    memory_visible_used_bytes: int | None = None
+    gtt_total_bytes: int | None = None
+    gtt_used_bytes: int | None = None
     bar1_total_bytes: int | None = None
     bar1_used_bytes: int | None = None
     bar1_free_bytes: int | None = None
@@ -275,6 +288,8 @@ class Reading(Activity):
     temperature_slowdown_celsius: float | None = None
     temperature_shutdown_celsius: float | None = None
     temperature_margin_celsius: float | None = None
+    sensor_celsius: Labelled | None = None  # sensor
+    sensor_critical_celsius: Labelled | None = None  # sensor
 
     clock_hertz: Labelled | None = None  # domain
     clock_max_hertz: Labelled | None = None  # domain
@@ -303,6 +318,10 @@ class Reading(Activity):
     nvlink_up: Labelled | None = None  # link
     nvlink_errors: Labelled | None = None  # link, type
     nvlink_bytes: Labelled | None = None  # direction
+
+    ras_errors: Labelled | None = None  # block, type
+    xgmi_bytes: Labelled | None = None  # link, direction
+    xgmi_up: Labelled | None = None  # link
 
     xid_errors: Labelled | None = None  # xid
     xid_last_timestamp_seconds: Labelled | None = None  # xid

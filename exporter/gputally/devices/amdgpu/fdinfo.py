@@ -1,0 +1,249 @@
+"""Clients of the DRM driver: who has a card open, from /proc/<pid>/fdinfo/<fd>.
+
+An open render or card device is a client, with the time that it used each engine and the memory that it
+has (the kernel's drm-usage-stats). Work that a process gives to KFD's queues, as HIP does, is not in those
+times; the memory is.
+
+A client may be open in several processes: inherited by a fork, or handed over a socket. It counts once, for
+the one of them that started first, which is where a fork's client came from. A session's broker (logind
+opens the card for the compositor) is the exception: it counts only when nobody else has the client open.
+
+To look at every open file of every process each time costs too much. A process without a GPU device is looked
+at again 30 s later, at first sooner so that not all are due at once; one that has a device, or that the
+caller names, each time. A process is told from a later one with its pid by the inode of /proc/<pid>, which
+the listing of /proc gives for nothing: the kernel makes a new one for a new process.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gputally.devices.amdgpu.files import Errors
+from gputally.devices.amdgpu.fleeting import FleetingFiles, parse_count
+
+ClientKey = tuple[str, int]
+"""PCI address and client id: the kernel promises that no two clients share both."""
+
+_AGAIN_SECONDS = 30
+_SECOND_NS = 1_000_000_000
+_BROKERS = {"systemd", "systemd-logind", "elogind-daemon", "elogind", "seatd"}
+_DEVICE = re.compile(r"/(?:dri/(?:renderD(?P<minor>\d{1,9})|card\d+)|kfd)(?: \(deleted\))?\Z")
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_CAPACITY = "drm-engine-capacity-"
+_SIZES = ("drm-total-", "drm-memory-", "drm-resident-")  # the last one that is there holds
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """What the driver says of one client."""
+
+    pci_address: str
+    client_id: int
+    engine_ns: Mapping[str, int] = field(default_factory=dict)
+    """Time on each engine since the client was opened; an engine that it never used may be missing."""
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    """How many there are of an engine; one where nothing is said."""
+    memory_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Resident memory by region: vram, gtt, cpu."""
+
+    @property
+    def key(self) -> ClientKey:
+        return self.pci_address, self.client_id
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One process: a pid from one start time on."""
+
+    pid: int
+    started_ticks: int
+    name: str = field(compare=False)  # a process may change it
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A client, and for whom it counts."""
+
+    client: Client
+    owner: Task
+    holders: frozenset[Task]
+    render_minor: int | None
+    """Through which render device it was opened: each partition of a card has its own."""
+    fresh: bool
+    """If the last scan did not see it, it was not open then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """All clients, each once."""
+
+    held: tuple[Held, ...]
+    tasks: Mapping[int, Task]
+    """The processes that were looked at and have a GPU device open, or that the caller named."""
+    pids: Collection[int]
+    """All processes that there are."""
+    denied: bool
+    """Whether some processes may not be looked at."""
+
+
+@dataclass(slots=True)
+class _Watch:
+    """What is remembered of a process between scans."""
+
+    inode: int
+    due_ns: int = 0
+    holds: bool = False
+    denied: bool = False
+    scan: int = -1
+    """The last scan in which it was looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A client as one process has it open."""
+
+    client: Client
+    task: Task
+    render_minor: int | None = None
+    fresh: bool = False
+
+
+class ClientScan:
+    """Scans the processes for clients of the driver."""
+
+    def __init__(self, procfs: Path, errors: Errors) -> None:
+        self._procfs = str(procfs)
+        self._files = FleetingFiles("fdinfo", errors)
+        self._watched: dict[int, _Watch] = {}
+        self._scans = 0
+
+    def scan(self, now_ns: int, always: Collection[int]) -> Scan | None:
+        """Look once, at the processes in `always` in any case; None when no process is to be seen."""
+        listed = self._files.numbered(self._procfs)
+        if not listed:
+            return None
+        watched: dict[int, _Watch] = {}
+        opened: list[Opened] = []
+        tasks: dict[int, Task] = {}
+        for pid, inode in listed:
+            watch = self._watched.get(pid)
+            new = watch is None or watch.inode != inode
+            if watch is None or new:
+                watch = _Watch(inode)
+            watched[pid] = watch
+            if not (watch.holds or watch.due_ns <= now_ns or pid in always):
+                continue
+            fresh = self._scans > 0 and (new or watch.scan == self._scans - 1)
+            watch.scan = self._scans
+            clients = self._look_at(pid, watch)
+            # A new process is due again within 30 s, each at another second; from then on every 30 s.
+            watch.due_ns = now_ns + _SECOND_NS * (pid % _AGAIN_SECONDS + 1 if new else _AGAIN_SECONDS)
+            if watch.holds or pid in always:
+                task = parse_task(pid, self._files.read(f"{self._procfs}/{pid}/stat") or b"")
+                if task is not None:
+                    tasks[pid] = task
+                    opened += [Opened(client, task, minor, fresh) for client, minor in clients]
+        self._watched = watched
+        self._scans += 1
+        denied = any(watch.denied for watch in watched.values())
+        if denied:
+            self._files.count_denial()
+        return Scan(join_holders(opened), tasks, watched.keys(), denied)
+
+    def _look_at(self, pid: int, watch: _Watch) -> list[tuple[Client, int | None]]:
+        """The clients that one process has open."""
+        folder = f"{self._procfs}/{pid}"
+        clients = []
+        self._files.denied = False
+        links = self._files.links(f"{folder}/fd")
+        if links is not None:
+            watch.holds = False
+        for name, target in links or ():
+            device = _DEVICE.search(target) if "/dri/" in target or "/kfd" in target else None
+            if device is None:
+                continue
+            watch.holds = True
+            if "/dri/" in device[0]:
+                client = parse_fdinfo(self._files.read(f"{folder}/fdinfo/{name}") or b"")
+                if client is not None:
+                    minor = device["minor"]
+                    clients.append((client, int(minor) if minor else None))
+        watch.denied = self._files.denied
+        return clients
+
+
+def join_holders(opened: Iterable[Opened]) -> tuple[Held, ...]:
+    """Every client once, however often and by whomever it is open."""
+    by_client: dict[ClientKey, list[Opened]] = {}
+    for one in opened:
+        by_client.setdefault(one.client.key, []).append(one)
+    held = []
+    for some in by_client.values():
+        first = min(some, key=lambda one: (one.task.name in _BROKERS, one.task.started_ticks, one.task.pid))
+        held.append(
+            Held(
+                client=first.client,
+                owner=first.task,
+                holders=frozenset(one.task for one in some),
+                render_minor=next((one.render_minor for one in some if one.render_minor is not None), None),
+                fresh=all(one.fresh for one in some),
+            )
+        )
+    return tuple(held)
+
+
+def parse_task(pid: int, stat: bytes) -> Task | None:
+    """Who a process is, from /proc/<pid>/stat; None when it is no such file."""
+    # The name may hold spaces, parentheses and line breaks: it ends at the last parenthesis.
+    head, _, tail = stat.rpartition(b")")
+    _, opening, name = head.partition(b"(")
+    fields = tail.split()
+    started = parse_count(fields[19].decode("ascii", "replace")) if len(fields) > 19 else -1
+    if not opening or started < 0:
+        return None
+    return Task(pid, started, name.decode("utf-8", "replace"))
+
+
+def parse_fdinfo(text: bytes) -> Client | None:
+    """Take one fdinfo file apart; None when it is of no amdgpu client, or does not say which."""
+    pairs = {}
+    engine_ns: dict[str, int] = {}
+    for line in text.decode("utf-8", "replace").splitlines():
+        key, _, value = line.partition(":")
+        engine = key.removeprefix("drm-engine-")
+        if engine != key and not engine.startswith("capacity-"):
+            # Two generations of one block have one name, so that it may stand there twice.
+            engine_ns[engine] = engine_ns.get(engine, 0) + (_quantity(value, {"ns": 1}) or 0)
+        else:
+            pairs[key] = value.strip()
+    address = pairs.get("drm-pdev", "")
+    client_id = parse_count(pairs.get("drm-client-id", ""))
+    if pairs.get("drm-driver") != "amdgpu" or client_id < 0 or not _PCI_ADDRESS.fullmatch(address):
+        return None
+    memory_bytes: dict[str, int] = {}
+    for size in _SIZES:
+        memory_bytes |= _quantities(pairs, size, _BYTES)
+    return Client(
+        pci_address=address,
+        client_id=client_id,
+        engine_ns=engine_ns,
+        capacity={name: many for name, many in _quantities(pairs, _CAPACITY, {"": 1}).items() if many},
+        memory_bytes=memory_bytes,
+    )
+
+
+def _quantities(pairs: Mapping[str, str], prefix: str, units: Mapping[str, int]) -> dict[str, int]:
+    return {
+        key.removeprefix(prefix): quantity
+        for key, value in pairs.items()
+        if key.startswith(prefix) and (quantity := _quantity(value, units)) is not None
+    }
+
+
+def _quantity(value: str, units: Mapping[str, int]) -> int | None:
+    """A number and its unit."""
+    number, _, unit = value.strip().partition(" ")
+    count, size = parse_count(number), units.get(unit.strip())
+    return None if count < 0 or size is None else count * size

@@ -1,0 +1,203 @@
+"""Compute processes as KFD, the kernel's part of ROCm, lists them in /sys/class/kfd/kfd.
+
+`topology/nodes/<n>` has the GPUs: KFD's own id (which changes between boots), where the card is and how
+many compute units it has. A card in partitions (DPX, QPX, CPX) has a node for each. `proc/<pid>` has the
+processes; the pid is the one of the host, in whatever pid namespace this is read.
+
+A process that opens KFD gets files for every GPU that it may use. It is on those where it has memory or
+queues; `sdma_*`, `evicted_ms` and `pasid` (0 on new kernels) tell nothing of that and are not read: the
+kernel starts a worker for each read of `sdma_*`.
+
+In a container the kernel hides (EPERM) the nodes of GPUs whose render device the container may not open.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputally.devices.amdgpu.files import Errors
+from gputally.devices.amdgpu.fleeting import FleetingFiles, parse_count
+
+Place = tuple[str, int | None]
+"""A card's PCI address, and which partition of it; None is the whole card."""
+
+_HIGHEST_PID = 2**22
+_CONTEXT = re.compile(r"context_\d{1,10}")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One GPU, or one partition of it."""
+
+    number: int
+    gpu_id: int
+    domain: int
+    location_id: int
+    compute_units: int | None = None
+    render_minor: int | None = None
+
+    @property
+    def addresses(self) -> tuple[str, str]:
+        """The PCI address, and the one it is when its function is the number of a partition."""
+        bus, device, function = (
+            self.location_id >> 8 & 0xFF,
+            self.location_id >> 3 & 0x1F,
+            self.location_id & 7,
+        )
+        slot = f"{self.domain:04x}:{bus:02x}:{device:02x}"
+        return f"{slot}.{function}", f"{slot}.0"
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeUse:
+    """What one process does on one node."""
+
+    vram_bytes: int | None
+    occupied_units: int | None
+    """Compute units that it fills at this moment; None where the card cannot tell (newer than GFX9)."""
+    queues: bool | None
+    """Whether it has queues there; None on a kernel that does not list them."""
+
+    @property
+    def resident(self) -> bool:
+        return bool(self.vram_bytes or self.occupied_units or self.queues)
+
+
+class Kfd:
+    """Looks at KFD; one that is not there (no ROCm-capable GPU, module not loaded) has no nodes."""
+
+    def __init__(self, sysfs: Path, errors: Errors) -> None:
+        self._root = f"{sysfs}/class/kfd/kfd"
+        self._files = FleetingFiles("kfd", errors)
+        self._generation: bytes | None = None
+        self._nodes: tuple[Node, ...] = ()
+
+    @property
+    def hides(self) -> bool:
+        """Whether the kernel kept something from the last look."""
+        return self._files.denied
+
+    def look(self) -> tuple[tuple[Node, ...], Mapping[int, Mapping[int, ComputeUse]] | None]:
+        """The nodes, and by pid and KFD's GPU id what each process does; None when KFD lists no processes."""
+        self._files.denied = False
+        generation = self._files.read(f"{self._root}/topology/generation_id")
+        if not self._nodes or generation != self._generation:
+            self._read_nodes()
+        self._generation = generation
+        processes = self._processes()
+        known = {node.gpu_id for node in self._nodes}
+        if any(not known.issuperset(uses) for uses in (processes or {}).values()):
+            self._read_nodes()
+        if self._files.denied:
+            self._files.count_denial()
+        return self._nodes, processes
+
+    def _processes(self) -> dict[int, dict[int, ComputeUse]] | None:
+        pids = self._files.numbered(f"{self._root}/proc")
+        if pids is None:
+            return None
+        return {pid: self._process(f"{self._root}/proc/{pid}") for pid, _ in pids if pid <= _HIGHEST_PID}
+
+    def _read_nodes(self) -> None:
+        found = []
+        for name in self._files.names(f"{self._root}/topology/nodes") or ():
+            number = parse_count(name)
+            node = f"{self._root}/topology/nodes/{name}"
+            gpu_id = self._number(f"{node}/gpu_id") if number >= 0 else None
+            if gpu_id:  # 0 is a CPU
+                properties = parse_properties(self._files.read(f"{node}/properties") or b"")
+                found.append(_make_node(number, gpu_id, properties))
+        self._nodes = tuple(sorted((node for node in found if node), key=lambda node: node.number))
+
+    def _process(self, folder: str) -> dict[int, ComputeUse]:
+        """One process; what it has in further contexts (newer kernels) stands in folders below its own."""
+        uses: dict[int, ComputeUse] = {}
+        names = self._files.names(folder) or ()
+        queues = self._queues(f"{folder}/queues")
+        for name in names:
+            if _CONTEXT.fullmatch(name):
+                for gpu_id, more in self._process(f"{folder}/{name}").items():
+                    uses[gpu_id] = _add(uses.get(gpu_id), more)
+                continue
+            head, _, tail = name.partition("_")
+            gpu_id = parse_count(tail)
+            if head == "vram" and gpu_id > 0:
+                more = self._use(folder, gpu_id, queues)
+                uses[gpu_id] = _add(uses.get(gpu_id), more)
+        return uses
+
+    def _use(self, folder: str, gpu_id: int, queues: Collection[int] | None) -> ComputeUse:
+        vram_bytes = self._number(f"{folder}/vram_{gpu_id}")
+        if queues is not None and gpu_id not in queues:  # without a queue nothing can run
+            return ComputeUse(vram_bytes, 0, False)
+        occupied_units = self._number(f"{folder}/stats_{gpu_id}/cu_occupancy")
+        return ComputeUse(vram_bytes, occupied_units, None if queues is None else True)
+
+    def _queues(self, folder: str) -> Collection[int] | None:
+        """On which GPUs a process has queues."""
+        names = self._files.names(folder)
+        if names is None:
+            return None
+        return {self._number(f"{folder}/{name}/gpuid") or 0 for name in names}
+
+    def _number(self, path: str) -> int | None:
+        text = self._files.read(path)
+        if text is None:
+            return None
+        number = parse_count(text.decode("ascii", "replace").strip())
+        return None if number < 0 else number
+
+
+def parse_properties(text: bytes) -> dict[str, int]:
+    """Lines of a name and a number; what has another form is left out."""
+    pairs = (line.split() for line in text.decode("ascii", "replace").splitlines())
+    return {pair[0]: number for pair in pairs if len(pair) == 2 and (number := parse_count(pair[1])) >= 0}
+
+
+def place_nodes(nodes: Iterable[Node], pci_addresses: Collection[str]) -> dict[Place, Node]:
+    """Which node is which card or partition, of the cards at these addresses.
+
+    The number of a partition is in the four highest bits of `location_id`, or, on other kernels, stands where
+    the PCI function is. Both give the order; ties go by the node's number.
+    """
+    cards: dict[str, list[Node]] = {}
+    for node in nodes:
+        address = next((address for address in node.addresses if address in pci_addresses), None)
+        if address is not None:
+            cards.setdefault(address, []).append(node)
+    places: dict[Place, Node] = {}
+    for address, parts in cards.items():
+        parts.sort(key=lambda node: (node.location_id >> 28, node.location_id & 7, node.number))
+        for partition, node in enumerate(parts):
+            places[address, partition if len(parts) > 1 else None] = node
+    return places
+
+
+def _make_node(number: int, gpu_id: int, properties: Mapping[str, int]) -> Node | None:
+    location_id = properties.get("location_id")
+    if location_id is None:
+        return None
+    simds, per_unit = properties.get("simd_count"), properties.get("simd_per_cu")
+    return Node(
+        number=number,
+        gpu_id=gpu_id,
+        domain=properties.get("domain", 0),  # older kernels do not say it
+        location_id=location_id,
+        compute_units=(simds // per_unit or None) if simds and per_unit else None,
+        render_minor=properties.get("drm_render_minor") or None,
+    )
+
+
+def _add(known: ComputeUse | None, more: ComputeUse) -> ComputeUse:
+    if known is None:
+        return more
+    return ComputeUse(
+        vram_bytes=_sum(known.vram_bytes, more.vram_bytes),
+        occupied_units=_sum(known.occupied_units, more.occupied_units),
+        queues=known.queues or more.queues,
+    )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other

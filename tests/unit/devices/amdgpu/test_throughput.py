@@ -1,0 +1,80 @@
+"""PCIe throughput, of all cards at once."""
+
+import errno
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputally.devices.amdgpu import files
+from gputally.devices.amdgpu.files import Errors
+from gputally.devices.amdgpu.throughput import parse_packets, read_throughput
+from tests.amd_trees import plant, planted
+from tests.unit.devices.amdgpu.trees import device, fail_files
+
+MI250 = [device(planted("mi250"), card) for card in (0, 1)]
+
+
+def test_packets_times_the_most_that_one_holds() -> None:
+    errors: Errors = Counter()
+    measured = read_throughput(MI250, errors)
+    assert measured == {card: {("rx",): 1834 * 256, ("tx",): 20711 * 256} for card in MI250}
+    assert not errors
+
+
+def test_a_card_that_cannot_tell_is_left_out() -> None:
+    errors: Errors = Counter()
+    assert read_throughput([device(planted("apu"), 1)], errors) == {}
+    assert not errors
+
+
+def test_all_cards_measure_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(len(MI250), timeout=30)
+    read = files.read_file
+
+    def read_together(path: str) -> bytes:
+        if path.endswith("/pcie_bw"):
+            together.wait()
+        return read(path)
+
+    monkeypatch.setattr(files, "read_file", read_together)
+    errors: Errors = Counter()
+    assert read_throughput(MI250, errors).keys() == set(MI250)
+    assert not errors
+
+
+def test_what_fails_or_makes_no_sense_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = plant("mi250", tmp_path)
+    folders = [device(tree, card) for card in (0, 1)]
+    (folders[0] / "pcie_bw").write_text("12 34\n")
+    fail_files(monkeypatch, errno.EBUSY, lambda path: path == folders[1] / "pcie_bw")
+    errors: Errors = Counter()
+    assert read_throughput(folders, errors) == {}
+    field = "pcie_throughput_bytes_per_second"
+    assert errors == {(field, "malformed"): 1, (field, "ebusy"): 1}
+
+
+def test_a_card_that_sleeps_is_not_woken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = device(plant("mi210", tmp_path), 0)
+    (folder / "power").mkdir()
+    (folder / "power/runtime_status").write_text("suspended\n")
+    fail_files(monkeypatch, errno.EIO, lambda path: path.name == "pcie_bw")
+    errors: Errors = Counter()
+    assert read_throughput([folder], errors) == {}
+    assert not errors
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.integers(128, 4096))
+def test_received_comes_first(received: int, sent: int, most_bytes: int) -> None:
+    assert parse_packets(f"{received} {sent} {most_bytes}") == {
+        ("rx",): received * most_bytes,
+        ("tx",): sent * most_bytes,
+    }
+
+
+@given(st.text() | st.text(alphabet="0123456789 -\n"))
+def test_no_text_makes_it_fail(text: str) -> None:
+    parse_packets(text)
