@@ -31,6 +31,6 @@ COPY --from=build --chown=65532:65532 /src/state /var/lib/gputally
 USER 65532:65532
 EXPOSE 9400
 HEALTHCHECK --interval=30s --timeout=5s --start-period=5s \
-    CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ.get('GPUTALLY_PORT', '9400') + '/healthz', timeout=4)"]
+    CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + (os.environ.get('GPUTALLY_PORT') or os.environ.get('EXPORTER_PORT') or '9400') + '/healthz', timeout=4)"]
 ENTRYPOINT ["gputally"]
 CMD ["serve"]

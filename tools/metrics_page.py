@@ -17,7 +17,10 @@ TITLES = {
 }
 ABOUT = {
     Scope.GPU: "One sample per GPU. How energy is measured and shared out: [energy.md](energy.md).",
-    Scope.MIG: "One sample per MIG device. `gpu` is the parent's index, `uuid` the device's own.",
+    Scope.MIG: (
+        "One sample per MIG device, or per partition of an AMD GPU. `gpu` is the parent's index, `uuid` the "
+        "device's own."
+    ),
     Scope.POD: (
         "One sample per container and device (GPU or MIG device) that it uses, or was given by the kubelet: "
         "then with zeros while it does nothing. `container` is empty where the runtime does not tell it."
@@ -48,7 +51,8 @@ Every metric that GPUTally exports. What a card, driver or reader cannot tell ha
 at 0 when what it counts does.
 
 The labels of a metric are those of its group and those in its row. *Readers* says which of them can fill
-it; `simulated` fills all that a GPU has.
+it; `simulated` fills all that a GPU of NVIDIA has. On a host with GPUs of two vendors `gpu` counts those of
+each from 0: `uuid` tells them apart.
 """
 
 

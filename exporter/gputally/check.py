@@ -2,15 +2,16 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from gputally.attribution import KnowledgeSource
 from gputally.collect import Informant, Source
 from gputally.devices import Reader
-from gputally.devices.host import nvidia_module_version, nvidia_pci_addresses
-from gputally.model import Activity, Reading
+from gputally.devices.host import Host, read_host
+from gputally.metrics.catalog import AMD, GPU_METRICS, NVIDIA
+from gputally.model import Activity, Reading, SourceState
 
 # What a GPU need not have: filled only when asked for, or only on the newest cards.
 _OPTIONAL = {
@@ -32,7 +33,7 @@ class Finding:
 
 
 def check_host(
-    readers: Iterable[Reader],
+    sources: Sequence[Sequence[Reader]],
     *,
     procfs: Path,
     sysfs: Path,
@@ -41,8 +42,19 @@ def check_host(
     dev: Path = Path("/dev"),
 ) -> list[Finding]:
     """Look at everything; never raises, never takes longer than the timeout per reader."""
-    findings = [*_hardware(procfs, sysfs), *_device_nodes(dev)]
-    readable: list[Reading] = []
+    host = read_host(sysfs, procfs)
+    findings = list(_hardware(host, sysfs, {reader.name for readers in sources for reader in readers}))
+    if host.has_nvidia or not host.has_amd:
+        findings += _device_nodes(dev)
+    for readers in sources:
+        findings += _readers(readers, procfs, timeout_seconds)
+    findings += _informants(informants, timeout_seconds)
+    return findings
+
+
+def _readers(readers: Iterable[Reader], procfs: Path, timeout_seconds: float) -> Iterator[Finding]:
+    """Readers of the same GPUs: when a better one works, the others need not."""
+    readable = False
     for reader in readers:
         source = Source([reader])
         source.start()
@@ -50,21 +62,18 @@ def check_host(
         (state,) = source.states()
         readings = source.readings(0)
         if not state.up:
-            findings.append(Finding("note" if readable else "problem", reader.name, state.reason, state.fix))
+            yield Finding("note" if readable else "problem", reader.name, state.reason, state.fix)
         elif not readings:
-            findings.append(Finding("problem", reader.name, "works, but shows no GPU", _VISIBLE))
+            yield Finding("problem", reader.name, "works, but shows no GPU", _VISIBLE)
         else:
             seconds = state.duration_seconds or 0.0
-            findings.append(
-                Finding("ok", reader.name, f"reads {len(readings)} GPUs in {seconds * 1000:.0f} ms")
-            )
-            findings += _gpus(reader.name, readings)
+            yield Finding("ok", reader.name, f"reads {len(readings)} GPUs in {seconds * 1000:.0f} ms")
+            yield from _gpus(reader.name, readings)
+            yield from _denied(state)
             if not readable:
-                findings += _processes(readings, procfs)
-            readable = readable or list(readings)
+                yield from _processes(readings, procfs)
+            readable = True
         source.close(0)
-    findings += _informants(informants, timeout_seconds)
-    return findings
 
 
 # What is lost without each source of names; docs/privileges.md says how to give it.
@@ -101,19 +110,26 @@ def _informants(sources: Iterable[KnowledgeSource], timeout_seconds: float) -> I
 _VISIBLE = "in a container: run it with the NVIDIA runtime and NVIDIA_VISIBLE_DEVICES=all"
 
 
-def _hardware(procfs: Path, sysfs: Path) -> Iterator[Finding]:
-    addresses = nvidia_pci_addresses(sysfs)
-    if addresses:
-        yield Finding("ok", "pci", f"{len(addresses)} NVIDIA GPUs: {', '.join(addresses)}")
-    else:
-        yield Finding("note", "pci", f"no NVIDIA GPU in {sysfs}/bus/pci/devices")
-    version = nvidia_module_version(procfs)
-    if version:
-        yield Finding("ok", "driver", f"kernel module {version} is loaded")
-    elif addresses:
-        yield Finding("problem", "driver", "the NVIDIA kernel module is not loaded", "modprobe nvidia")
-    else:
-        yield Finding("note", "driver", "the NVIDIA kernel module is not loaded")
+def _hardware(host: Host, sysfs: Path, wanted: set[str]) -> Iterator[Finding]:
+    """A driver that is not loaded is a problem for who wants a reader of its GPUs."""
+    if host.nvidia:
+        yield Finding("ok", "pci", f"{len(host.nvidia)} NVIDIA GPUs: {', '.join(host.nvidia)}")
+    if host.amd:
+        yield Finding("ok", "pci", f"{len(host.amd)} AMD GPUs: {', '.join(host.amd)}")
+    if not host.nvidia and not host.amd:
+        yield Finding("note", "pci", f"no GPU of NVIDIA or AMD in {sysfs}/bus/pci/devices")
+    if host.nvidia_module:
+        yield Finding("ok", "driver", f"kernel module {host.nvidia_module} is loaded")
+    elif host.nvidia:
+        level = "problem" if wanted & set(NVIDIA) else "note"
+        yield Finding(level, "driver", "the NVIDIA kernel module is not loaded", "modprobe nvidia")
+    if host.amd_module:
+        yield Finding("ok", "driver", "kernel module amdgpu is loaded")
+    elif host.amd:
+        level = "problem" if wanted & set(AMD) else "note"
+        yield Finding(level, "driver", "the kernel module amdgpu is not loaded", "modprobe amdgpu")
+    if not host.has_nvidia and not host.has_amd:
+        yield Finding("note", "driver", "no kernel module of NVIDIA or AMD is loaded")
 
 
 def _device_nodes(dev: Path) -> Iterator[Finding]:
@@ -129,6 +145,19 @@ def _device_nodes(dev: Path) -> Iterator[Finding]:
             )
 
 
+_RESETS = {
+    "nvidia": "nvidia-smi --gpu-reset, else reboot the node",
+    "amd": "rocm-smi --gpureset, else reboot the node",
+}
+
+
+def _fields_of(vendor: str) -> set[str]:
+    """What some reader can tell of the GPUs of a vendor."""
+    readers = set(AMD if vendor == "amd" else NVIDIA)
+    of_others = {metric.field for metric in GPU_METRICS if not readers & set(metric.readers)}
+    return {field.name for field in fields(Reading)} - of_others - _OPTIONAL
+
+
 def _gpus(reader: str, readings: Iterable[Reading]) -> Iterator[Finding]:
     for reading in readings:
         subject = f"{reader} gpu {reading.gpu.index}"
@@ -137,12 +166,10 @@ def _gpus(reader: str, readings: Iterable[Reading]) -> Iterator[Finding]:
                 "problem",
                 subject,
                 f"{reading.gpu.uuid} is lost",
-                "nvidia-smi --gpu-reset, else reboot the node",
+                _RESETS.get(reading.gpu.vendor, ""),
             )
             continue
-        missing = [
-            f.name for f in fields(reading) if f.name not in _OPTIONAL and getattr(reading, f.name) is None
-        ]
+        missing = sorted(name for name in _fields_of(reading.gpu.vendor) if getattr(reading, name) is None)
         told = "tells everything" if not missing else f"does not tell: {', '.join(missing)}"
         yield Finding("ok", subject, f"{reading.gpu.model} {told}")
         if reading.persistence_mode is False:
@@ -156,6 +183,27 @@ def _gpus(reader: str, readings: Iterable[Reading]) -> Iterator[Finding]:
                 "accounting mode is off: short processes go unseen",
                 "gputally enable-accounting",
             )
+
+
+# What a reader was not allowed to look at -> what is lost by that, and how to allow it.
+_DENIED = {
+    "fdinfo": (
+        "the open files of other users may not be read: who uses the GPUs for graphics and video, and how "
+        "long, is not told",
+        "run as root, or give CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
+    ),
+    "kfd": (
+        "the kernel hides GPUs of KFD: who computes on them, and their partitions, are not told",
+        "allow the render devices: docker run --device-cgroup-rule 'c 226:* rw'; in a service "
+        "DeviceAllow=char-drm rw; in a pod privileged: true",
+    ),
+}
+
+
+def _denied(state: SourceState) -> Iterator[Finding]:
+    for what, (lost, fix) in _DENIED.items():
+        if (state.errors or {}).get((what, "permission")):
+            yield Finding("note", state.name, lost, fix)
 
 
 def _processes(readings: Iterable[Reading], procfs: Path) -> Iterator[Finding]:

@@ -4,17 +4,19 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from gputally import __version__
 from gputally.config import Config, ConfigError, OneLineParser, add_flags, read_config
 from gputally.informants import choose_informants, choose_owners
 from gputally.logs import set_up_logging
 from gputally.model import Owner
-from gputally.readers import choose_readers
+from gputally.readers import choose_sources
 
 _WHOSE_SETTINGS = ("procfs", "pod_logs", "container_logs", "kubelet_pods_socket", "kubernetes", "node_name")
+_CAPTURE_SETTINGS = ("procfs", "sysfs")
 _CHECK_SETTINGS = (
-    *("reader", "timeout_seconds", "nvidia_smi", "procfs", "sysfs"),
+    *("reader", "timeout_seconds", "nvidia_smi", "rocm_smi", "procfs", "sysfs"),
     *("pod_logs", "container_logs", "pod_resources_socket", "kubelet_pods_socket"),
     *("kubernetes", "node_name"),
 )
@@ -36,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = read_config(parsed)
         if parsed.command == "whose":
             return _whose(config, parsed.pids, as_json=parsed.json)
+        if parsed.command == "capture":
+            return _capture(config, parsed.directory)
         if parsed.command == "check":
             return _check(config, as_json=parsed.json)
         set_up_logging(config.log_level, config.log_format, config.log_file)
@@ -72,6 +76,13 @@ def _parser() -> argparse.ArgumentParser:
     whose.add_argument("pids", nargs="+", metavar="PID", type=_pid)
     whose.add_argument("--json", action="store_true", help="print the answers as JSON")
     add_flags(whose, _WHOSE_SETTINGS)
+    capture = commands.add_parser("capture", help="copy what is read of AMD GPUs, to give to somebody else")
+    capture.description = (
+        "Copies the files of /sys and /proc that reader amdgpu reads into a new directory, for a report or a "
+        "test. Ids and names of processes are made up. Exits with 0 when that worked."
+    )
+    capture.add_argument("directory", metavar="DIR", type=Path)
+    add_flags(capture, _CAPTURE_SETTINGS)
     accounting = commands.add_parser(
         "enable-accounting", help="have the NVIDIA driver keep account of processes that end (needs root)"
     )
@@ -88,7 +99,7 @@ def _check(config: Config, *, as_json: bool) -> int:
 
     set_up_logging("error", "text", None)
     findings = check_host(
-        choose_readers(config),
+        choose_sources(config),
         procfs=config.procfs,
         sysfs=config.sysfs,
         timeout_seconds=config.timeout_seconds,
@@ -96,6 +107,12 @@ def _check(config: Config, *, as_json: bool) -> int:
     )
     print(report_json(findings) if as_json else report_text(findings))
     return 0 if usable(findings) else 1
+
+
+def _capture(config: Config, target: Path) -> int:
+    from gputally.capture import capture  # noqa: PLC0415  # not for serving
+
+    return capture(config.sysfs, config.procfs, target, sys.stdout)
 
 
 def _pid(text: str) -> int:
@@ -117,8 +134,8 @@ def _serve(config: Config) -> int:
     with contextlib.nullcontext() if config.web_config else _without_ssl():
         from gputally.serve import serve  # noqa: PLC0415  # not for checking
 
-    readers = choose_readers(config)
-    return serve(config, readers, *choose_owners(config, readers))
+    sources = choose_sources(config)
+    return serve(config, sources, *choose_owners(config, sources[0]))
 
 
 @contextlib.contextmanager

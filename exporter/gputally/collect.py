@@ -78,7 +78,7 @@ class Source:
             self._absorb()
         else:
             self._records[self._asking].overrun(
-                timeout_seconds, "look for driver errors: dmesg | grep -i nvrm"
+                timeout_seconds, "look for driver errors: dmesg | grep -iE 'nvrm|amdgpu'"
             )
 
     @property

@@ -29,7 +29,7 @@ from gputally.values import (
     url_path,
 )
 
-READERS = ("auto", "nvml", "nvidia-smi", "simulated")
+READERS = ("auto", "nvml", "nvidia-smi", "amdgpu", "rocm-smi", "simulated")
 
 
 class ConfigError(ValueError):
@@ -101,7 +101,8 @@ class Config:
     reader: str = _setting(
         "auto",
         "--reader",
-        "where readings come from: auto takes nvml, then nvidia-smi",
+        "where readings come from: auto takes nvml, else nvidia-smi, for GPUs of NVIDIA, and amdgpu, else "
+        "rocm-smi, for those of AMD. Whose GPUs the host has is looked up once, at the start",
         one_of(*READERS),
         group="reading",
         metavar="|".join(READERS),
@@ -131,7 +132,7 @@ class Config:
     pcie_throughput: bool = _setting(
         False,
         "--pcie-throughput",
-        "read PCIe throughput: blocks 40 ms per GPU and sample",
+        "read PCIe throughput: takes 40 ms per GPU and sample; for all GPUs of AMD together, one second",
         boolean,
         group="reading",
     )
@@ -149,6 +150,13 @@ class Config:
         "nvidia-smi",
         "--nvidia-smi",
         "the command of the nvidia-smi reader",
+        group="reading",
+        metavar="COMMAND",
+    )
+    rocm_smi: str = _setting(
+        "rocm-smi",
+        "--rocm-smi",
+        "the command of the rocm-smi reader; where it is not found, amd-smi is taken",
         group="reading",
         metavar="COMMAND",
     )

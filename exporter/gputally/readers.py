@@ -2,19 +2,24 @@
 
 # ruff: noqa: PLC0415
 
+from collections.abc import Callable
+
 from gputally.config import Config, ConfigError
 from gputally.devices import Reader
+from gputally.devices.host import read_host
 
 
-def choose_readers(config: Config) -> list[Reader]:
-    """The readers of --reader, best first."""
-    if config.reader == "simulated":
-        return [_simulated(config)]
-    if config.reader == "nvml":
-        return [_nvml(config)]
-    if config.reader == "nvidia-smi":
-        return [_nvidia_smi(config)]
-    return [_nvml(config), _nvidia_smi(config)]
+def choose_sources(config: Config) -> list[list[Reader]]:
+    """The readers of --reader: for each vendor those that read the same GPUs, best first."""
+    if config.reader != "auto":
+        return [[_READERS[config.reader](config)]]
+    host = read_host(config.sysfs, config.procfs)
+    sources = []
+    if host.has_nvidia or not host.has_amd:
+        sources.append([_nvml(config), _nvidia_smi(config)])
+    if host.has_amd:
+        sources.append([_amdgpu(config), _rocm_smi(config)])
+    return sources
 
 
 def _nvml(config: Config) -> Reader:
@@ -34,6 +39,18 @@ def _nvidia_smi(config: Config) -> Reader:
     return NvidiaSmiReader(command=config.nvidia_smi, timeout_seconds=config.timeout_seconds * 0.8)
 
 
+def _amdgpu(config: Config) -> Reader:
+    from gputally.devices.amdgpu import AmdgpuReader
+
+    return AmdgpuReader(config.sysfs, config.procfs, pcie_throughput=config.pcie_throughput)
+
+
+def _rocm_smi(config: Config) -> Reader:
+    from gputally.devices.rocm_smi import RocmSmiReader
+
+    return RocmSmiReader(config.rocm_smi, timeout_seconds=config.timeout_seconds * 0.8)
+
+
 def _simulated(config: Config) -> Reader:
     from gputally.devices.simulated import simulated_reader
 
@@ -48,3 +65,12 @@ def _simulated(config: Config) -> Reader:
         )
     except ValueError as error:
         raise ConfigError(f"--scenario: {error}") from None
+
+
+_READERS: dict[str, Callable[[Config], Reader]] = {
+    "nvml": _nvml,
+    "nvidia-smi": _nvidia_smi,
+    "amdgpu": _amdgpu,
+    "rocm-smi": _rocm_smi,
+    "simulated": _simulated,
+}

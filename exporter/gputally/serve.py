@@ -15,7 +15,7 @@ from gputally.attribution import KnowledgeSource
 from gputally.collect import Collector, Informant, OwnerFinder, Source
 from gputally.config import Config, ConfigError
 from gputally.devices import Reader
-from gputally.devices.host import nvidia_module_version, nvidia_pci_addresses, read_boot_id
+from gputally.devices.host import read_boot_id, read_host
 from gputally.ledger import Ledger
 from gputally.metrics.exposition import Exposition, render_text
 from gputally.metrics.families import Family, build_families
@@ -33,11 +33,15 @@ log = logging.getLogger("gputally")
 
 
 def serve(
-    config: Config, readers: Sequence[Reader], owners: OwnerFinder, informants: Sequence[KnowledgeSource]
+    config: Config,
+    sources: Sequence[Sequence[Reader]],
+    owners: OwnerFinder,
+    informants: Sequence[KnowledgeSource],
 ) -> int:
+    """`sources` are the readers of each vendor's GPUs, best first."""
     checkpoint = _checkpoint(config.state_file)
     collector = Collector(
-        [Source(readers)],
+        [Source(readers) for readers in sources],
         timeout_seconds=config.timeout_seconds,
         max_age_seconds=config.max_age_seconds,
         ledger=_ledger(config, checkpoint),
@@ -79,7 +83,7 @@ def serve(
         return 1
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
-    _log_start(config, server.url)
+    _log_start(config, sources, server.url)
     stop = threading.Event()
     sampler = threading.Thread(
         target=collector.run,
@@ -163,15 +167,19 @@ def _listen_address(config: Config) -> str:
     return format_address(host, config.port)
 
 
-def _log_start(config: Config, url: str) -> None:
+def _log_start(config: Config, sources: Sequence[Sequence[Reader]], url: str) -> None:
     log.info("gputally %s serves %s%s", __version__, url.rstrip("/"), config.metrics_path)
-    log.info("reader %s, one sample every %g s", config.reader, config.interval_seconds)
+    readers = " and ".join(" else ".join(reader.name for reader in readers) for readers in sources)
+    log.info("reader %s, one sample every %g s", readers, config.interval_seconds)
     if config.reader == "simulated":
         log.warning('these GPUs are simulated: gputally_gpu_info says simulated="true"')
         return
-    addresses = nvidia_pci_addresses(config.sysfs)
-    module = nvidia_module_version(config.procfs)
-    if addresses and module is None:
-        log.warning("%d NVIDIA GPUs on PCI, but the driver is not loaded (modprobe nvidia)", len(addresses))
-    if not addresses and module is None:
-        log.warning("no NVIDIA GPU and no driver on this host; waiting for one (see gputally check)")
+    host = read_host(config.sysfs, config.procfs)
+    log.info("on PCI: %d NVIDIA GPUs, %d AMD GPUs", len(host.nvidia), len(host.amd))
+    if host.nvidia and host.nvidia_module is None:
+        log.warning("the driver of the NVIDIA GPUs is not loaded (modprobe nvidia)")
+    if host.amd and not host.amd_module:
+        log.warning("the driver of the AMD GPUs is not loaded (modprobe amdgpu)")
+    if not host.has_nvidia and not host.has_amd:
+        waits = "; waiting for one of NVIDIA: for one of AMD start again" if config.reader == "auto" else ""
+        log.warning("no GPU and no driver on this host%s (see gputally check)", waits)

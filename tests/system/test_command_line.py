@@ -114,10 +114,12 @@ def test_a_signal_ends_it_in_under_two_seconds_with_nothing_half_written(
 
 
 def test_without_gpu_and_driver_it_runs_and_says_so_everywhere(tmp_path: Path) -> None:
-    with Exporter(tmp_path / "log", "serve", "--interval", "200ms", environment=NO_DRIVER) as exporter:
+    arguments = ("serve", "--interval", "200ms", "--sysfs", str(tmp_path))
+    with Exporter(tmp_path / "log", *arguments, environment=NO_DRIVER) as exporter:
         exporter.wait_until(lambda: exporter.get("/readyz")[0] == 200, "the first sample is done")
         up = exporter.samples()["gputally_source_up"]
         assert (up[("nvml",)], up[("nvidia-smi",)]) == (0, 0)
+        assert ("amdgpu",) not in up, "there is nothing of AMD on this host"
         assert exporter.get("/healthz")[0] == 200
         assert b"ready: 0 GPUs (nvml: " in exporter.get("/readyz")[1]
         assert "source nvml is down" in exporter.log.read_text()

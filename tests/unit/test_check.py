@@ -1,6 +1,7 @@
 """`gputally check` on hosts of every kind."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from gputally.attribution import Knowledge, PodFacts
@@ -9,6 +10,7 @@ from gputally.devices import Report, Unavailable
 from gputally.model import Gpu, Process, Reading
 
 GPU = Gpu("GPU-a", 0, "nvidia", "NVIDIA T4")
+MI300X = Gpu("GPU-m", 0, "amd", "AMD Instinct MI300X")
 
 
 class Fixed:
@@ -40,8 +42,20 @@ def host(root: Path, *, pci: tuple[str, ...] = (), module: str = "", pids: tuple
     return root
 
 
+def amd_host(root: Path, *, pids: tuple[int, ...] = ()) -> Path:
+    device = root / "sys/bus/pci/devices/0000:05:00.0"
+    device.mkdir(parents=True)
+    (device / "vendor").write_text("0x1002\n")
+    (device / "class").write_text("0x120000\n")
+    return host(root, pids=pids)
+
+
 def check(root: Path, *readers: Fixed) -> list[Finding]:
-    return check_host(readers, procfs=root / "proc", sysfs=root / "sys", dev=root / "dev", timeout_seconds=5)
+    return check_sources(root, readers)
+
+
+def check_sources(root: Path, *sources: Sequence[Fixed]) -> list[Finding]:
+    return check_host(sources, procfs=root / "proc", sysfs=root / "sys", dev=root / "dev", timeout_seconds=5)
 
 
 MODULE = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  Tue Apr  8 12:41:17 UTC 2025\n"
@@ -116,6 +130,62 @@ def test_modes_that_cost_get_the_command_that_changes_them(tmp_path: Path) -> No
         "gputally enable-accounting",
     }
     assert usable(findings), "a note is nothing to mend"
+
+
+def test_an_amd_gpu_without_its_module_gets_the_command_that_loads_it(tmp_path: Path) -> None:
+    findings = check(amd_host(tmp_path), Fixed("amdgpu", Unavailable("no driver")))
+    assert findings[:2] == [
+        Finding("ok", "pci", "1 AMD GPUs: 0000:05:00.0"),
+        Finding("problem", "driver", "the kernel module amdgpu is not loaded", "modprobe amdgpu"),
+    ]
+    assert "NVIDIA" not in report_text(findings), "nobody misses what the host does not have"
+
+
+def test_a_healthy_host_with_amd_gpus_is_usable(tmp_path: Path) -> None:
+    root = amd_host(tmp_path, pids=(41,))
+    (root / "sys/module/amdgpu").mkdir(parents=True)
+    reading = Reading(gpu=MI300X, power_watts=140.0, processes=(Process(41, "compute"),))
+    answer = Report((reading,), {("fdinfo", "permission"): 3, ("kfd", "permission"): 0})
+    findings = check(root, Fixed("amdgpu", answer), Fixed("rocm-smi", Unavailable("not found")))
+    assert usable(findings)
+    assert Finding("ok", "driver", "kernel module amdgpu is loaded") in findings
+    assert Finding("note", "rocm-smi", "not found") in findings
+    (denied,) = (finding for finding in findings if "may not be read" in finding.text)
+    assert (denied.level, denied.subject) == ("note", "amdgpu")
+    assert "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH" in denied.fix
+    (told,) = (finding.text for finding in findings if finding.subject == "amdgpu gpu 0")
+    assert "energy_millijoules" in told
+    assert "gtt_used_bytes" in told
+    assert "nvlink" not in told
+    assert "xid" not in told
+
+
+def test_what_amd_gpus_alone_tell_is_not_missed_on_others(tmp_path: Path) -> None:
+    text = report_text(check(host(tmp_path), Fixed("nvml", Report((Reading(gpu=GPU),)))))
+    assert "nvlink_bytes" in text
+    assert "xgmi" not in text
+
+
+def test_on_a_host_with_both_vendors_each_has_to_be_readable(tmp_path: Path) -> None:
+    nvidia = [Fixed("nvml", Report((Reading(gpu=GPU),))), Fixed("nvidia-smi", Unavailable("not found"))]
+    broken = [Fixed("amdgpu", Unavailable("no driver")), Fixed("rocm-smi", Unavailable("not found"))]
+    works = [Fixed("amdgpu", Report((Reading(gpu=MI300X),))), Fixed("rocm-smi", Unavailable("not found"))]
+    root = host(tmp_path)
+    assert not usable(check_sources(root, nvidia, broken))
+    assert usable(check_sources(root, nvidia, works))
+
+
+def test_a_driver_that_no_wanted_reader_needs_is_not_missed(tmp_path: Path) -> None:
+    root = amd_host(tmp_path)
+    nvml = Fixed("nvml", Report((Reading(gpu=GPU),)))
+    assert usable(check(root, nvml))
+    works = Fixed("amdgpu", Report((Reading(gpu=MI300X),)))
+    assert not usable(check_sources(root, [nvml], [works])), "its module is not loaded"
+
+
+def test_a_lost_amd_gpu_is_reset_with_amds_tool(tmp_path: Path) -> None:
+    findings = check(host(tmp_path), Fixed("amdgpu", Report((Reading(gpu=MI300X, up=False),))))
+    assert any(finding.fix == "rocm-smi --gpureset, else reboot the node" for finding in findings)
 
 
 def test_json_has_the_verdict_and_the_findings(tmp_path: Path) -> None:

@@ -169,6 +169,7 @@ def test_a_hanging_source_is_not_waited_for_and_its_last_readings_stay_until_too
     assert late.age_seconds > 0
     state = states(late)["nvml"]
     assert (state.up, state.overruns, state.reason) == (False, 1, "no answer within 0.2 s")
+    assert state.fix == "look for driver errors: dmesg | grep -iE 'nvrm|amdgpu'"
     time.sleep(0.4)
     too_old = sampler.sample()
     assert [(r.up, r.power_watts) for r in too_old.readings] == [(False, None)]

@@ -33,6 +33,8 @@ def test_a_flag_wins_over_the_environment_and_the_environment_over_the_default()
         ("EXPORTER_PORT", "9531", "port", 9531),
         ("COLLECTION_INTERVAL", "30", "interval_seconds", 30.0),
         ("LOG_LEVEL", "DEBUG", "log_level", "debug"),
+        ("LOG_LEVEL", "INFO", "log_level", "info"),
+        ("GPUTALLY_ROCM_SMI", "/opt/rocm/bin/rocm-smi", "rocm_smi", "/opt/rocm/bin/rocm-smi"),
         ("METRICS_PATH", "/gpu", "metrics_path", "/gpu"),
     ],
 )

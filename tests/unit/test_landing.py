@@ -129,6 +129,19 @@ def test_mig_instances_stand_below_their_gpu() -> None:
     assert page.text.index("GPU-0") < page.text.index("MIG 1g.10gb MIG-abc") < page.text.index("GPU-1")
 
 
+def test_partitions_of_an_amd_gpu_are_called_so_and_vendors_stand_together() -> None:
+    instance = MigInstance("GPU-0-3", "GPU-0", 0, 3, 0, "CPX/NPS4")
+    part = MigReading(instance=instance, graphics_active_ratio=0.42)
+    readings = (
+        Reading(gpu=gpu(0)),
+        Reading(gpu=gpu(1)),
+        Reading(gpu=Gpu("AMD-0", 0, "amd", "MI300X"), mig=(part,)),
+    )
+    page = outline(snapshot(*readings))
+    assert "Partition 3 CPX/NPS4 GPU-0-3 42" in " ".join(page.text.split())
+    assert page.text.index("AMD-0") < page.text.index("GPU-0") < page.text.index("GPU-1")
+
+
 def test_a_gpu_at_its_slowdown_temperature_stands_out() -> None:
     def page(celsius: float) -> bytes:
         hot = Reading(gpu=gpu(), temperature_celsius=celsius, temperature_slowdown_celsius=87)

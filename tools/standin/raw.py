@@ -98,7 +98,7 @@ def raw_sample(sample: ProcessSample, clock_zero: float | None) -> str:
     """The `sample` line; its time is relative to time 0 when that is known."""
     ratios = (sample.sm_ratio, sample.memory_ratio, sample.encoder_ratio, sample.decoder_ratio)
     time = _moment(sample.timestamp_us, clock_zero)
-    return " ".join(["sample", str(sample.pid), time, *(str(_percent(ratio)) for ratio in ratios)])
+    return " ".join(["sample", str(sample.pid), time, *(str(_percent(ratio or 0.0)) for ratio in ratios)])
 
 
 def raw_account(ended: AccountedProcess, clock_zero: float | None) -> str:

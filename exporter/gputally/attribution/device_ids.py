@@ -24,7 +24,7 @@ _GPU_RESOURCE = re.compile(
     """,
     re.VERBOSE,
 )
-_GPU_ID = re.compile(rf"(?:GPU|MIG|MIG-GPU)-{_UUID}.*|nvidia\d+(?:/.*)?|amdgpu_xcp_\d+", re.IGNORECASE)
+_GPU_ID = re.compile(rf"(?:GPU|MIG|MIG-GPU)-{_UUID}.*|nvidia\d+(?:/.*)?|amdgpu_xcp[_.]\d+", re.IGNORECASE)
 _GPU_DRIVER = re.compile(r"(?:.*[.-])?gpu(?:[.-].*)?")
 
 _CDI_NAME = re.compile(rf"[^=/]+/[^=/]+=(?:{_UUID}-)?(?P<name>.+)", re.IGNORECASE)
@@ -35,6 +35,7 @@ _OLD_MIG = re.compile(
 )
 _GKE = re.compile(r"nvidia(?P<minor>[0-9]{1,4})(?:/gi(?P<gi>[0-9]{1,4}))?(?:/vgpu[0-9]+)?")
 _DRA_NVIDIA = re.compile(r"gpu-(?P<minor>[0-9]{1,4})(?:-mig-(?P<profile>.+)-[0-9]+-[0-9]+)?")
+_DRA_AMD = re.compile(r"gpu-(?P<card>[0-9]{1,4})-[0-9]{1,4}")
 _DRA_INTEL = re.compile(r"([0-9a-f]{4,8})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])-0x[0-9a-f]+")
 
 
@@ -64,7 +65,10 @@ def match_device(device_id: str, resource: str, readings: Sequence[Reading]) -> 
     of = device_id if cdi else resource
     # A GPU that was lost before it said who it is has no uuid: nothing can be booked on it.
     candidates = [reading for reading in readings if reading.gpu.uuid and _may_be_of(of, reading.gpu.vendor)]
-    for by in (_by_uuid, _by_old_mig_name, _by_device_node, _by_pci_address, _by_dra_name, _by_index):
+    for by in (
+        *(_by_uuid, _by_old_mig_name, _by_device_node, _by_pci_address, _by_platform_device),
+        *(_by_dra_name, _by_dra_name_of_amd, _by_index),
+    ):
         found = set(by(name, candidates))
         if found:
             return found.pop() if len(found) == 1 else None
@@ -112,12 +116,26 @@ def _by_device_node(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
 
 
 def _by_pci_address(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
-    """AMD's plugin, and Intel's DRA driver with dashes and the model behind it."""
+    """AMD's plugin, and Intel's DRA driver with dashes and the model behind it.
+
+    Of an AMD GPU in partitions the address is that of the first one.
+    """
     address = _pci_address(_PCI_ID.fullmatch(name) or _DRA_INTEL.fullmatch(name))
-    if address is not None:
-        for reading in readings:
-            if _pci_address(_PCI_ID.fullmatch(reading.gpu.pci_bus_id or "")) == address:
-                yield _whole(reading)
+    if address is None:
+        return
+    for reading in readings:
+        if reading.gpu.vendor == "amd" and reading.mig:
+            for mig in reading.mig:
+                if _pci_address(_PCI_ID.fullmatch(mig.instance.device_name or "")) == address:
+                    yield _slice(mig)
+        elif _pci_address(_PCI_ID.fullmatch(reading.gpu.pci_bus_id or "")) == address:
+            yield _whole(reading)
+
+
+def _by_platform_device(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
+    """AMD's plugin: amdgpu_xcp_<n> is any but the first partition of a GPU, numbered over all GPUs."""
+    for reading in readings:
+        yield from (_slice(mig) for mig in reading.mig if mig.instance.device_name == name)
 
 
 def _by_dra_name(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
@@ -133,6 +151,20 @@ def _by_dra_name(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
             yield from (
                 _slice(mig) for mig in reading.mig if _plain(mig.instance.profile) == _plain(match["profile"])
             )
+
+
+def _by_dra_name_of_amd(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
+    """AMD's DRA driver: gpu-<card>-<render node>, of a GPU or of a partition."""
+    match = _DRA_AMD.fullmatch(name)
+    if match is None:
+        return
+    card = int(match["card"])
+    for reading in readings:
+        if reading.gpu.vendor != "amd":
+            continue
+        if not reading.mig and reading.gpu.minor_number == card:
+            yield _whole(reading)
+        yield from (_slice(mig) for mig in reading.mig if mig.instance.minor_number == card)
 
 
 def _by_index(name: str, readings: Sequence[Reading]) -> Iterator[Device]:

@@ -181,7 +181,7 @@ def _accounted(device: Device, ended: AccountedProcess, found: Found) -> Residen
     # The pid may be another's by now.
     same = found.started_at_seconds is None or found.started_at_seconds <= began + _START_TIME_SLACK_SECONDS
     stamp = ended.started_us + ended.ran_us
-    sample = ProcessSample(ended.pid, stamp, ended.sm_ratio, 0.0, 0.0, 0.0, ended.ran_us)
+    sample = ProcessSample(ended.pid, stamp, ended.sm_ratio, None, None, None, ended.ran_us)
     process = Process(ended.pid, ENDED, memory_used_bytes=ended.memory_peak_bytes)
     owner = found.owner if same else found.former or Unknown("exited")
     return Resident(*device, process, owner, (sample,), began, ended=True)
@@ -199,8 +199,7 @@ def count_uses(
         uses[key] = _added(uses.get(key) or Use(*device, resident.owner, 0), resident)
     for device, holder in holders:
         if not any(d == device and _holds(whose, holder) for d, whose in uses):
-            idle = 0.0 if _sampled(readings, device) else None
-            uses[device, holder] = Use(*device, holder, 0, 0, idle, idle, idle, idle)
+            uses[device, holder] = _idle(device, holder, readings)
     return tuple(uses.values())
 
 
@@ -224,24 +223,30 @@ def _processes(
     A process that the driver sampled, but that is gone from its list, has ended since: it counts with
     what it did.
     """
-    samples: dict[int, list[ProcessSample]] | None = None
-    if reading.process_samples is not None:
-        samples = defaultdict(list)
-        for sample in reading.process_samples:
-            samples[sample.pid].append(sample)
-    seen: set[int] = set()
+    on_slices: set[int] = set()
     for mig in reading.mig:
-        for process in mig.processes or ():
-            seen.add(process.pid)
-            yield (reading.gpu.index, mig.instance.uuid), process, None
-    device = (reading.gpu.index, reading.gpu.uuid)
-    for process in reading.processes or ():
+        for process, samples in _sampled_processes(mig.processes, mig.process_samples):
+            on_slices.add(process.pid)
+            yield (reading.gpu.index, mig.instance.uuid), process, samples
+    for process, samples in _sampled_processes(reading.processes, reading.process_samples):
+        if process.pid not in on_slices:
+            yield (reading.gpu.index, reading.gpu.uuid), process, samples
+
+
+def _sampled_processes(
+    listed: tuple[Process, ...] | None, samples: tuple[ProcessSample, ...] | None
+) -> Iterator[tuple[Process, tuple[ProcessSample, ...] | None]]:
+    by_pid: dict[int, list[ProcessSample]] = defaultdict(list)
+    for sample in samples or ():
+        by_pid[sample.pid].append(sample)
+    seen: set[int] = set()
+    for process in listed or ():
         if process.pid not in seen:
             seen.add(process.pid)
-            yield device, process, None if samples is None else tuple(samples.get(process.pid, ()))
-    for pid, some in (samples or {}).items():
+            yield process, None if samples is None else tuple(by_pid.get(process.pid, ()))
+    for pid, some in by_pid.items():
         if pid not in seen:
-            yield device, Process(pid, ENDED, memory_used_bytes=0), tuple(some)
+            yield Process(pid, ENDED, memory_used_bytes=0), tuple(some)
 
 
 def _added(use: Use, resident: Resident) -> Use:
@@ -277,8 +282,18 @@ def find_holders(readings: Sequence[Reading], directory: Directory) -> tuple[tup
     return tuple(found)
 
 
-def _sampled(readings: Iterable[Reading], device: Device) -> bool:
-    return any(r.gpu.uuid == device[1] and r.process_samples is not None for r in readings)
+def _idle(device: Device, holder: Owner, readings: Iterable[Reading]) -> Use:
+    """What a holder does that nobody sees there: nothing, where the driver would tell otherwise."""
+    for reading in readings:
+        sampled = {
+            reading.gpu.uuid: reading.process_samples,
+            **{mig.instance.uuid: mig.process_samples for mig in reading.mig},
+        }
+        if sampled.get(device[1]) is not None:
+            # A series that is there only while nobody runs would be worse than none.
+            memory = None if reading.gpu.vendor == "amd" else 0.0
+            return Use(*device, holder, 0, 0, 0.0, memory, 0.0, 0.0)
+    return Use(*device, holder, 0, 0)
 
 
 def list_pods(uses: Iterable[Use], directory: Directory) -> tuple[PodOnGpu, ...]:

@@ -37,6 +37,9 @@ _BOUNDS_BY_FIELD: dict[str, Bounds] = {
     "compute_mode": _STATE,
     "nvlink_bytes": _COUNTER,
     "nvlink_errors": _COUNTER,
+    "xgmi_up": _STATE,
+    "xgmi_bytes": _COUNTER,
+    "ras_errors": _COUNTER,
     "ecc_errors": _COUNTER,
     "ecc_location_errors": _COUNTER,
     "xid_errors": _COUNTER,
@@ -140,9 +143,9 @@ def _drop_samples(samples: tuple[ProcessSample, ...] | None) -> tuple[tuple[Proc
         sample
         for sample in samples or ()
         if _RATIO_LOW <= sample.sm_ratio <= _RATIO_HIGH
-        and _RATIO_LOW <= sample.memory_ratio <= _RATIO_HIGH
-        and _RATIO_LOW <= sample.encoder_ratio <= _RATIO_HIGH
-        and _RATIO_LOW <= sample.decoder_ratio <= _RATIO_HIGH
+        and (sample.memory_ratio is None or _RATIO_LOW <= sample.memory_ratio <= _RATIO_HIGH)
+        and (sample.encoder_ratio is None or _RATIO_LOW <= sample.encoder_ratio <= _RATIO_HIGH)
+        and (sample.decoder_ratio is None or _RATIO_LOW <= sample.decoder_ratio <= _RATIO_HIGH)
     )
     return sane, ["process_samples"] * (len(samples or ()) - len(sane))
 
@@ -153,8 +156,11 @@ def _drop_of_mig(instances: tuple[MigReading, ...]) -> tuple[tuple[MigReading, .
     for instance in instances:
         changes, names = _OF_MIG.check(instance)
         processes, dropped_memory = _drop_process_memory(instance.processes)
+        samples, dropped_samples = _drop_samples(instance.process_samples)
         if dropped_memory:
             changes["processes"] = processes
-        dropped += [f"mig.{name}" for name in names + dropped_memory]
+        if dropped_samples:
+            changes["process_samples"] = samples
+        dropped += [f"mig.{name}" for name in names + dropped_memory + dropped_samples]
         sane.append(replace(instance, **changes) if changes else instance)
     return tuple(sane), dropped

@@ -94,9 +94,9 @@ def _gpus(snapshot: Snapshot) -> str:
     if not snapshot.readings:
         return '<p class="empty">No GPU has been read yet.</p>'
     rows = []
-    for reading in sorted(snapshot.readings, key=lambda reading: reading.gpu.index):
+    for reading in sorted(snapshot.readings, key=lambda one: (one.gpu.vendor, one.gpu.index)):
         rows.append(_gpu_row(reading))
-        rows += [_mig_row(instance) for instance in reading.mig]
+        rows += [_mig_row(reading.gpu.vendor, instance) for instance in reading.mig]
     heads = "".join(
         f"<th{' class=' + kind if kind else ''}>{name}</th>"
         for name, kind in (
@@ -130,12 +130,15 @@ def _gpu_row(reading: Reading) -> str:
     )
 
 
-def _mig_row(reading: MigReading) -> str:
+def _mig_row(vendor: str, reading: MigReading) -> str:
     instance = reading.instance
     name = f"MIG {instance.profile}" if instance.profile else "MIG instance"
+    if vendor == "amd":
+        name = f"Partition {instance.gpu_instance_id} {instance.profile or ''}"
+    busy = reading.graphics_active_ratio if reading.sm_active_ratio is None else reading.sm_active_ratio
     return (
         f'<tr class="mig"><td></td><td>{escape(name)}<span class="uuid">{escape(instance.uuid)}</span></td>'
-        f"<td></td><td>{_ratio(reading.sm_active_ratio)}</td>"
+        f"<td></td><td>{_ratio(busy)}</td>"
         f"<td>{_memory(reading.memory_used_bytes, reading.memory_total_bytes)}</td><td></td><td></td></tr>"
     )
 

@@ -172,7 +172,7 @@ def _parts(
             on_device.get(mig.instance.uuid, ()),
             held.get(mig.instance.uuid, ()),
             visible=mig.processes is not None,
-            sampled=False,
+            sampled=mig.process_samples is not None,
             weight=weight,
             active_ratio=mig.graphics_active_ratio,
         )

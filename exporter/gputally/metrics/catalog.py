@@ -12,7 +12,10 @@ from gputally.model import Labels
 
 UNITS = ("bytes_per_second", "bytes", "watts", "joules", "celsius", "hertz", "ratio", "seconds")
 NVML = ("nvml", "simulated")
-ALL = ("nvml", "nvidia-smi", "simulated")
+NVIDIA = ("nvml", "nvidia-smi", "simulated")
+AMDGPU = ("amdgpu",)
+AMD = ("amdgpu", "rocm-smi")
+ALL = NVIDIA + AMD
 
 
 class Kind(StrEnum):
@@ -144,11 +147,33 @@ GPU_METRICS: tuple[Metric, ...] = (
         "memory_utilization_ratio",
         "Share of the driver's last sample period in which device memory was read or written.",
     ),
-    _gauge(_G, "gputally_gpu_encoder_utilization_ratio", "encoder_utilization_ratio", "Video encoder use."),
-    _gauge(_G, "gputally_gpu_decoder_utilization_ratio", "decoder_utilization_ratio", "Video decoder use."),
-    _gauge(_G, "gputally_gpu_jpeg_utilization_ratio", "jpeg_utilization_ratio", "JPEG engine use."),
     _gauge(
-        _G, "gputally_gpu_ofa_utilization_ratio", "ofa_utilization_ratio", "Optical flow accelerator use."
+        _G,
+        "gputally_gpu_encoder_utilization_ratio",
+        "encoder_utilization_ratio",
+        "Video encoder use.",
+        readers=NVIDIA,
+    ),
+    _gauge(
+        _G,
+        "gputally_gpu_decoder_utilization_ratio",
+        "decoder_utilization_ratio",
+        "Video decoder use.",
+        readers=NVIDIA,
+    ),
+    _gauge(
+        _G,
+        "gputally_gpu_jpeg_utilization_ratio",
+        "jpeg_utilization_ratio",
+        "JPEG engine use.",
+        readers=NVIDIA + AMDGPU,
+    ),
+    _gauge(
+        _G,
+        "gputally_gpu_ofa_utilization_ratio",
+        "ofa_utilization_ratio",
+        "Optical flow accelerator use.",
+        readers=NVIDIA,
     ),
     *(
         _gauge(_G, f"gputally_gpu_{name}_ratio", f"{name}_ratio", help, readers=NVML)
@@ -168,6 +193,31 @@ GPU_METRICS: tuple[Metric, ...] = (
         "gputally_gpu_memory_reserved_bytes",
         "memory_reserved_bytes",
         "Device memory that the driver and firmware keep for themselves.",
+        readers=NVIDIA,
+    ),
+    _gauge(
+        _G,
+        "gputally_gpu_memory_visible_total_bytes",
+        "memory_visible_total_bytes",
+        "Device memory that the CPU can reach.",
+        readers=AMD,
+    ),
+    _gauge(
+        _G,
+        "gputally_gpu_memory_visible_used_bytes",
+        "memory_visible_used_bytes",
+        "Device memory in use that the CPU can reach.",
+        readers=AMD,
+    ),
+    _gauge(
+        _G,
+        "gputally_gpu_gtt_total_bytes",
+        "gtt_total_bytes",
+        "Host memory that the GPU may use (GTT).",
+        readers=AMD,
+    ),
+    _gauge(
+        _G, "gputally_gpu_gtt_used_bytes", "gtt_used_bytes", "Host memory that the GPU uses.", readers=AMD
     ),
     _gauge(_G, "gputally_gpu_bar1_total_bytes", "bar1_total_bytes", "BAR1 window size.", readers=NVML),
     _gauge(_G, "gputally_gpu_bar1_used_bytes", "bar1_used_bytes", "BAR1 window mapped.", readers=NVML),
@@ -177,7 +227,8 @@ GPU_METRICS: tuple[Metric, ...] = (
         _G,
         "gputally_gpu_power_watts",
         "power_watts",
-        "Power draw of the board: a one-second average on most cards, instantaneous on GA100 and older.",
+        "Power draw: on NVIDIA a one-second average, instantaneous on GA100 and older; on AMD the driver's "
+        "mean where it has one.",
     ),
     _gauge(_G, "gputally_gpu_power_limit_watts", "power_limit_watts", "Power limit set by the operator."),
     _gauge(
@@ -185,12 +236,14 @@ GPU_METRICS: tuple[Metric, ...] = (
         "gputally_gpu_power_enforced_limit_watts",
         "power_enforced_limit_watts",
         "Power limit in force: the lowest of all that apply.",
+        readers=NVIDIA,
     ),
     _gauge(
         _G,
         "gputally_gpu_power_default_limit_watts",
         "power_default_limit_watts",
         "Power limit after a reset.",
+        readers=NVIDIA + AMDGPU,
     ),
     _gauge(
         _G, "gputally_gpu_power_min_limit_watts", "power_min_limit_watts", "Lowest power limit one can set."
@@ -208,20 +261,37 @@ GPU_METRICS: tuple[Metric, ...] = (
         "gputally_gpu_temperature_slowdown_celsius",
         "temperature_slowdown_celsius",
         "Core temperature at which the hardware slows down.",
-        readers=NVML,
+        readers=NVML + AMD,
     ),
     _gauge(
         _G,
         "gputally_gpu_temperature_shutdown_celsius",
         "temperature_shutdown_celsius",
         "Core temperature at which the hardware shuts down.",
-        readers=NVML,
+        readers=NVML + AMD,
     ),
     _gauge(
         _G,
         "gputally_gpu_temperature_margin_celsius",
         "temperature_margin_celsius",
         "Degrees left until the nearest slowdown limit (T.Limit); negative is past it.",
+        readers=NVIDIA,
+    ),
+    _gauge(
+        _G,
+        "gputally_gpu_sensor_celsius",
+        "sensor_celsius",
+        "Temperature at each sensor: edge, junction (the hottest spot), mem, and what else the card has.",
+        "sensor",
+        readers=AMD,
+    ),
+    _gauge(
+        _G,
+        "gputally_gpu_sensor_critical_celsius",
+        "sensor_critical_celsius",
+        "Temperature at the sensor at which the card slows down.",
+        "sensor",
+        readers=AMDGPU,
     ),
     _gauge(_G, "gputally_gpu_clock_hertz", "clock_hertz", "Clock now.", "domain"),
     _gauge(_G, "gputally_gpu_clock_max_hertz", "clock_max_hertz", "Highest clock.", "domain"),
@@ -231,6 +301,7 @@ GPU_METRICS: tuple[Metric, ...] = (
         "clock_application_hertz",
         "Clock that applications are set to run at.",
         "domain",
+        readers=NVIDIA,
     ),
     _gauge(_G, "gputally_gpu_fan_speed_ratio", "fan_speed_ratio", "Fan speed as a share of its most.", "fan"),
     _gauge(
@@ -238,6 +309,7 @@ GPU_METRICS: tuple[Metric, ...] = (
         "gputally_gpu_performance_state",
         "performance_state",
         "Performance state: 0 is the fastest, 15 the slowest.",
+        readers=NVIDIA,
     ),
     _gauge(
         _G,
@@ -245,6 +317,7 @@ GPU_METRICS: tuple[Metric, ...] = (
         "throttle_active",
         "1 while the clocks are held down for this reason.",
         "reason",
+        readers=NVIDIA + AMDGPU,
     ),
     _counter(
         _G,
@@ -252,6 +325,7 @@ GPU_METRICS: tuple[Metric, ...] = (
         "throttle_seconds",
         "Time for which the clocks were held down for this reason, as the driver counts it.",
         "reason",
+        readers=NVIDIA,
     ),
     # memory health
     _counter(
@@ -270,6 +344,17 @@ GPU_METRICS: tuple[Metric, ...] = (
         "type",
         "lifetime",
         "location",
+        readers=NVIDIA,
+    ),
+    _counter(
+        _G,
+        "gputally_gpu_ras_errors_total",
+        "ras_errors",
+        "Errors since the driver was loaded, by the block of the chip that had them (AMD's RAS). Deferred "
+        "ones become uncorrected if the data is used.",
+        "block",
+        "type",
+        readers=AMD,
     ),
     _gauge(
         _G,
@@ -277,12 +362,14 @@ GPU_METRICS: tuple[Metric, ...] = (
         "retired_pages",
         "Memory pages retired for good, by cause (cards before Ampere).",
         "cause",
+        readers=NVIDIA,
     ),
     _gauge(
         _G,
         "gputally_gpu_retired_pages_pending",
         "retired_pages_pending",
         "1 when pages wait for a reset to be retired.",
+        readers=NVIDIA,
     ),
     _gauge(
         _G,
@@ -321,17 +408,21 @@ GPU_METRICS: tuple[Metric, ...] = (
         "gputally_gpu_pcie_generation_max",
         "pcie_generation_max",
         "Highest PCIe generation that this card in this slot can reach.",
+        readers=NVIDIA + AMDGPU,
     ),
     _gauge(_G, "gputally_gpu_pcie_width", "pcie_width", "PCIe lanes in use."),
-    _gauge(_G, "gputally_gpu_pcie_width_max", "pcie_width_max", "Most PCIe lanes."),
-    _counter(_G, "gputally_gpu_pcie_replays_total", "pcie_replays", "PCIe packets sent again.", readers=NVML),
+    _gauge(_G, "gputally_gpu_pcie_width_max", "pcie_width_max", "Most PCIe lanes.", readers=NVIDIA + AMDGPU),
+    _counter(
+        _G, "gputally_gpu_pcie_replays_total", "pcie_replays", "PCIe packets sent again.", readers=NVML + AMD
+    ),
     _gauge(
         _G,
         "gputally_gpu_pcie_throughput_bytes_per_second",
         "pcie_throughput_bytes_per_second",
-        "PCIe throughput over 20 ms; only with --pcie-throughput, because reading it blocks.",
+        "PCIe throughput over 20 ms, of AMD GPUs over one second; only with --pcie-throughput, because "
+        "reading it blocks.",
         "direction",
-        readers=NVML,
+        readers=NVML + AMDGPU,
     ),
     _gauge(_G, "gputally_gpu_nvlink_up", "nvlink_up", "1 when the NVLink is active.", "link", readers=NVML),
     _counter(
@@ -350,6 +441,16 @@ GPU_METRICS: tuple[Metric, ...] = (
         "Data moved over all NVLinks of the GPU.",
         "direction",
         readers=NVML,
+    ),
+    _gauge(_G, "gputally_gpu_xgmi_up", "xgmi_up", "1 when the XGMI link is active.", "link", readers=AMDGPU),
+    _counter(
+        _G,
+        "gputally_gpu_xgmi_bytes_total",
+        "xgmi_bytes",
+        "Data moved over each XGMI link of the GPU.",
+        "link",
+        "direction",
+        readers=AMDGPU,
     ),
     # faults and modes
     _counter(
@@ -374,12 +475,28 @@ GPU_METRICS: tuple[Metric, ...] = (
         "recovery_action",
         "1 for what the driver asks to be done to bring the GPU back to health.",
         "action",
+        readers=NVIDIA,
     ),
-    _gauge(_G, "gputally_gpu_persistence_mode", "persistence_mode", "1 when persistence mode is on."),
-    _gauge(_G, "gputally_gpu_accounting_mode", "accounting_mode", "1 when accounting mode is on."),
-    _gauge(_G, "gputally_gpu_ecc_mode", "ecc_mode", "1 when ECC is on."),
-    _gauge(_G, "gputally_gpu_mig_mode", "mig_mode", "1 when MIG is on."),
-    _gauge(_G, "gputally_gpu_compute_mode", "compute_mode", "1 for the compute mode in force.", "mode"),
+    _gauge(
+        _G,
+        "gputally_gpu_persistence_mode",
+        "persistence_mode",
+        "1 when persistence mode is on.",
+        readers=NVIDIA,
+    ),
+    _gauge(
+        _G, "gputally_gpu_accounting_mode", "accounting_mode", "1 when accounting mode is on.", readers=NVIDIA
+    ),
+    _gauge(_G, "gputally_gpu_ecc_mode", "ecc_mode", "1 when ECC is on.", readers=NVIDIA),
+    _gauge(_G, "gputally_gpu_mig_mode", "mig_mode", "1 when MIG is on.", readers=NVIDIA),
+    _gauge(
+        _G,
+        "gputally_gpu_compute_mode",
+        "compute_mode",
+        "1 for the compute mode in force.",
+        "mode",
+        readers=NVIDIA,
+    ),
     _gauge(
         _G,
         "gputally_gpu_processes",
@@ -423,24 +540,30 @@ MIG_METRICS: tuple[Metric, ...] = (
         Kind.INFO,
         _M,
         "info",
-        "Who the MIG device is. gpu is its parent's index, uuid its own.",
+        "Who the MIG device, or the partition of an AMD GPU, is. gpu is its parent's index, uuid its own.",
         ("parent_uuid", "profile", "gpu_instance", "compute_instance"),
-        NVML,
+        NVML + AMD,
     ),
     _gauge(
         _M, "gputally_mig_multiprocessors", "multiprocessors", "Multiprocessors it was given.", readers=NVML
     ),
     *(
-        _gauge(_M, f"gputally_mig_memory_{part}_bytes", f"memory_{part}_bytes", help, readers=NVML)
-        for part, help in (
-            ("total", "Device memory of the MIG device."),
-            ("used", "Device memory that processes have allocated in it."),
-            ("free", "Device memory that is free in it."),
-            ("reserved", "Device memory that the driver and firmware keep in it."),
+        _gauge(_M, f"gputally_mig_memory_{part}_bytes", f"memory_{part}_bytes", help, readers=readers)
+        for part, help, readers in (
+            ("total", "Device memory of the MIG device.", (*NVML, "rocm-smi")),
+            ("used", "Device memory that processes have allocated in it.", (*NVML, "rocm-smi")),
+            ("free", "Device memory that is free in it.", (*NVML, "rocm-smi")),
+            ("reserved", "Device memory that the driver and firmware keep in it.", NVML),
         )
     ),
     *(
-        _gauge(_M, f"gputally_mig_{name}_ratio", f"{name}_ratio", help, readers=NVML)
+        _gauge(
+            _M,
+            f"gputally_mig_{name}_ratio",
+            f"{name}_ratio",
+            help,
+            readers=NVML + AMD if name == "graphics_active" else NVML,
+        )
         for name, help in _ACTIVITY
     ),
     _gauge(
@@ -449,7 +572,7 @@ MIG_METRICS: tuple[Metric, ...] = (
         "process_count",
         "Processes that the driver lists on the MIG device.",
         "kind",
-        readers=NVML,
+        readers=NVML + AMDGPU,
     ),
 )
 
@@ -467,11 +590,21 @@ _USE = (
         "sm_ratio",
         "SM use of {whose}: the sum over its processes of their mean over the driver's samples since the "
         "last reading. Absent on MIG devices, where the driver does not sample.",
-        NVML,
+        NVML + AMDGPU,
     ),
     ("memory_utilization_ratio", "memory_ratio", "Memory bandwidth use of {whose}, as for SM use.", NVML),
-    ("encoder_utilization_ratio", "encoder_ratio", "Video encoder use of {whose}, as for SM use.", NVML),
-    ("decoder_utilization_ratio", "decoder_ratio", "Video decoder use of {whose}, as for SM use.", NVML),
+    (
+        "encoder_utilization_ratio",
+        "encoder_ratio",
+        "Video encoder use of {whose}, as for SM use.",
+        NVML + AMDGPU,
+    ),
+    (
+        "decoder_utilization_ratio",
+        "decoder_ratio",
+        "Video decoder use of {whose}, as for SM use.",
+        NVML + AMDGPU,
+    ),
 )
 
 
@@ -505,7 +638,7 @@ def _charge_metrics(scope: Scope, prefix: str, whose: str) -> tuple[Metric, ...]
             f"{prefix}_busy_seconds_total",
             "busy_microseconds",
             f"SM time of {whose}, by the driver's samples. Held minus busy is idle.",
-            readers=NVML,
+            readers=NVML + AMDGPU,
             per=1_000_000,
         ),
         _gauge(
@@ -560,7 +693,7 @@ PROCESS_METRICS: tuple[Metric, ...] = (
         "gputally_process_sm_utilization_ratio",
         "sm_ratio",
         "Mean SM use of one process over the driver's samples since the last reading.",
-        readers=NVML,
+        readers=NVML + AMDGPU,
     ),
     _gauge(
         _P,

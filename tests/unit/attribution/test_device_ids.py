@@ -1,5 +1,7 @@
 """Names of devices, as plugins and drivers give them, against nodes that have these devices."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +41,29 @@ NODE = (
 AMD_NODE = (
     Reading(gpu=Gpu(AMD, 0, "amd", "MI300X", pci_bus_id="0000:c1:00.0", minor_number=0)),
     Reading(gpu=Gpu("other", 1, "amd", "MI300X", pci_bus_id="0001:c1:00.0", minor_number=1)),
+)
+PARTED = Gpu("GPU-cpx", 0, "amd", "MI300X", pci_bus_id="0000:05:00.0", minor_number=1)
+"""The first partition is the card itself, the others are devices of their own."""
+PARTED_NODE = (
+    Reading(
+        gpu=PARTED,
+        mig=tuple(
+            MigReading(
+                instance=MigInstance(
+                    f"GPU-cpx-{number}",
+                    PARTED.uuid,
+                    PARTED.index,
+                    number,
+                    0,
+                    "CPX/NPS4",
+                    device_name=f"amdgpu_xcp_{number}" if number else "0000:05:00.0",
+                    minor_number=number + 1,
+                )
+            )
+            for number in range(4)
+        ),
+    ),
+    Reading(gpu=Gpu("GPU-spx", 1, "amd", "MI300X", pci_bus_id="0000:26:00.0", minor_number=9)),
 )
 MIXED_NODE = (
     Reading(gpu=Gpu(A, 0, "nvidia", "T4", minor_number=0)),
@@ -100,14 +125,49 @@ def test_names_of_nvidias_dra_driver(device_id: str, device: tuple[int, str]) ->
         ("0000:c1:00.1", "amd.com/gpu", None),
         ("0", "amd.com/gpu", (0, AMD)),
         ("amd.com/gpu=1", "gpu.amd.com", (1, "other")),
-        ("gpu-0-128", "gpu.amd.com", None),  # card and render node: no reader knows them
+        ("gpu-0-128", "gpu.amd.com", (0, AMD)),  # card and render node
+        ("gpu-1-129", "gpu.amd.com", (1, "other")),
+        ("gpu-2-130", "gpu.amd.com", None),
+        (f"k8s.gpu.amd.com/claim={CLAIM}-gpu-1-129", "gpu.amd.com", (1, "other")),
         ("gpu-0", "gpu.amd.com", None),
-        ("amdgpu_xcp_30", "amd.com/gpu", None),  # a partition
+        ("amdgpu_xcp_30", "amd.com/gpu", None),  # a partition that no reader saw
         ("nvidia0", "amd.com/gpu", None),
     ],
 )
 def test_names_of_amds_devices(device_id: str, resource: str, device: tuple[int, str] | None) -> None:
     assert match_device(device_id, resource, AMD_NODE) == device
+
+
+@pytest.mark.parametrize(
+    ("device_id", "device"),
+    [
+        ("0000:05:00.0", (0, "GPU-cpx-0")),
+        ("amdgpu_xcp_1", (0, "GPU-cpx-1")),
+        ("amdgpu_xcp_3", (0, "GPU-cpx-3")),
+        ("amdgpu_xcp_4", None),
+        ("0000:26:00.0", (1, "GPU-spx")),
+        ("gpu-1-128", (0, "GPU-cpx-0")),
+        ("gpu-3-130", (0, "GPU-cpx-2")),
+        ("gpu-9-136", (1, "GPU-spx")),
+        ("gpu-5-132", None),
+    ],
+)
+def test_names_of_amds_partitions(device_id: str, device: tuple[int, str] | None) -> None:
+    assert match_device(device_id, "amd.com/gpu", PARTED_NODE) == device
+
+
+def test_a_partition_is_not_guessed_where_no_device_of_it_is_known() -> None:
+    (parted, _) = PARTED_NODE
+    node = [replace(parted, mig=tuple(mig(f"{n}", PARTED, n, 0, None) for n in range(2)))]
+
+    for device_id in ("0000:05:00.0", "amdgpu_xcp_1", "gpu-1-128", "gpu-2-129"):
+        assert match_device(device_id, "amd.com/gpu", node) is None
+
+
+def test_a_dra_name_of_one_vendor_is_not_a_gpu_of_the_other() -> None:
+    assert match_device("gpu-0", "gpu.amd.com", MIXED_NODE) is None
+    assert match_device("gpu-0-128", "gpu.nvidia.com", MIXED_NODE) is None
+    assert match_device("gpu-0-128", "gpu.amd.com", MIXED_NODE) == (0, AMD)
 
 
 def test_an_intel_gpu_is_found_by_the_pci_address_in_its_dra_name() -> None:
@@ -248,6 +308,7 @@ def test_a_renamed_resource_is_known_by_its_ids() -> None:
     assert is_gpu_device("example.org/fast", A)
     assert is_gpu_device("example.org/fast", f"{MIG_1}::2")
     assert is_gpu_device("example.org/fast", "nvidia0/vgpu1")
+    assert is_gpu_device("example.org/fast", "amdgpu_xcp_3")
     assert not is_gpu_device("example.org/fast", "0000:3b:00.0")
     assert not is_gpu_device("nvidia.com/resibp12s0", "0000:0c:00.1")
 

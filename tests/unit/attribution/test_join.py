@@ -37,6 +37,7 @@ TRAIN = PodFacts("team-a", "train-0", uid(1), {container_id(1): "main"}, ("main"
 LOOSE = PodFacts("team-b", "notebook", uid(2), {}, ("jupyter",))
 EMPTY = join_knowledge({})
 GPU = Gpu("GPU-a", 0, "nvidia", "H100", minor_number=0)
+MI300X = Gpu("GPU-m", 0, "amd", "MI300X")
 
 
 def directory(*pods: PodFacts, holdings: tuple[Holding, ...] | None = None):  # type: ignore[no-untyped-def]
@@ -170,6 +171,28 @@ def test_processes_on_a_mig_device_are_on_that_device_and_have_no_invented_utili
     mig = MigReading(instance=MigInstance("MIG-x", "GPU-a", 0, 1, 0), processes=(process,))
     (use,) = uses_of([Reading(gpu=GPU, processes=(process,), mig=(mig,))], {1: pod(TRAIN)}, EMPTY)
     assert (use.uuid, use.processes, use.sm_ratio) == ("MIG-x", 1, None)
+
+
+def test_processes_on_a_partition_whose_driver_samples_have_the_samples_of_that_partition() -> None:
+    parts = tuple(
+        MigReading(
+            instance=MigInstance(f"GPU-m-{n}", "GPU-m", 0, n, 0),
+            processes=(Process(1, "compute", None, 5, n, 0),),
+            process_samples=(ProcessSample(1, 1, n / 4, None, 0.0, 0.0),),
+        )
+        for n in (1, 2)
+    )
+    whole = ProcessSample(1, 1, 0.375, None, 0.0, 0.0)
+    reading = Reading(gpu=MI300X, processes=(Process(1, "compute"),), process_samples=(whole,), mig=parts)
+    uses = uses_of([reading], {1: pod(TRAIN)}, EMPTY)
+    assert [(use.uuid, use.sm_ratio) for use in uses] == [("GPU-m-1", 0.25), ("GPU-m-2", 0.5)]
+    assert [use.memory_ratio for use in uses] == [None, None], "nothing measures it"
+    held = Holding("team-b", "notebook", "jupyter", "amd.com/gpu", "GPU-m-1")
+    idle = replace(
+        reading, processes=(), process_samples=(), mig=(replace(parts[0], processes=(), process_samples=()),)
+    )
+    (use,) = uses_of([idle], {}, directory(LOOSE, holdings=(held,)))
+    assert use == Use(0, "GPU-m-1", pod(LOOSE, "jupyter"), 0, 0, 0.0, None, 0.0, 0.0)
 
 
 def test_who_holds_a_gpu_and_does_nothing_is_there_with_zeros() -> None:

@@ -139,7 +139,7 @@ def test_a_process_that_came_and_went_is_known_from_the_accounting() -> None:
     )
     assert (one.owner, one.ended, one.started_at_seconds) == (OLD, True, BEGAN)
     assert one.process == Process(7, "ended", memory_used_bytes=64)
-    assert one.samples == (ProcessSample(7, 1_002_000_000, 0.25, 0.0, 0.0, 0.0, 2_000_000),)
+    assert one.samples == (ProcessSample(7, 1_002_000_000, 0.25, None, None, None, 2_000_000),)
 
 
 def test_what_the_samples_or_an_earlier_look_have_told_does_not_count_twice() -> None:

@@ -1,4 +1,4 @@
-"""What /sys and /proc tell of NVIDIA hardware without a driver library."""
+"""What /sys and /proc tell of the GPUs of a host without a driver library."""
 
 from pathlib import Path
 
@@ -6,27 +6,60 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.devices.host import nvidia_module_version, nvidia_pci_addresses, parse_module_version
+from gputally.devices.host import Host, nvidia_module_version, parse_module_version, read_host
+from tests.amd_trees import HOSTS, planted
 
 
-def pci_device(sysfs: Path, address: str, vendor: str, device_class: str) -> None:
+def pci_device(sysfs: Path, address: str, vendor: str, device_class: str, driver: str = "") -> None:
     device = sysfs / "bus/pci/devices" / address
     device.mkdir(parents=True)
     (device / "vendor").write_text(vendor + "\n")
     (device / "class").write_text(device_class + "\n")
+    if driver:
+        (device / "driver").symlink_to(f"../../../../bus/pci/drivers/{driver}")
 
 
-def test_only_nvidia_display_controllers_are_gpus(tmp_path: Path) -> None:
+def test_only_display_controllers_and_accelerators_are_gpus(tmp_path: Path) -> None:
     pci_device(tmp_path, "0000:3b:00.0", "0x10de", "0x030200")
     pci_device(tmp_path, "0000:01:00.0", "0x10de", "0x030000")
     pci_device(tmp_path, "0000:01:00.1", "0x10de", "0x040300")  # the card's sound
-    pci_device(tmp_path, "0000:02:00.0", "0x1002", "0x030000")  # AMD
+    pci_device(tmp_path, "0000:02:00.0", "0x1002", "0x038000")
+    pci_device(tmp_path, "0000:05:00.0", "0x1002", "0x120000")
+    pci_device(tmp_path, "0000:05:00.1", "0x1002", "0x040300")
+    pci_device(tmp_path, "0000:07:00.0", "0x8086", "0x030000")
     (tmp_path / "bus/pci/devices/0000:09:00.0").mkdir()  # no files in it
-    assert nvidia_pci_addresses(tmp_path) == ["0000:01:00.0", "0000:3b:00.0"]
+    host = read_host(tmp_path, tmp_path)
+    assert host == Host(("0000:01:00.0", "0000:3b:00.0"), None, ("0000:02:00.0", "0000:05:00.0"), False)
+    assert host.has_nvidia
+    assert host.has_amd
+
+
+def test_an_amd_gpu_of_another_driver_is_not_for_this_exporter(tmp_path: Path) -> None:
+    pci_device(tmp_path, "0000:02:00.0", "0x1002", "0x030000", "radeon")
+    pci_device(tmp_path, "0000:03:00.0", "0x1002", "0x120000", "vfio-pci")
+    pci_device(tmp_path, "0000:04:00.0", "0x1002", "0x120000", "amdgpu")
+    assert read_host(tmp_path, tmp_path).amd == ("0000:04:00.0",)
 
 
 def test_no_pci_at_all(tmp_path: Path) -> None:
-    assert nvidia_pci_addresses(tmp_path) == []
+    host = read_host(tmp_path, tmp_path)
+    assert host == Host((), None, (), False)
+    assert not host.has_nvidia
+    assert not host.has_amd
+
+
+@pytest.mark.parametrize("sign", ["module/amdgpu", "class/kfd"])
+def test_a_loaded_driver_is_a_sign_too(tmp_path: Path, sign: str) -> None:
+    (tmp_path / sign).mkdir(parents=True)
+    assert read_host(tmp_path, tmp_path).has_amd
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_hosts_with_amd_gpus(name: str) -> None:
+    tree = planted(name)
+    host = read_host(tree / "sys", tree / "proc")
+    assert host.has_amd
+    assert host.has_nvidia is (name == "card10")
 
 
 @pytest.mark.parametrize(

@@ -129,14 +129,16 @@ def test_a_process_stays_when_its_memory_is_nonsense() -> None:
 
 def test_a_sample_of_a_process_goes_as_a_whole() -> None:
     good = ProcessSample(1, 5, 0.5, 0.0, 0.0, 0.0)
+    unmeasured = ProcessSample(1, 5, 0.5, None, None, None)
     samples = (
         good,
+        unmeasured,
         replace(good, sm_ratio=1.5),
         replace(good, decoder_ratio=-0.1),
         replace(good, memory_ratio=2.0),
     )
     kept, dropped = drop_implausible(reading(process_samples=samples))
-    assert kept.process_samples == (good,)
+    assert kept.process_samples == (good, unmeasured)
     assert dropped == ("process_samples",) * 3
 
 
@@ -147,16 +149,21 @@ def test_mig_instances_are_held_to_the_same_bounds() -> None:
         memory_used_bytes=2**60,
         multiprocessors=14,
         processes=(Process(1, "compute", "a", -1),),
+        process_samples=(ProcessSample(1, 5, 1.5, None, 0.0, 0.0),),
     )
     healthy = MigReading(instance=INSTANCE, sm_active_ratio=0.3)
     kept, dropped = drop_implausible(reading(mig=(sick, healthy), power_watts=1.0))
     assert kept.mig[0] == MigReading(
-        instance=INSTANCE, multiprocessors=14, processes=(Process(1, "compute", "a", None),)
+        instance=INSTANCE,
+        multiprocessors=14,
+        processes=(Process(1, "compute", "a", None),),
+        process_samples=(),
     )
     assert kept.mig[1] is healthy
     assert kept.power_watts == 1.0
     assert sorted(dropped) == [
         "mig.memory_used_bytes",
+        "mig.process_samples",
         "mig.processes.memory_used_bytes",
         "mig.sm_active_ratio",
     ]

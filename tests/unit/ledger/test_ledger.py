@@ -258,6 +258,15 @@ def test_within_an_instance_it_goes_as_on_a_whole_gpu() -> None:
     assert nobodys(books) == {"before": 1000, "unknown": 100}
 
 
+def test_within_a_partition_whose_driver_samples_it_goes_by_sm_time() -> None:
+    instances = (replace(mig(1), process_samples=()), replace(mig(2), process_samples=()))
+    there = [resident(1, A, uuid="MIG-1", busy=6.0), resident(2, B, uuid="MIG-1", busy=1.0)]
+    books = on_mig(instances, there, holds(C, uuid="MIG-2"))
+    assert (joules(books, A), joules(books, B)) == ({"shared": 300}, {"shared": 50})
+    assert charge_of(books, A, uuid="MIG-1").busy_microseconds == 6 * SECOND
+    assert charge_of(books, C, uuid="MIG-2").busy_microseconds == 0, "it would have been sampled"
+
+
 def test_the_time_on_an_instance_is_its_activity_for_its_only_owner() -> None:
     books = on_mig((mig(1, graphics_active_ratio=0.4),), [resident(1, A, uuid="MIG-1", busy=None)])
     charge = charge_of(books, A, uuid="MIG-1")

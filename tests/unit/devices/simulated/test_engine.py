@@ -186,7 +186,7 @@ def _is_in_driver_units(reading: Reading) -> None:
         assert _is_whole(reading.sm_active_ratio, 1000)
     for sample in reading.process_samples or ():
         assert all(
-            _is_whole(ratio, 100)
+            ratio is not None and _is_whole(ratio, 100)
             for ratio in (sample.sm_ratio, sample.memory_ratio, sample.encoder_ratio, sample.decoder_ratio)
         )
 

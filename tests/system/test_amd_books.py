@@ -1,0 +1,83 @@
+"""The running exporter while the meters of an MI300X turn: what it charges is what they counted."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gputally.devices.amdgpu.gpu_metrics import decode
+from tests.amd_meters import card_folder, set_energy
+from tests.amd_trees import plant
+from tests.golden.test_amd import log_pods
+from tests.golden.test_golden import check_books
+from tests.running import Exporter, Samples
+
+WATTS = 141  # what the card's power says
+UUID = "GPU-2250f807caf2231a"
+TRAIN, NOTEBOOK = ("team-b", "train-0", "main"), ("team-c", "notebook-7", "jupyter")
+
+
+def energy_counter(card: Path) -> int:
+    return decode((card / "gpu_metrics").read_bytes()).energy_millijoules or 0
+
+
+@contextmanager
+def turning(card: Path) -> Iterator[None]:
+    """The energy counter runs as fast as the power says."""
+    stop = threading.Event()
+    began, before = time.monotonic(), energy_counter(card)
+
+    def turn() -> None:
+        while not stop.wait(0.02):
+            set_energy(card, before + round((time.monotonic() - began) * WATTS * 1000))
+
+    thread = threading.Thread(target=turn)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def shared(samples: Samples, pod: tuple[str, ...]) -> int:
+    """Millijoules of a pod that shared the card."""
+    joules = samples.get("gputally_pod_energy_joules_total", {}).get(("1", UUID, *pod, "shared"), 0.0)
+    return round(joules * 1000)
+
+
+def test_two_pods_on_one_card_while_its_counter_runs(tmp_path: Path) -> None:
+    host = plant("mi300x", tmp_path)
+    card = card_folder(host, "0000:27:00.0")
+    before = energy_counter(card)
+    arguments = (
+        *("serve", "--reader", "amdgpu", "--interval", "100ms"),
+        *("--sysfs", str(host / "sys"), "--procfs", str(host / "proc")),
+        *("--pod-logs", str(log_pods(tmp_path / "pods"))),
+    )
+    scrapes = 0
+    with Exporter(tmp_path / "log", *arguments) as exporter:
+
+        def enough() -> bool:
+            nonlocal scrapes
+            scrapes += 1
+            samples = exporter.samples()
+            check_books(samples)
+            return shared(samples, TRAIN) > 2 * WATTS * 1000
+
+        with turning(card):
+            exporter.wait_until(enough, "two seconds' worth is charged")
+        counted = energy_counter(card)
+        exporter.wait_until(
+            lambda: exporter.value("gputally_gpu_energy_joules_total", "1") == counted / 1000,
+            "all that was counted is in the books",
+        )
+        samples = exporter.samples()
+        check_books(samples)
+    assert scrapes > 2
+    train, notebook = shared(samples, TRAIN), shared(samples, NOTEBOOK)
+    assert train + notebook == counted - before
+    assert train == pytest.approx(2 * notebook, rel=1e-3), "0.25 and 0.125 of the compute units"
