@@ -393,6 +393,7 @@ class ProcessCharge:
     started_at_seconds: float | None = None
     memory_used_bytes: int | None = None
     sm_ratio: float | None = None
+    memory_ratio: float | None = None
     energy_millijoules: int | None = None
 
 

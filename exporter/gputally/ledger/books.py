@@ -226,6 +226,7 @@ class GpuBooks:
                 started_at_seconds=resident.started_at_seconds,
                 memory_used_bytes=resident.process.memory_used_bytes if active else None,
                 sm_ratio=resident.mean_ratio("sm_ratio") if active else None,
+                memory_ratio=resident.mean_ratio("memory_ratio") if active else None,
                 energy_millijoules=None if self.meter.source is None else account.millijoules,
             )
 

@@ -46,7 +46,7 @@ def resident(
     """`busy` is in SM seconds since the last look; None where the driver does not sample."""
     samples: tuple[ProcessSample, ...] | None = None
     if busy is not None:
-        samples = (ProcessSample(pid, 0, busy / 10, 0.0, 0.0, 0.0, 10 * SECOND),) if busy else ()
+        samples = (ProcessSample(pid, 0, busy / 10, busy / 40, 0.0, 0.0, 10 * SECOND),) if busy else ()
     kind = "ended" if ended else "compute"
     process = Process(pid, kind, None if ended else name, 0 if ended else memory)
     return Resident(0, uuid, process, owner, samples, started, ended)

@@ -250,6 +250,7 @@ def test_a_process_gets_its_part_and_is_described() -> None:
         started_at_seconds=1.0,
         memory_used_bytes=2 * GIB,
         sm_ratio=0.4,
+        memory_ratio=0.1,
         energy_millijoules=80_000,
     )
 
@@ -261,7 +262,7 @@ def test_a_process_that_ended_keeps_its_name_and_what_it_used() -> None:
     settle(books, 10, 300, [resident(1, A, busy=1, ended=True)])
     one = processes(books)[1]
     assert (one.name, one.active, one.energy_millijoules) == ("python", False, 300_000)
-    assert (one.memory_used_bytes, one.sm_ratio) == (None, None)
+    assert (one.memory_used_bytes, one.sm_ratio, one.memory_ratio) == (None, None, None)
 
 
 def test_a_process_that_was_never_seen_alive_is_charged_under_its_pid() -> None:

@@ -2,15 +2,17 @@
 
 import gzip
 import threading
+import weakref
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from gputally.metrics.catalog import Kind, Metric, Scope
-from gputally.metrics.exposition import Exposition, render_openmetrics, render_text
+from gputally.metrics.exposition import Exposition, LabelBlocks, render_openmetrics, render_text
 from gputally.metrics.families import Family
 from gputally.model import Snapshot
 
@@ -116,3 +118,31 @@ def test_a_new_snapshot_has_ready_what_was_asked_of_the_last_and_nothing_else() 
     for openmetrics, gzipped in variants():
         body = exposition.body(openmetrics=openmetrics, gzipped=gzipped)
         assert b" 3\n" in (gzip.decompress(body) if gzipped else body)
+
+
+def test_label_blocks_are_kept_for_one_more_snapshot_and_no_longer() -> None:
+    blocks = LabelBlocks()
+    first = weakref.ref(blocks.of(("gpu",)))
+    for _ in range(2):
+        blocks.next_snapshot()
+        blocks.of(("gpu",))
+    assert first() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "openmetrics_type", "unit"),
+    [
+        ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", Kind.COUNTER, "unknown", ""),
+        ("my_gpu_process_energy_joules", Kind.COUNTER, "unknown", "joules"),
+        ("nvidia_smi_retired_bytes_total", Kind.GAUGE, "gauge", ""),
+        ("nvidia_smi_gpu_info", Kind.GAUGE, "gauge", ""),
+        ("CM_PURPLEPILL_GPU_MEMORY_FREE_MIB", Kind.GAUGE, "gauge", ""),
+    ],
+)
+def test_names_that_are_not_made_for_openmetrics_are_served_as_they_are(
+    name: str, kind: Kind, openmetrics_type: str, unit: str
+) -> None:
+    families = [Family(Metric(name, kind, Scope.EXPORTER, "", "Theirs."), [((), 1.5)])]
+    (strict,) = parse_openmetrics(render_openmetrics(families).decode())
+    assert (strict.type, strict.unit, strict.samples[0].name) == (openmetrics_type, unit, name)
+    assert f"# TYPE {name} {kind}\n{name} 1.5\n" in render_text(families).decode()

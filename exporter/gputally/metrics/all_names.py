@@ -1,0 +1,30 @@
+"""Our families together with those under other tools' names."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from gputally.metrics.compat import Options, load_profile
+from gputally.metrics.families import Family
+from gputally.model import Snapshot
+
+FamiliesOf = Callable[[Snapshot], Sequence[Family]]
+
+
+def families_of_profiles(names: Sequence[str], options: Options) -> FamiliesOf:
+    """What the profiles together make of a snapshot. Each is imported here, and only here."""
+    profiles = [load_profile(name) for name in names]
+
+    def families_of(snapshot: Snapshot) -> list[Family]:
+        return each_once(family for profile in profiles for family in profile(snapshot, options))
+
+    return families_of
+
+
+def each_once(families: Iterable[Family]) -> list[Family]:
+    """A name stands for one family in a scrape: of several, the first, with what others of its labels add."""
+    by_name: dict[str, Family] = {}
+    for family in families:
+        first = by_name.setdefault(family.metric.name, family)
+        if first is not family and first.metric.labels == family.metric.labels:
+            samples = {**dict(family.samples), **dict(first.samples)}
+            by_name[family.metric.name] = Family(first.metric, list(samples.items()))
+    return list(by_name.values())

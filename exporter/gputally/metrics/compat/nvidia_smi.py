@@ -1,0 +1,342 @@
+"""nvidia_smi_*: nvidia_gpu_exporter's names for nvidia-smi's fields, and those of small sidecars.
+
+Both call the memory in use nvidia_smi_memory_used_bytes. It has nvidia_gpu_exporter's labels, the uuid
+alone: its dashboards divide it by the total and put others beside it, which only works while their
+labels are the same. What only the sidecars have carries their gpu_id, the GPU's index, too.
+"""
+
+from collections.abc import Iterator
+
+from gputally.metrics.catalog import NVIDIA, Kind
+from gputally.metrics.compat import Options, Row
+from gputally.metrics.compat.columns import OURS, Column, gauge, percent
+from gputally.metrics.families import Family, Sample
+from gputally.model import (
+    COMPUTE_MODES,
+    RECOVERY_ACTIONS,
+    THROTTLE_REASONS,
+    Gpu,
+    Labels,
+    MigReading,
+    Reading,
+    Snapshot,
+    SourceState,
+)
+
+_GPU_LABELS = ("uuid",)
+_SIDECAR_LABELS = ("uuid", "gpu_id")
+_SLICE_LABELS = ("uuid", "gpu_instance_id")
+
+
+def _field(query: str, unit: str, field: str, *labels: str) -> Column:
+    """Named by that tool's rule: nvidia-smi's name of the field, and the base unit."""
+    return gauge(_name(query, unit), f"{query} of nvidia-smi.", field, *labels)
+
+
+def _state(query: str, field: str, states: tuple[str, ...]) -> Column:
+    """A state as its number."""
+
+    def value(reading: Reading) -> float | None:
+        values = getattr(reading, field) or {}
+        return next((place for place, state in enumerate(states) if values.get((state,))), None)
+
+    help = f"{query} of nvidia-smi: " + ", ".join(f"{place} {state}" for place, state in enumerate(states))
+    return Column(Row(_name(query, ""), Kind.GAUGE, help + ".", OURS[field]), value)
+
+
+def _name(query: str, unit: str) -> str:
+    return "nvidia_smi_" + query.replace(".", "_") + (f"_{unit}" if unit else "")
+
+
+def _index(reading: Reading) -> float | None:
+    return reading.gpu.index if reading.up else None
+
+
+_ECC = tuple((kind, life) for kind in ("corrected", "uncorrected") for life in ("volatile", "aggregate"))
+_ECC_PLACES = (
+    "device_memory",
+    "dram",
+    "register_file",
+    "l1_cache",
+    "l2_cache",
+    "texture_memory",
+    "cbu",
+    "sram",
+)
+_COUNTED_REASONS = (
+    "hw_power_brake_slowdown",
+    "hw_thermal_slowdown",
+    "sw_power_cap",
+    "sw_thermal_slowdown",
+    "sync_boost",
+)
+# Drivers before 535 call them throttle reasons, and so do the dashboards of that time.
+_REASON_WORDS = ("clocks_event_reasons", "clocks_throttle_reasons")
+
+_FIELDS: tuple[Column, ...] = (
+    Column(Row("nvidia_smi_index", Kind.GAUGE, "index of nvidia-smi.", OURS["info"]), _index),
+    _field("utilization.gpu", "ratio", "gpu_utilization_ratio"),
+    _field("utilization.memory", "ratio", "memory_utilization_ratio"),
+    _field("utilization.encoder", "ratio", "encoder_utilization_ratio"),
+    _field("utilization.decoder", "ratio", "decoder_utilization_ratio"),
+    _field("utilization.jpeg", "ratio", "jpeg_utilization_ratio"),
+    _field("utilization.ofa", "ratio", "ofa_utilization_ratio"),
+    _field("memory.total", "bytes", "memory_total_bytes"),
+    _field("memory.used", "bytes", "memory_used_bytes"),
+    _field("memory.free", "bytes", "memory_free_bytes"),
+    _field("memory.reserved", "bytes", "memory_reserved_bytes"),
+    _field("temperature.gpu", "", "temperature_celsius"),
+    _field("temperature.memory", "", "memory_temperature_celsius"),
+    _field("temperature.gpu.tlimit", "", "temperature_margin_celsius"),
+    _field("power.draw", "watts", "power_watts"),
+    _field("power.limit", "watts", "power_limit_watts"),
+    _field("enforced.power.limit", "watts", "power_enforced_limit_watts"),
+    _field("power.default_limit", "watts", "power_default_limit_watts"),
+    _field("power.min_limit", "watts", "power_min_limit_watts"),
+    _field("power.max_limit", "watts", "power_max_limit_watts"),
+    *(
+        _field(f"clocks.current.{domain}", "clock_hz", "clock_hertz", domain)
+        for domain in ("graphics", "sm", "memory", "video")
+    ),
+    *(
+        _field(f"clocks.max.{domain}", "clock_hz", "clock_max_hertz", domain)
+        for domain in ("graphics", "sm", "memory")
+    ),
+    *(
+        _field(f"clocks.applications.{domain}", "clock_hz", "clock_application_hertz", domain)
+        for domain in ("graphics", "memory")
+    ),
+    *(
+        _field(f"{word}.{reason}", "", "throttle_active", reason)
+        for word in _REASON_WORDS
+        for reason in THROTTLE_REASONS
+    ),
+    *(
+        _field(f"clocks_event_reasons_counters.{reason}", "seconds", "throttle_seconds", reason)
+        for reason in _COUNTED_REASONS
+    ),
+    _field("fan.speed", "ratio", "fan_speed_ratio", "0"),
+    _field("pstate", "", "performance_state"),
+    *(_field(f"ecc.errors.{kind}.{life}.total", "", "ecc_errors", kind, life) for kind, life in _ECC),
+    *(
+        _field(f"ecc.errors.{kind}.{life}.{place}", "", "ecc_location_errors", kind, life, place)
+        for kind, life in _ECC
+        for place in _ECC_PLACES
+    ),
+    _field("retired_pages.single_bit_ecc.count", "", "retired_pages", "single_bit"),
+    _field("retired_pages.double_bit.count", "", "retired_pages", "double_bit"),
+    _field("retired_pages.pending", "", "retired_pages_pending"),
+    _field("remapped_rows.correctable", "", "remapped_rows", "correctable"),
+    _field("remapped_rows.uncorrectable", "", "remapped_rows", "uncorrectable"),
+    _field("remapped_rows.pending", "", "remapped_rows_pending"),
+    _field("remapped_rows.failure", "", "remapped_rows_failure"),
+    *(
+        _field(f"remapped_rows.histogram.{left}", "", "remap_banks", left)
+        for left in ("max", "high", "partial", "low", "none")
+    ),
+    _field("pcie.link.gen.current", "", "pcie_generation"),
+    _field("pcie.link.gen.gpucurrent", "", "pcie_generation"),
+    _field("pcie.link.gen.max", "", "pcie_generation_max"),
+    _field("pcie.link.width.current", "", "pcie_width"),
+    _field("pcie.link.width.max", "", "pcie_width_max"),
+    _field("pcie.throughput.tx", "bytes_per_second", "pcie_throughput_bytes_per_second", "tx"),
+    _field("pcie.throughput.rx", "bytes_per_second", "pcie_throughput_bytes_per_second", "rx"),
+    _field("persistence_mode", "", "persistence_mode"),
+    _field("accounting.mode", "", "accounting_mode"),
+    _field("ecc.mode.current", "", "ecc_mode"),
+    _field("mig.mode.current", "", "mig_mode"),
+    _state("compute_mode", "compute_mode", COMPUTE_MODES),
+    _state("gpu_recovery_action", "recovery_action", RECOVERY_ACTIONS),
+)
+
+_SIDECAR: tuple[Column, ...] = (
+    gauge(
+        "nvidia_smi_gpu_utilization_percent",
+        "GPU utilisation in percent.",
+        "gpu_utilization_ratio",
+        scale=percent,
+    ),
+    gauge(
+        "nvidia_smi_memory_utilization_percent",
+        "Memory utilisation in percent.",
+        "memory_utilization_ratio",
+        scale=percent,
+    ),
+    gauge("nvidia_smi_temperature_celsius", "GPU temperature.", "temperature_celsius"),
+    gauge("nvidia_smi_power_usage_watts", "Power draw.", "power_watts"),
+)
+
+_INFO = Row("nvidia_smi_gpu_info", Kind.INFO, "Who the GPU is.", OURS["info"])
+_INFO_LABELS = (
+    "uuid",
+    "name",
+    "driver_model_current",
+    "driver_model_pending",
+    "vbios_version",
+    "driver_version",
+    "pci_bus_id",
+    "serial",
+    "compute_cap",
+    "pci_sub_device_id",
+    "index",
+    "cuda_version",
+)
+_ENERGY = Row(
+    "nvidia_smi_energy_joules_total", Kind.COUNTER, "Energy used.", "gputally_gpu_energy_joules_total"
+)
+_XIDS = (
+    (Row("nvidia_smi_xid_errors_total", Kind.COUNTER, "XID errors.", OURS["xid_errors"]), "xid_errors"),
+    (
+        Row(
+            "nvidia_smi_xid_last_timestamp_seconds",
+            Kind.GAUGE,
+            "When the last XID error of this code came.",
+            OURS["xid_last_timestamp_seconds"],
+        ),
+        "xid_last_timestamp_seconds",
+    ),
+)
+_MIG_INFO = Row("nvidia_smi_mig_info", Kind.INFO, "Who the MIG device is.", "gputally_mig_info")
+_MIG_INFO_LABELS = ("uuid", "mig_uuid", "gpu_instance_id", "compute_instance_id", "profile")
+_SLICES = tuple(
+    (
+        Row(f"nvidia_smi_mig_{name}", Kind.GAUGE, f"{help} of the GPU instance.", f"gputally_mig_{field}"),
+        field,
+    )
+    for name, field, help in (
+        ("memory_total_bytes", "memory_total_bytes", "Memory"),
+        ("memory_used_bytes", "memory_used_bytes", "Memory in use"),
+        ("memory_free_bytes", "memory_free_bytes", "Free memory"),
+        ("memory_reserved_bytes", "memory_reserved_bytes", "Reserved memory"),
+        ("graphics_activity_ratio", "graphics_active_ratio", "Engine activity"),
+        ("sm_activity_ratio", "sm_active_ratio", "SM activity"),
+        ("sm_occupancy_ratio", "sm_occupancy_ratio", "SM occupancy"),
+        ("tensor_activity_ratio", "tensor_active_ratio", "Tensor core activity"),
+    )
+)
+_HEALTH = (
+    Row("nvidia_smi_last_collect_success", Kind.GAUGE, "1 when the driver answered.", "gputally_source_up"),
+    Row(
+        "nvidia_smi_last_collect_success_timestamp_seconds",
+        Kind.GAUGE,
+        "When the driver last answered.",
+        "gputally_source_last_success_timestamp_seconds",
+    ),
+    Row(
+        "nvidia_smi_last_collect_duration_seconds",
+        Kind.GAUGE,
+        "How long the driver's last answer took.",
+        "gputally_source_duration_seconds",
+    ),
+)
+
+ROWS: tuple[Row, ...] = (
+    _INFO,
+    *(column.row for column in _FIELDS),
+    *(column.row for column in _SIDECAR),
+    _ENERGY,
+    *(row for row, _ in _XIDS),
+    _MIG_INFO,
+    *(row for row, _ in _SLICES),
+    *_HEALTH,
+)
+
+_FIELD_METRICS = tuple(column.row.metric(_GPU_LABELS) for column in _FIELDS)
+_SIDECAR_METRICS = tuple(column.row.metric(_SIDECAR_LABELS) for column in _SIDECAR)
+
+
+def families(snapshot: Snapshot, _options: Options) -> list[Family]:
+    """Every metric that has a sample."""
+    fields = [Family(metric) for metric in _FIELD_METRICS]
+    sidecar = [Family(metric) for metric in _SIDECAR_METRICS]
+    for reading in snapshot.readings:
+        uuid = _bare(reading.gpu.uuid)
+        _fill(fields, _FIELDS, reading, (uuid,))
+        _fill(sidecar, _SIDECAR, reading, (uuid, str(reading.gpu.index)))
+    found = [
+        Family(_INFO.metric(_INFO_LABELS), [(_facts(one.gpu), 1) for one in snapshot.readings]),
+        *fields,
+        *sidecar,
+        Family(
+            _ENERGY.metric(_GPU_LABELS),
+            [((_bare(book.uuid),), book.energy_millijoules / 1000) for book in snapshot.books],
+        ),
+        *(
+            Family(row.metric(("uuid", "xid")), list(_by_code(snapshot.readings, field)))
+            for row, field in _XIDS
+        ),
+        *_mig(snapshot.readings),
+        *_health(snapshot.sources),
+    ]
+    return [family for family in found if family.samples]
+
+
+def _fill(found: list[Family], columns: tuple[Column, ...], reading: Reading, labels: Labels) -> None:
+    for family, column in zip(found, columns, strict=True):
+        value = column.value(reading)
+        if value is not None:
+            family.samples.append((labels, value))
+
+
+def _bare(uuid: str) -> str:
+    """As that tool writes it: GPU-2B39... is 2b39..."""
+    return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
+
+
+def _facts(gpu: Gpu) -> Labels:
+    return (
+        _bare(gpu.uuid),
+        gpu.model,
+        "[N/A]",  # only Windows has driver models
+        "[N/A]",
+        gpu.vbios_version or "",
+        gpu.driver_version or "",
+        gpu.pci_bus_id or "",
+        gpu.serial or "",
+        gpu.compute_capability or "",
+        "",
+        str(gpu.index),
+        gpu.cuda_version or "",
+    )
+
+
+def _by_code(readings: tuple[Reading, ...], field: str) -> Iterator[Sample]:
+    for reading in readings:
+        for code, value in (getattr(reading, field) or {}).items():
+            yield (_bare(reading.gpu.uuid), *code), value
+
+
+def _mig(readings: tuple[Reading, ...]) -> list[Family]:
+    devices = [mig for reading in readings for mig in reading.mig]
+    slices: dict[tuple[str, str], MigReading] = {}
+    for mig in devices:
+        # The compute instances of a GPU instance share its memory, and are measured as one.
+        slices.setdefault((_bare(mig.instance.parent_uuid), str(mig.instance.gpu_instance_id)), mig)
+    info = Family(_MIG_INFO.metric(_MIG_INFO_LABELS), [(_mig_facts(mig), 1) for mig in devices])
+    return [info, *(_of_slices(row, field, slices) for row, field in _SLICES)]
+
+
+def _mig_facts(mig: MigReading) -> Labels:
+    who = mig.instance
+    ids = (str(who.gpu_instance_id), str(who.compute_instance_id))
+    return (_bare(who.parent_uuid), _bare(who.uuid), *ids, who.profile or "")
+
+
+def _of_slices(row: Row, field: str, slices: dict[tuple[str, str], MigReading]) -> Family:
+    values = ((labels, getattr(mig, field)) for labels, mig in slices.items())
+    return Family(
+        row.metric(_SLICE_LABELS), [(labels, value) for labels, value in values if value is not None]
+    )
+
+
+def _health(sources: tuple[SourceState, ...]) -> Iterator[Family]:
+    """Of the source that answered, or the last that was tried."""
+    tried = [source for source in sources if source.name in NVIDIA]
+    if not tried:
+        return
+    source = next((one for one in tried if one.up), tried[-1])
+    for row, value in zip(
+        _HEALTH, (source.up, source.last_success_seconds, source.duration_seconds), strict=True
+    ):
+        if value is not None:
+            yield Family(row.metric(()), [((), value)])

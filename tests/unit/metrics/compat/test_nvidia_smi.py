@@ -1,0 +1,262 @@
+"""nvidia_smi_*: the names of both tools, their labels, and the values that ours have."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from gputally.metrics.catalog import CATALOG, Kind
+from gputally.metrics.compat.nvidia_smi import ROWS, families
+from gputally.model import (
+    COMPUTE_MODES,
+    Gpu,
+    MigInstance,
+    MigReading,
+    Reading,
+    Snapshot,
+    SourceState,
+    state_set,
+)
+from tests.unit.metrics.compat.snapshots import (
+    BEGAN,
+    LOOKS,
+    OPTIONS,
+    Samples,
+    amd,
+    check_sound,
+    kinds,
+    ours,
+    simulated,
+    snapshots,
+    told,
+)
+
+SIDECAR = (
+    "gpu_utilization_percent",
+    "memory_utilization_percent",
+    "memory_used_bytes",
+    "temperature_celsius",
+    "power_usage_watts",
+)
+# What nvidia_gpu_exporter 1.x says of an H100, and its dashboards of other cards.
+EXPORTER = """
+accounting_mode clocks_current_graphics_clock_hz clocks_current_memory_clock_hz clocks_current_sm_clock_hz
+clocks_current_video_clock_hz clocks_event_reasons_applications_clocks_setting
+clocks_event_reasons_counters_hw_power_brake_slowdown_seconds
+clocks_event_reasons_counters_hw_thermal_slowdown_seconds
+clocks_event_reasons_counters_sw_power_cap_seconds clocks_event_reasons_counters_sw_thermal_slowdown_seconds
+clocks_event_reasons_counters_sync_boost_seconds clocks_event_reasons_gpu_idle
+clocks_event_reasons_hw_power_brake_slowdown clocks_event_reasons_hw_slowdown
+clocks_event_reasons_hw_thermal_slowdown clocks_event_reasons_sw_power_cap
+clocks_event_reasons_sw_thermal_slowdown clocks_event_reasons_sync_boost
+clocks_throttle_reasons_applications_clocks_setting clocks_throttle_reasons_gpu_idle
+clocks_throttle_reasons_hw_power_brake_slowdown clocks_throttle_reasons_hw_thermal_slowdown
+clocks_throttle_reasons_sw_power_cap clocks_throttle_reasons_sw_thermal_slowdown
+clocks_throttle_reasons_sync_boost clocks_max_graphics_clock_hz clocks_max_memory_clock_hz
+clocks_max_sm_clock_hz compute_mode ecc_errors_corrected_aggregate_device_memory
+ecc_errors_corrected_aggregate_dram ecc_errors_corrected_aggregate_sram ecc_errors_corrected_aggregate_total
+ecc_errors_corrected_volatile_device_memory ecc_errors_corrected_volatile_dram
+ecc_errors_corrected_volatile_sram ecc_errors_corrected_volatile_total
+ecc_errors_uncorrected_aggregate_device_memory ecc_errors_uncorrected_aggregate_dram
+ecc_errors_uncorrected_aggregate_sram ecc_errors_uncorrected_aggregate_total
+ecc_errors_uncorrected_volatile_device_memory ecc_errors_uncorrected_volatile_dram
+ecc_errors_uncorrected_volatile_sram ecc_errors_uncorrected_volatile_total ecc_mode_current
+energy_joules_total enforced_power_limit_watts fan_speed_ratio gpu_info gpu_recovery_action index
+last_collect_duration_seconds last_collect_success last_collect_success_timestamp_seconds memory_free_bytes
+memory_reserved_bytes memory_total_bytes memory_used_bytes mig_graphics_activity_ratio mig_info
+mig_memory_free_bytes mig_memory_reserved_bytes mig_memory_total_bytes mig_memory_used_bytes
+mig_mode_current mig_sm_activity_ratio mig_sm_occupancy_ratio mig_tensor_activity_ratio
+pcie_link_gen_current pcie_link_gen_gpucurrent pcie_link_gen_max pcie_link_width_current
+pcie_link_width_max pcie_throughput_rx_bytes_per_second pcie_throughput_tx_bytes_per_second
+persistence_mode power_default_limit_watts power_draw_watts power_limit_watts power_max_limit_watts
+power_min_limit_watts pstate remapped_rows_correctable remapped_rows_failure remapped_rows_histogram_high
+remapped_rows_histogram_low remapped_rows_histogram_max remapped_rows_histogram_none
+remapped_rows_histogram_partial remapped_rows_pending remapped_rows_uncorrectable temperature_gpu
+temperature_gpu_tlimit temperature_memory utilization_decoder_ratio utilization_encoder_ratio
+utilization_gpu_ratio utilization_jpeg_ratio utilization_memory_ratio utilization_ofa_ratio
+xid_errors_total xid_last_timestamp_seconds
+"""
+COUNTERS = {"nvidia_smi_energy_joules_total", "nvidia_smi_xid_errors_total"}
+INFOS = {"nvidia_smi_gpu_info", "nvidia_smi_mig_info"}
+OTHER_LABELS = {
+    "nvidia_smi_gpu_utilization_percent": ("uuid", "gpu_id"),
+    "nvidia_smi_memory_utilization_percent": ("uuid", "gpu_id"),
+    "nvidia_smi_temperature_celsius": ("uuid", "gpu_id"),
+    "nvidia_smi_power_usage_watts": ("uuid", "gpu_id"),
+    "nvidia_smi_xid_errors_total": ("uuid", "xid"),
+    "nvidia_smi_xid_last_timestamp_seconds": ("uuid", "xid"),
+    "nvidia_smi_last_collect_success": (),
+    "nvidia_smi_last_collect_success_timestamp_seconds": (),
+    "nvidia_smi_last_collect_duration_seconds": (),
+    "nvidia_smi_gpu_info": (
+        "uuid",
+        "name",
+        "driver_model_current",
+        "driver_model_pending",
+        "vbios_version",
+        "driver_version",
+        "pci_bus_id",
+        "serial",
+        "compute_cap",
+        "pci_sub_device_id",
+        "index",
+        "cuda_version",
+    ),
+}
+NOTHING = Snapshot(taken_at_seconds=0, age_seconds=0, readings=(), sources=())
+GPU = Gpu("GPU-2B39", 0, "nvidia", "H100")
+
+
+def found_in(*readings: Reading) -> dict[str, Samples]:
+    return told(families(replace(NOTHING, readings=readings), OPTIONS))
+
+
+def test_the_profile_has_every_name_of_both_tools_once() -> None:
+    names = [row.name for row in ROWS]
+    assert len(set(names)) == len(names)
+    assert {f"nvidia_smi_{name}" for name in (*SIDECAR, *EXPORTER.split())} <= set(names)
+    assert {row.ours for row in ROWS} <= {metric.name for metric in CATALOG}
+
+
+def test_types_and_labels_are_those_of_the_tools() -> None:
+    found = families(simulated(), OPTIONS)
+    assert {f"nvidia_smi_{name}" for name in SIDECAR} <= set(kinds(found))
+    for family in found:
+        name = family.metric.name
+        assert family.metric.labels == OTHER_LABELS.get(name, ("uuid",)), name
+        counts = Kind.COUNTER if name in COUNTERS else Kind.GAUGE
+        assert family.metric.kind is (Kind.INFO if name in INFOS else counts), name
+
+
+@pytest.mark.parametrize(
+    ("name", "our_name", "times", "where"),
+    [
+        ("gpu_utilization_percent", "utilization_ratio", 100, ()),
+        ("memory_utilization_percent", "memory_utilization_ratio", 100, ()),
+        ("temperature_celsius", "temperature_celsius", 1, ()),
+        ("power_usage_watts", "power_watts", 1, ()),
+        ("memory_used_bytes", "memory_used_bytes", 1, ()),
+        ("memory_total_bytes", "memory_total_bytes", 1, ()),
+        ("utilization_gpu_ratio", "utilization_ratio", 1, ()),
+        ("utilization_encoder_ratio", "encoder_utilization_ratio", 1, ()),
+        ("temperature_gpu", "temperature_celsius", 1, ()),
+        ("temperature_memory", "memory_temperature_celsius", 1, ()),
+        ("power_draw_watts", "power_watts", 1, ()),
+        ("enforced_power_limit_watts", "power_enforced_limit_watts", 1, ()),
+        ("clocks_current_sm_clock_hz", "clock_hertz", 1, ("sm",)),
+        ("clocks_max_memory_clock_hz", "clock_max_hertz", 1, ("memory",)),
+        ("clocks_event_reasons_sw_power_cap", "throttle_active", 1, ("sw_power_cap",)),
+        ("clocks_throttle_reasons_sw_power_cap", "throttle_active", 1, ("sw_power_cap",)),
+        (
+            "clocks_event_reasons_counters_sw_power_cap_seconds",
+            "throttle_seconds_total",
+            1,
+            ("sw_power_cap",),
+        ),
+        ("ecc_errors_corrected_volatile_total", "ecc_errors_total", 1, ("corrected", "volatile")),
+        (
+            "ecc_errors_uncorrected_aggregate_device_memory",
+            "ecc_location_errors_total",
+            1,
+            ("uncorrected", "aggregate", "device_memory"),
+        ),
+        ("remapped_rows_correctable", "remapped_rows", 1, ("correctable",)),
+        ("remapped_rows_histogram_max", "remap_banks", 1, ("max",)),
+        ("pcie_link_gen_current", "pcie_generation", 1, ()),
+        ("pstate", "performance_state", 1, ()),
+        ("persistence_mode", "persistence_mode", 1, ()),
+        ("energy_joules_total", "energy_joules_total", 1, ()),
+    ],
+)
+def test_values_agree_with_ours(name: str, our_name: str, times: float, where: tuple[str, ...]) -> None:
+    theirs = told(families(simulated(), OPTIONS))[f"nvidia_smi_{name}"]
+    found = ours(simulated())[f"gputally_gpu_{our_name}"]
+    assert {labels[0]: value for labels, value in theirs.items()} == pytest.approx(
+        {
+            uuid.removeprefix("GPU-"): value * times
+            for (_, uuid, *rest), value in found.items()
+            if tuple(rest) == where
+        }
+    )
+
+
+def test_memory_in_use_has_the_labels_of_the_total_so_that_one_can_be_divided_by_the_other() -> None:
+    found = told(families(simulated(), OPTIONS))
+    assert set(found["nvidia_smi_memory_used_bytes"]) == set(found["nvidia_smi_memory_total_bytes"])
+    assert set(found["nvidia_smi_memory_used_bytes"]) == set(found["nvidia_smi_index"])
+
+
+def test_a_gpu_is_named_as_that_exporter_names_it() -> None:
+    gpu = replace(GPU, pci_bus_id="00000000:71:00.0", driver_version="590.48", cuda_version="13.1")
+    ((labels, one),) = found_in(Reading(gpu=gpu))["nvidia_smi_gpu_info"].items()
+    assert one == 1
+    assert labels == (
+        *("2b39", "H100", "[N/A]", "[N/A]", "", "590.48", "00000000:71:00.0", "", "", "", "0", "13.1"),
+    )
+
+
+def test_states_are_numbers() -> None:
+    found = found_in(Reading(gpu=GPU, compute_mode=state_set(COMPUTE_MODES, "exclusive_process")))
+    assert found["nvidia_smi_compute_mode"] == {("2b39",): 3}
+    assert "nvidia_smi_gpu_recovery_action" not in found
+
+
+def test_xid_errors_are_told_by_code_and_a_lost_gpu_keeps_them() -> None:
+    reading = Reading(
+        gpu=GPU, power_watts=70, xid_errors={("79",): 2}, xid_last_timestamp_seconds={("79",): 5.0}
+    )
+    found = found_in(reading.lost())
+    assert found.pop("nvidia_smi_gpu_info")
+    assert found == {
+        "nvidia_smi_xid_errors_total": {("2b39", "79"): 2},
+        "nvidia_smi_xid_last_timestamp_seconds": {("2b39", "79"): 5.0},
+    }
+
+
+def test_memory_of_a_gpu_instance_is_told_once_however_many_compute_instances_it_has() -> None:
+    slices = tuple(
+        MigReading(
+            instance=MigInstance(f"MIG-{number}", GPU.uuid, 0, 2, number, "1c.3g.40gb"),
+            memory_used_bytes=7,
+            sm_active_ratio=0.25,
+        )
+        for number in (0, 1)
+    )
+    found = found_in(Reading(gpu=GPU, mig=slices))
+    assert found["nvidia_smi_mig_memory_used_bytes"] == {("2b39", "2"): 7}
+    assert found["nvidia_smi_mig_sm_activity_ratio"] == {("2b39", "2"): 0.25}
+    assert set(found["nvidia_smi_mig_info"]) == {
+        ("2b39", "0", "2", "0", "1c.3g.40gb"),
+        ("2b39", "1", "2", "1", "1c.3g.40gb"),
+    }
+    assert "nvidia_smi_mig_memory_total_bytes" not in found
+
+
+def test_health_is_that_of_the_source_that_answered() -> None:
+    found = told(families(simulated(), OPTIONS))
+    assert found["nvidia_smi_last_collect_success"] == {(): True}
+    assert found["nvidia_smi_last_collect_success_timestamp_seconds"] == {(): BEGAN + LOOKS[-1]}
+    broken = SourceState(name="nvml", up=False, last_success_seconds=3.0)
+    amd_only = SourceState(name="amdgpu", up=True)
+    answering = SourceState(name="nvidia-smi", up=True)
+    fallback = told(families(replace(NOTHING, sources=(broken, answering)), OPTIONS))
+    assert fallback == {"nvidia_smi_last_collect_success": {(): True}}
+    down = told(families(replace(NOTHING, sources=(broken, amd_only)), OPTIONS))
+    assert down["nvidia_smi_last_collect_success"] == {(): False}
+    assert not families(replace(NOTHING, sources=(amd_only,)), OPTIONS)
+
+
+def test_an_amd_gpu_has_what_it_has_and_no_more() -> None:
+    snapshot = amd("rx7900xtx")
+    found = told(families(snapshot, OPTIONS))
+    (reading,) = snapshot.readings
+    uuid = reading.gpu.uuid.lower().removeprefix("gpu-")
+    assert found["nvidia_smi_temperature_celsius"] == {(uuid, "0"): reading.temperature_celsius}
+    assert found["nvidia_smi_memory_used_bytes"] == {(uuid,): reading.memory_used_bytes}
+    absent = ("pstate", "clocks_current_sm_clock_hz", "compute_mode", "persistence_mode", "ecc_mode_current")
+    assert not {f"nvidia_smi_{name}" for name in absent} & set(found)
+
+
+@given(snapshots())
+def test_no_series_is_there_twice(snapshot: Snapshot) -> None:
+    check_sound(families(snapshot, OPTIONS))

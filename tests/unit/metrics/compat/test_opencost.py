@@ -1,0 +1,104 @@
+"""What OpenCost asks for: how busy each container keeps its GPU, 0 to 1, of every vendor."""
+
+from dataclasses import replace
+
+from hypothesis import given
+
+from gputally.metrics.catalog import Kind
+from gputally.metrics.compat import dcgm
+from gputally.metrics.compat.opencost import ROWS, families
+from gputally.model import Gpu, MigInstance, MigReading, Owner, Reading, Snapshot, Use
+from tests.unit.metrics.compat.snapshots import OPTIONS, check_sound, simulated, snapshots, told
+
+ACTIVE, DECODER = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_DEC_UTIL"
+NVIDIA = Gpu("GPU-a", 0, "nvidia", "A100")
+AMD = Gpu("GPU-b", 1, "amd", "MI210")
+TRAIN = Owner("pod", namespace="team", pod="train-0", container="main")
+SERVE = Owner("pod", namespace="team", pod="serve-0", container="server")
+NOTHING = Snapshot(taken_at_seconds=0, age_seconds=0, readings=(), sources=())
+
+
+def active(reading: Reading, *uses: Use) -> dict[str, float]:
+    """pod -> value."""
+    taken = replace(NOTHING, readings=(reading,), uses=uses)
+    samples = told(families(taken, OPTIONS)).get(ACTIVE, {})
+    return {labels[-1]: value for labels, value in samples.items()}
+
+
+def on(gpu: Gpu, owner: Owner, sm_ratio: float | None = None, uuid: str = "") -> Use:
+    return Use(gpu.index, uuid or gpu.uuid, owner, 1, sm_ratio=sm_ratio)
+
+
+def test_both_families_have_the_labels_that_its_queries_group_by() -> None:
+    assert [(row.name, row.kind) for row in ROWS] == [(DECODER, Kind.GAUGE), (ACTIVE, Kind.GAUGE)]
+    wanted = {"container", "pod", "namespace", "device", "modelName", "UUID"}
+    found = families(simulated(), OPTIONS)
+    assert [family.metric.name for family in found] == [row.name for row in ROWS]
+    for family in found:
+        assert wanted <= set(family.metric.labels)
+
+
+def test_every_pod_on_a_gpu_is_there_and_nobody_else() -> None:
+    samples = told(families(simulated(), OPTIONS))[ACTIVE]
+    pods = {
+        (use.owner.container, use.owner.namespace, use.owner.pod, use.uuid)
+        for use in simulated().uses
+        if isinstance(use.owner, Owner) and use.owner.kind == "pod"
+    }
+    assert len(pods) > 3
+    assert {(*labels[-3:], labels[1]) for labels in samples} == pods
+
+
+def test_a_pod_alone_has_what_was_measured_of_the_gpu() -> None:
+    reading = Reading(gpu=NVIDIA, graphics_active_ratio=0.9, gpu_utilization_ratio=1.0)
+    assert active(reading, on(NVIDIA, TRAIN, 0.8)) == {"train-0": 0.9}
+
+
+def test_a_card_without_profiling_gives_the_pods_sm_use() -> None:
+    assert active(Reading(gpu=NVIDIA, gpu_utilization_ratio=1.0), on(NVIDIA, TRAIN, 0.8)) == {"train-0": 0.8}
+
+
+def test_pods_that_share_a_gpu_have_their_own_use_never_more_than_all() -> None:
+    reading = Reading(gpu=NVIDIA, graphics_active_ratio=0.9, gpu_utilization_ratio=1.0)
+    assert active(reading, on(NVIDIA, TRAIN, 1.02), on(NVIDIA, SERVE, 0.1)) == {"train-0": 1, "serve-0": 0.1}
+
+
+def test_pods_on_amd_gpus_are_there_too() -> None:
+    reading = Reading(gpu=AMD, gpu_utilization_ratio=0.6)
+    assert active(reading, on(AMD, TRAIN, 0.5)) == {"train-0": 0.5}
+    assert active(reading, on(AMD, TRAIN, 0.5), on(AMD, SERVE, 0.1)) == {"train-0": 0.5, "serve-0": 0.1}
+
+
+def test_where_processes_are_not_sampled_only_a_pod_alone_can_be_told() -> None:
+    reading = Reading(gpu=AMD, gpu_utilization_ratio=0.6)
+    assert active(reading, on(AMD, TRAIN)) == {"train-0": 0.6}
+    assert active(reading, on(AMD, TRAIN), on(AMD, SERVE)) == {}
+
+
+def test_a_pod_on_a_mig_instance_has_the_instances_activity() -> None:
+    parts = tuple(
+        MigReading(
+            instance=MigInstance(f"MIG-{place}", "GPU-a", 0, place, 0), graphics_active_ratio=place / 10
+        )
+        for place in (1, 2)
+    )
+    reading = Reading(gpu=NVIDIA, gpu_utilization_ratio=1.0, mig=parts)
+    assert active(reading, on(NVIDIA, TRAIN, uuid="MIG-1"), on(NVIDIA, SERVE, uuid="MIG-2")) == {
+        "train-0": 0.1,
+        "serve-0": 0.2,
+    }
+
+
+def test_gpus_without_pods_have_no_family() -> None:
+    reading = Reading(gpu=NVIDIA, graphics_active_ratio=0.9, decoder_utilization_ratio=0.1)
+    assert families(replace(NOTHING, readings=(reading,)), OPTIONS) == []
+
+
+@given(snapshots())
+def test_it_is_a_part_of_the_profile_dcgm_and_between_0_and_1(taken: Snapshot) -> None:
+    found = families(taken, OPTIONS)
+    check_sound(found)
+    whole = told(dcgm.families(taken, OPTIONS))
+    for name, samples in told(found).items():
+        assert samples == {labels: value for labels, value in whole[name].items() if labels[-1]}
+    assert all(0 <= value <= 1 for value in told(found).get(ACTIVE, {}).values())
