@@ -1,0 +1,225 @@
+"""One GET, and all that can come back."""
+
+import gzip
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import trustme
+
+from gputally.devices import Unavailable
+from gputally.relay.fetch import Answer, TargetError, fetch, parse_url
+from tests.unit.relay.dcgm_texts import NEW
+from tests.unit.relay.raw_server import Script, answers, raw_server
+
+MIB = 2**20
+
+
+def fetched(script: Script, *, timeout_seconds: float = 10.0, max_bytes: int = MIB) -> Answer:
+    with raw_server(script) as server:
+        return fetch(parse_url(server.url), timeout_seconds=timeout_seconds, max_bytes=max_bytes)
+
+
+def refusal(script: Script, *, timeout_seconds: float = 10.0) -> Unavailable:
+    with pytest.raises(Unavailable) as refused:
+        fetched(script, timeout_seconds=timeout_seconds)
+    return refused.value
+
+
+def test_it_asks_for_text_once_and_hangs_up() -> None:
+    with raw_server(answers(NEW, "Content-Type: text/plain; version=0.0.4")) as server:
+        answer = fetch(parse_url(server.url), timeout_seconds=10, max_bytes=MIB)
+    assert answer == Answer(NEW.encode(), "text/plain; version=0.0.4", False)
+    (request,) = server.requests
+    lines = request.decode().split("\r\n")
+    assert lines[:2] == ["GET /metrics HTTP/1.1", f"Host: {server.address}"]
+    assert {"Accept-Encoding: gzip", "Connection: close"} < set(lines)
+
+
+def test_a_body_in_chunks() -> None:
+    body = "".join(f"{len(line):x}\r\n{line}\r\n" for line in NEW.splitlines(keepends=True)) + "0\r\n\r\n"
+    assert fetched(answers(body, "Transfer-Encoding: chunked", length=False)).body == NEW.encode()
+
+
+def test_a_body_that_ends_with_the_connection() -> None:
+    assert fetched(answers(NEW, length=False)).body == NEW.encode()
+
+
+def test_a_packed_body() -> None:
+    assert fetched(answers(gzip.compress(NEW.encode()), "Content-Encoding: gzip")).body == NEW.encode()
+
+
+def test_an_empty_body() -> None:
+    assert fetched(answers("")) == Answer(b"", "", False)
+
+
+def test_a_drip_that_comes_to_an_end_is_waited_for() -> None:
+    head, body = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n", b"up 1\ndown 0\n"
+
+    def drip(connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in head + body:
+            connection.sendall(bytes([byte]))
+
+    assert fetched(drip).body == body
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nA: ", b"HTTP/1.1 200 OK\r\n\r\n"])
+def test_a_drip_without_an_end_is_left_when_the_time_is_over(head: bytes) -> None:
+    over = threading.Event()
+
+    def drip(connection: socket.socket) -> None:
+        connection.sendall(head)
+        while not over.wait(0.02):
+            connection.sendall(b"x")
+
+    started = time.monotonic()
+    with raw_server(drip) as server:
+        with pytest.raises(Unavailable, match=r"has not answered within 0\.3 s"):
+            fetch(parse_url(server.url), timeout_seconds=0.3, max_bytes=MIB)
+        over.set()
+    assert time.monotonic() - started < 5
+
+
+def test_a_large_body_is_cut() -> None:
+    body = b"x" * (50 * MIB)
+    answer = fetched(answers(body, length=False), max_bytes=MIB)
+    assert (len(answer.body), answer.cut) == (MIB, True)
+
+
+def test_a_body_as_large_as_may_be_is_whole() -> None:
+    answer = fetched(answers(b"x" * MIB))
+    assert (len(answer.body), answer.cut) == (MIB, False)
+
+
+def test_a_bomb_is_cut_before_it_goes_off() -> None:
+    bomb = gzip.compress(bytes(200 * MIB))
+    answer = fetched(answers(bomb, "Content-Encoding: gzip"))
+    assert (answer.body, answer.cut) == (bytes(MIB), True)
+
+
+def test_a_header_without_an_end() -> None:
+    flood = b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: y\r\n" % number for number in range(100_000))
+    assert "64 KiB of header" in refusal(lambda connection: connection.sendall(flood)).reason
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        (answers("", status="500 Internal Server Error"), "answers 500"),
+        (answers("", status="401 Unauthorized"), "answers 401"),
+        (answers("", status="204 No Content"), "answers 204"),
+        (answers("", "Location: http://elsewhere/", status="301 Moved Permanently"), "it is elsewhere"),
+        (answers(b"junk", "Content-Encoding: gzip"), "cannot be unpacked"),
+        (answers(gzip.compress(NEW.encode())[:-9], "Content-Encoding: gzip"), "in the middle"),
+        (answers(b"?", "Content-Encoding: br"), "packed as 'br'"),
+        (lambda connection: connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n"), "does not speak HTTP"),
+        (
+            lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nup 1\n"),
+            "in the middle",
+        ),
+        (
+            lambda connection: connection.sendall(
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nup"
+            ),
+            "middle",
+        ),
+        (lambda _: None, "in the middle"),
+    ],
+)
+def test_answers_that_are_none(script: Script, reason: str) -> None:
+    assert reason in refusal(script).reason
+
+
+def test_a_redirect_says_where_to() -> None:
+    script = answers("", "Location: http://elsewhere/metrics", status="302 Found")
+    assert refusal(script).fix == "relay 'http://elsewhere/metrics' instead"
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = parse_url(f"http://127.0.0.1:{listening.getsockname()[1]}")
+    with pytest.raises(Unavailable, match="cannot be asked: Connection refused"):
+        fetch(url, timeout_seconds=10, max_bytes=MIB)
+
+
+def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    assert fetched(answers("up 1\n")).body == b"up 1\n"
+
+
+def test_https_and_a_certificate_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+
+    def serve(listening: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            try:
+                with context.wrap_socket(connection, server_side=True) as secure:
+                    secure.recv(65536)
+                    secure.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nup 1\n")
+            except OSError:
+                connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, args=(listening,), daemon=True)
+        thread.start()
+        url = parse_url(f"https://127.0.0.1:{listening.getsockname()[1]}/metrics")
+        with pytest.raises(Unavailable, match="certificate"):
+            fetch(url, timeout_seconds=10, max_bytes=MIB)
+        with authority.cert_pem.tempfile() as known:
+            monkeypatch.setenv("SSL_CERT_FILE", known)
+            assert fetch(url, timeout_seconds=10, max_bytes=MIB).body == b"up 1\n"
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port", "target"),
+    [
+        ("http://localhost:9400/metrics", "localhost", 9400, "/metrics"),
+        ("http://localhost:9400", "localhost", 9400, "/metrics"),
+        ("http://localhost/", "localhost", 80, "/"),
+        ("https://[::1]/gpu/metrics?a=b", "::1", 443, "/gpu/metrics?a=b"),
+    ],
+)
+def test_urls(text: str, host: str, port: int, target: str) -> None:
+    url = parse_url(text)
+    assert (url.host, url.port, url.target, url.secure) == (host, port, target, text.startswith("https"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ftp://localhost/metrics",
+        "http://",
+        "http:///metrics",
+        "http://localhost:port/",
+        "http://localhost:99999/",
+        "http://[::1/metrics",
+        "http://user:secret@localhost/",
+        "http://localhost/a b",
+        "http://localhost/a\r\nX: y",
+        "http://größe/",
+    ],
+)
+def test_urls_that_are_none(text: str) -> None:
+    with pytest.raises(TargetError) as refused:
+        parse_url(text)
+    assert "secret" not in str(refused.value)
+
+
+def test_plain_http_does_not_load_ssl() -> None:
+    program = "import sys, gputally.relay.upstream; sys.exit('ssl' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], env=os.environ, check=False).returncode == 0

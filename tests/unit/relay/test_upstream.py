@@ -1,0 +1,121 @@
+"""The relay beside the other sources: guarded, and labelled by the snapshot."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from gputally.devices import Unavailable
+from gputally.relay.source import TEXT, Relay, Relayed
+from gputally.relay.text import Device
+from gputally.relay.upstream import Upstream
+from tests.unit.relay.dcgm_texts import OLD, TRAIN, node, snapshot
+
+WHOLE = Relayed(OLD.encode(), TEXT, 6, errors={("line", "invalid"): 3})
+
+
+class Scripted(Relay):
+    """Does what it is told, look by look."""
+
+    def __init__(self, *looks: Callable[[], Relayed]) -> None:
+        super().__init__("/nowhere", timeout_seconds=1, max_age_seconds=60)
+        self._looks = list(looks)
+        self.closed = False
+
+    def read(self) -> Relayed:
+        return self._looks.pop(0)()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def fails() -> Relayed:
+    raise Unavailable("it is gone", "start it")
+
+
+def look(upstream: Upstream, wait_seconds: float = 10) -> None:
+    upstream.start()
+    upstream.finish(wait_seconds, 4)
+
+
+def test_its_text_is_labelled_by_the_snapshot_of_the_moment() -> None:
+    upstream = Upstream(Scripted(lambda: WHOLE), 60)
+    assert upstream.relabelled(node()) is None, "it has not been asked yet"
+    look(upstream)
+    relayed = upstream.relabelled(node())
+    assert relayed is not None
+    assert relayed.text.count(b'pod_name="train-0"') == 3
+    assert relayed.content_type == TEXT
+    assert upstream.relabelled(snapshot()) == WHOLE
+    state = upstream.state()
+    assert (state.name, state.up, state.errors) == ("relay", True, {("line", "invalid"): 3})
+
+
+def test_what_the_exporter_tells_of_pods_is_left_to_it() -> None:
+    told = replace(WHOLE, told={(b"dcgm_sm_clock", Device(TRAIN, "0"))})
+    upstream = Upstream(Scripted(lambda: told), 60)
+    look(upstream)
+    relayed = upstream.relabelled(node())
+    assert relayed is not None
+    assert relayed.text.count(b'pod_name="train-0"') == 2
+
+
+def test_an_exporter_that_fails_says_why_and_gives_nothing_until_it_is_back() -> None:
+    upstream = Upstream(Scripted(lambda: WHOLE, fails, lambda: WHOLE), 60)
+    look(upstream)
+    look(upstream)
+    assert upstream.relabelled(node()) is None
+    state = upstream.state()
+    assert (state.up, state.reason, state.fix, state.failures) == (False, "it is gone", "start it", 1)
+    look(upstream)
+    assert upstream.relabelled(node()) is not None
+    assert upstream.state().up
+
+
+def test_an_exporter_that_hangs_is_not_waited_for_and_its_last_text_stays_until_it_is_old() -> None:
+    gate = threading.Event()
+    hanging = Scripted(lambda: WHOLE, lambda: WHOLE if gate.wait(30) else fails())
+    upstream = Upstream(hanging, 60)
+    look(upstream)
+    look(upstream, wait_seconds=0)
+    look(upstream, wait_seconds=0)
+    state = upstream.state()
+    assert (state.up, state.reason, state.overruns) == (False, "no answer within 4 s", 2)
+    assert upstream.relabelled(snapshot()) == WHOLE
+    gate.set()
+    upstream.finish(10, 4)
+    assert upstream.state().up
+
+
+def test_text_that_is_too_old_is_not_given() -> None:
+    upstream = Upstream(Scripted(lambda: WHOLE), max_age_seconds=-1)
+    look(upstream)
+    assert upstream.relabelled(node()) is None
+
+
+def test_a_text_that_is_not_whole_is_given_and_reported() -> None:
+    upstream = Upstream(Scripted(lambda: Relayed(b"up 1\n", TEXT, 1, partial=("too long", "look at it"))), 60)
+    look(upstream)
+    assert upstream.relabelled(node()) is not None
+    state = upstream.state()
+    assert (state.up, state.reason, state.fix) == (False, "too long", "look at it")
+
+
+def test_it_is_closed_once_it_does_not_work() -> None:
+    source = Scripted(lambda: WHOLE)
+    upstream = Upstream(source, 60)
+    look(upstream)
+    upstream.close(1)
+    assert source.closed
+
+
+def test_a_text_of_sixteen_mebibytes_is_labelled_in_seconds() -> None:
+    line = f'DCGM_FI_DEV_GPU_TEMP{{gpu="0",UUID="{TRAIN}",device="nvidia0",pod=""}} 54\n'.encode()
+    large = Relayed(line * (2**24 // len(line)), TEXT, 1)
+    upstream = Upstream(Scripted(lambda: large), 60)
+    look(upstream)
+    started = time.monotonic()
+    relayed = upstream.relabelled(node())
+    assert relayed is not None
+    assert relayed.text.count(b'pod="train-0"') == 2**24 // len(line)
+    assert time.monotonic() - started < 20
