@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tools import accuracy, metrics_page
+from tools import accuracy, metrics_page, migrate_page
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -52,6 +52,7 @@ def stamp_accuracy(text: str) -> str:
 GENERATED: tuple[tuple[str, Render], ...] = (
     ("docs/metrics.md", lambda _: metrics_page.text()),
     ("docs/energy.md", stamp_accuracy),
+    ("docs/migrate.md", migrate_page.stamp),
     ("Dockerfile", stamp_version(r'org\.opencontainers\.image\.version="([^"]*)"')),
 )
 

@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Who uses which GPU, and what it costs: reads GPUs and serves them to Prometheus.",
         epilog="Start with `gputally check`, then `gputally serve`; without a GPU try `gputally simulate`.",
     )
-    parser.add_argument("--version", action="version", version=f"gputally {__version__}")
+    _add_version(parser)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     serve = commands.add_parser("serve", help="read this host's GPUs and serve the metrics")
     serve.description = (
@@ -62,9 +62,11 @@ def _parser() -> argparse.ArgumentParser:
         "environment variable in [brackets] instead."
     )
     add_flags(serve)
+    _add_version(serve)
     simulate = commands.add_parser("simulate", help="the same, on simulated GPUs that say so")
     simulate.description = 'Serves the metrics of simulated GPUs, with simulated="true" on gputally_gpu_info.'
     add_flags(simulate)
+    _add_version(simulate)
     check = commands.add_parser(
         "check", help="say what can be read on this host, and what to do about the rest"
     )
@@ -92,6 +94,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands.add_parser("version", help="print the version")
     return parser
+
+
+def _add_version(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--version", action="version", version=f"gputally {__version__}", help="print the version and exit"
+    )
 
 
 def _check(config: Config, *, as_json: bool) -> int:

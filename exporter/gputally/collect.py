@@ -196,6 +196,15 @@ class Informant:
                     self._record.succeed(one, f"{len(self.knowledge.pods)} pods")
 
 
+class Guarded(Protocol):
+    """Somebody who is asked with every sample and may fail or hang."""
+
+    def start(self) -> None: ...
+    def finish(self, wait_seconds: float, timeout_seconds: float) -> None: ...
+    def state(self) -> SourceState: ...
+    def close(self, wait_seconds: float) -> None: ...
+
+
 class Collector:
     """Takes snapshots of all sources, at a steady pace."""
 
@@ -208,10 +217,13 @@ class Collector:
         ledger: Ledger,
         owners: OwnerFinder,
         informants: Sequence[Informant] = (),
+        guests: Sequence[Guarded] = (),
         checkpoint: "Checkpoint | None" = None,
     ) -> None:
+        """`guests` are asked with the others; of what they say, the snapshot has but how they are."""
         self._sources = tuple(sources)
         self._informants = tuple(informants)
+        self._guests = tuple(guests)
         self._owners = owners
         self._ledger = ledger
         self._checkpoint = checkpoint
@@ -226,7 +238,7 @@ class Collector:
     def sample(self) -> Snapshot:
         """One look at every source, in parallel, in no more than the timeout."""
         deadline = time.monotonic() + self._timeout_seconds
-        guarded: list[Source | Informant] = [*self._sources, *self._informants]
+        guarded = self._guarded()
         for one in guarded:
             one.start()
         for one in guarded:
@@ -253,6 +265,9 @@ class Collector:
             node_labels=directory.node_labels,
         )
 
+    def _guarded(self) -> list[Source | Guarded]:
+        return [*self._sources, *self._informants, *self._guests]
+
     def _states(self) -> Iterable[SourceState]:
         for source in self._sources:
             yield from source.states()
@@ -260,6 +275,8 @@ class Collector:
             yield informant.state()
         yield self._cgroups.state()
         yield self._books.state()
+        for guest in self._guests:
+            yield guest.state()
         if self._checkpoint is not None:
             yield self._checkpoint.state()
 
@@ -338,8 +355,7 @@ class Collector:
             stop.wait(due - time.monotonic())
 
     def close(self, wait_seconds: float) -> None:
-        guarded: list[Source | Informant] = [*self._sources, *self._informants]
-        for one in guarded:
+        for one in self._guarded():
             one.close(wait_seconds)
         if self._checkpoint is not None:
             self._checkpoint.close(wait_seconds, self._ledger.state())

@@ -1,7 +1,7 @@
 """Every setting once: field, flag, environment variables, default, help and how its text is read.
 
 A flag wins over the environment, the environment over the default. The environment variable of a
-setting is GPUTALLY_ and the flag's name; some have a second name that other exporters use.
+setting is GPUTALLY_ and the flag's name; `aliases` has what other exporters call some of them.
 """
 
 import argparse
@@ -12,8 +12,10 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
+from gputally.aliases import ALIASES, Alias
 from gputally.devices.simulated import MODEL_NAMES
 from gputally.logs import FORMATS, LEVELS
+from gputally.metrics.compat import DEFAULT_METRIC_PREFIX, PROFILES
 from gputally.values import (
     boolean,
     count,
@@ -21,14 +23,18 @@ from gputally.values import (
     duration,
     existing_file,
     integer,
+    metric_prefix,
     names,
     one_of,
     output_file,
     port,
+    several_of,
     timestamp,
     url_path,
 )
 
+POD_GPU_PATH = "/gpu/metrics"
+"""Where pod-gpu-metrics-exporter has its metrics."""
 READERS = ("auto", "nvml", "nvidia-smi", "amdgpu", "rocm-smi", "simulated")
 
 
@@ -43,7 +49,6 @@ def _setting(
     parse: Callable[[str], Any] = str,
     *,
     group: str = "serving",
-    also_env: Sequence[str] = (),
     metavar: str | None = None,
 ) -> Any:
     return field(
@@ -53,7 +58,7 @@ def _setting(
             "help": help,
             "parse": parse,
             "group": group,
-            "env": ("GPUTALLY_" + flag[2:].replace("-", "_").upper(), *also_env),
+            "env": "GPUTALLY_" + flag[2:].replace("-", "_").upper(),
             "metavar": metavar,
         },
     )
@@ -74,14 +79,12 @@ class Config:
         "--port",
         "port to serve on, instead of the one in --listen-address",
         port,
-        also_env=["EXPORTER_PORT"],
     )
     metrics_path: str = _setting(
         "/metrics",
         "--metrics-path",
         "where the metrics are",
         url_path,
-        also_env=["METRICS_PATH"],
         metavar="PATH",
     )
     web_config: Path | None = _setting(
@@ -96,6 +99,32 @@ class Config:
         "--hostname-override",
         "name of this host in gputally_exporter_info and on the page",
         metavar="NAME",
+    )
+
+    compat: tuple[str, ...] = _setting(
+        (),
+        "--compat",
+        "also serve the metrics under the names of other tools, by commas: " + ", ".join(PROFILES),
+        several_of(*PROFILES),
+        metavar="NAMES",
+    )
+    metric_prefix: str = _setting(
+        "",
+        "--metric-prefix",
+        "what the names of --compat process-energy begin with, which it turns on; without it "
+        + DEFAULT_METRIC_PREFIX,
+        metric_prefix,
+        metavar="NAME",
+    )
+    relay: str = _setting(
+        "",
+        "--relay",
+        f"read this exporter, put pods on its series, and serve them at {POD_GPU_PATH}, in place of --compat "
+        "pod-gpu: http://HOST:PORT/PATH, or a file; * and ? in its name stand for any",
+        metavar="URL|FILE",
+    )
+    relay_metrics: bool = _setting(
+        False, "--relay-metrics", "serve them with our metrics too, after them", boolean
     )
 
     reader: str = _setting(
@@ -113,7 +142,6 @@ class Config:
         "time between two samples",
         duration,
         group="reading",
-        also_env=["COLLECTION_INTERVAL"],
     )
     timeout_seconds: float = _setting(
         4.0,
@@ -179,6 +207,17 @@ class Config:
         Path("/sys"), "--sysfs", "where the host's /sys is mounted", directory, group="reading", metavar="DIR"
     )
 
+    pods: bool = _setting(
+        True, "--pods", "name the pods; with false, nobody is asked for their names", boolean, group="owners"
+    )
+    sidecar: bool = _setting(
+        False,
+        "--sidecar",
+        "all processes that can be seen are of this pod, and the end of its other containers is ours, where "
+        "it has shareProcessNamespace",
+        boolean,
+        group="owners",
+    )
     pod_logs: Path = _setting(
         Path("/var/log/pods"),
         "--pod-logs",
@@ -223,7 +262,6 @@ class Config:
         "--node-name",
         "name of this node in Kubernetes",
         group="owners",
-        also_env=["NODE_NAME"],
         metavar="NAME",
     )
     pod_labels: tuple[str, ...] = _setting(
@@ -280,9 +318,8 @@ class Config:
         "info",
         "--log-level",
         "how much to log",
-        one_of(*LEVELS),
+        one_of(*LEVELS, also={"warn": "warning"}),
         group="output",
-        also_env=["LOG_LEVEL"],
         metavar="|".join(LEVELS),
     )
     log_format: str = _setting(
@@ -304,6 +341,7 @@ class Config:
         f"their model: {', '.join(MODEL_NAMES)} (default: h100)",
         one_of(*MODEL_NAMES),
         group="simulator",
+        metavar="NAME",
     )
     seed: int | None = _setting(
         None, "--seed", "same seed, same values (default: 0)", integer, group="simulator"
@@ -327,6 +365,12 @@ class Config:
     @property
     def hostname(self) -> str:
         return self.hostname_override or socket.gethostname()
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """The other tools whose names are served."""
+        asked = (*self.compat, *(("process-energy",) if self.metric_prefix else ()))
+        return tuple(dict.fromkeys(asked))
 
 
 GROUPS = {
@@ -358,36 +402,110 @@ def add_flags(parser: argparse.ArgumentParser, names: Sequence[str] = ()) -> Non
         groups[meta["group"]].add_argument(
             meta["flag"], dest=setting.name, default=None, help=_help_text(setting), **_argument_form(setting)
         )
+    if not names:
+        _add_aliases(parser)
 
 
-def _argument_form(setting: Field[Any]) -> dict[str, Any]:
+def _add_aliases(parser: argparse.ArgumentParser) -> None:
+    settings = {setting.name: setting for setting in fields(Config)}
+    group = parser.add_argument_group("other tools' names for them")
+    for alias in ALIASES:
+        if alias.flags:
+            setting = settings[alias.setting]
+            note = f", {alias.note}" if alias.note else ""
+            variable = f" [{alias.env}]" if alias.env else ""
+            group.add_argument(
+                *alias.flags,
+                dest=alias.flags[0],
+                default=None,
+                help=f"{setting.metadata['flag']}{note} ({alias.tool}){variable}",
+                **_argument_form(setting, alias.parse),
+            )
+
+
+def _argument_form(setting: Field[Any], parse: Callable[[str], Any] | None = None) -> dict[str, Any]:
     if setting.metadata["parse"] is boolean:
         return {"nargs": "?", "const": "true", "metavar": "true|false"}
-    return {"metavar": setting.metadata["metavar"] or setting.metadata["parse"].__name__.upper()}
+    parse = parse or setting.metadata["parse"]
+    return {"metavar": setting.metadata["metavar"] or parse.__name__.upper()}
 
 
 def _help_text(setting: Field[Any]) -> str:
     shown = "" if setting.default in (None, "", False, ()) else f"; default {_shown(setting)}"
-    return f"{setting.metadata['help']}{shown} [{', '.join(setting.metadata['env'])}]".replace("%", "%%")
+    only_variables = [alias.env for alias in _aliases(setting) if not alias.flags]
+    variables = ", ".join([setting.metadata["env"], *only_variables])
+    return f"{setting.metadata['help']}{shown} [{variables}]".replace("%", "%%")
 
 
 def _shown(setting: Field[Any]) -> str:
+    if setting.metadata["parse"] is boolean:
+        return str(setting.default).lower()
     return f"{setting.default:g}s" if setting.metadata["parse"] is duration else str(setting.default)
+
+
+def _aliases(setting: Field[Any]) -> list[Alias]:
+    return [alias for alias in ALIASES if alias.setting == setting.name]
 
 
 def read_config(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Config:
     """Settings from flags, else environment, else defaults. Raises ConfigError."""
     values: dict[str, Any] = {}
     for setting in fields(Config):
-        given = _given(setting, arguments, environment)
-        if given is None:
-            continue
-        name, text = given
-        try:
-            values[setting.name] = setting.metadata["parse"](text)
-        except ValueError as error:
-            raise ConfigError(f"{name}: {text!r} is not allowed; it takes {error}") from None
+        given = _from_flags(setting, arguments) or _from_environment(setting, environment)
+        if given:
+            values[setting.name] = _agreed(setting, given)
     config = Config(**values)
+    _refuse_contradictions(config)
+    return config
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A value of a setting, and the flag or variable that has it."""
+
+    name: str
+    text: str
+    alias: Alias | None = None
+
+    def value(self, setting: Field[Any]) -> Any:
+        parse = (self.alias and self.alias.parse) or setting.metadata["parse"]
+        try:
+            return parse(self.text)
+        except ValueError as error:
+            raise ConfigError(f"{self.name}: {self.text!r} is not allowed; it takes {error}") from None
+
+
+def _from_flags(setting: Field[Any], arguments: argparse.Namespace) -> list[_Given]:
+    """Under every name it has on the command line."""
+    ours = getattr(arguments, setting.name, None)
+    given = [] if ours is None else [_Given(setting.metadata["flag"], ours)]
+    for alias in _aliases(setting):
+        theirs = getattr(arguments, alias.flags[0], None) if alias.flags else None
+        if theirs is not None:
+            given.append(_Given(alias.flags[-1], theirs, alias))
+    return given
+
+
+def _from_environment(setting: Field[Any], environment: Mapping[str, str]) -> list[_Given]:
+    """Under the first of its names that the environment has: ours, then other tools'."""
+    names = [(setting.metadata["env"], None), *((alias.env, alias) for alias in _aliases(setting))]
+    return [_Given(name, environment[name], alias) for name, alias in names if environment.get(name)][:1]
+
+
+def _agreed(setting: Field[Any], given: Sequence[_Given]) -> Any:
+    values = [one.value(setting) for one in given]
+    if all(one.alias is not None and one.alias.least for one in given):
+        return min(values)
+    for one, value in zip(given, values, strict=True):
+        if value != values[0]:
+            raise ConfigError(
+                f"{given[0].name} {given[0].text} and {one.name} {one.text} contradict each other: "
+                "both are names of one setting"
+            )
+    return values[0]
+
+
+def _refuse_contradictions(config: Config) -> None:
     if config.reader != "simulated":
         for setting in fields(Config):
             if setting.metadata["group"] == "simulator" and getattr(config, setting.name) is not None:
@@ -397,16 +515,14 @@ def read_config(arguments: argparse.Namespace, environment: Mapping[str, str] = 
                 )
     if config.once and config.state_file is not None:
         raise ConfigError("--state-file is of no use with --once: one sample has nothing to go on from")
-    return config
-
-
-def _given(
-    setting: Field[Any], arguments: argparse.Namespace, environment: Mapping[str, str]
-) -> tuple[str, str] | None:
-    flag_text = getattr(arguments, setting.name, None)
-    if flag_text is not None:
-        return setting.metadata["flag"], flag_text
-    for name in setting.metadata["env"]:
-        if environment.get(name, "") != "":
-            return name, environment[name]
-    return None
+    if not config.pods and config.kubernetes:
+        raise ConfigError("--kubernetes asks for the pods of this node, --pods false forbids it")
+    if not config.pods and config.sidecar:
+        raise ConfigError("--sidecar names its own pod, --pods false forbids it")
+    if config.metrics_path == POD_GPU_PATH and (config.relay or "pod-gpu" in config.profiles):
+        there = "what is relayed" if config.relay else "--compat pod-gpu"
+        raise ConfigError(f"--metrics-path cannot be {POD_GPU_PATH}: {there} has it")
+    if config.relay_metrics and not config.relay:
+        raise ConfigError("--relay-metrics is of no use without --relay")
+    if config.once and config.relay:
+        raise ConfigError("--relay is of no use with --once: nothing is served")

@@ -20,10 +20,22 @@ def choose_owners(config: Config, readers: Sequence[Reader]) -> tuple[OwnerFinde
     """Who finds owners, and what they can know of pods. Simulated processes are not those of this host."""
     reader = readers[0]
     if not isinstance(reader, SimulatedReader):
-        return Owners(config.procfs), choose_informants(config)
+        return _owners(config), choose_informants(config)
     from gputally.attribution.simulated import SimulatedOwners, SimulatedPods
 
     return SimulatedOwners(reader), [SimulatedPods(reader)]
+
+
+def _owners(config: Config) -> OwnerFinder:
+    if not config.sidecar:
+        return Owners(config.procfs)
+    from gputally.attribution.sidecar import SidecarOwners, is_host
+
+    if is_host(config.procfs):
+        raise ConfigError(
+            f"--sidecar is for a pod with processes of its own: {config.procfs} has the host's (hostPID)"
+        )
+    return SidecarOwners(config.procfs)
 
 
 def choose_informants(
@@ -33,11 +45,15 @@ def choose_informants(
 
     On a host that has nothing of Kubernetes, sources that are missing are not missed.
     """
+    if not config.pods:
+        return []
     expected = "KUBERNETES_SERVICE_HOST" in environment or kubelet.exists()
     sources: list[KnowledgeSource] = []
     # A kubelet that hangs gets a little less than the whole time, so that it is named and not overrun.
     if config.kubernetes:
         sources.append(_kubernetes(config))
+    if config.sidecar:
+        return [*sources, _own_pod(config, environment)]
     if config.kubelet_pods_socket.exists():  # Kubernetes 1.37 and newer: elsewhere it is not missed
         from gputally.attribution.kubelet_pods import KubeletPods
         from gputally.attribution.kubernetes_facts import Allowed
@@ -53,10 +69,14 @@ def choose_informants(
 
         sources.append(PodResources(config.pod_resources_socket, config.timeout_seconds * 0.8))
     if "POD_NAME" in environment or "GPUTALLY_POD_NAME" in environment:
-        from gputally.attribution.own_pod import OwnPod
-
-        sources.append(OwnPod(environment, pod_labels=config.pod_labels))
+        sources.append(_own_pod(config, environment))
     return sources
+
+
+def _own_pod(config: Config, environment: Mapping[str, str]) -> KnowledgeSource:
+    from gputally.attribution.own_pod import OwnPod
+
+    return OwnPod(environment, pod_labels=config.pod_labels)
 
 
 def _kubernetes(config: Config) -> KnowledgeSource:

@@ -1,6 +1,7 @@
 """What the server shows: the metrics, whether they can be trusted, and a page for people."""
 
 import time
+from collections.abc import Callable, Mapping
 
 from gputally import __version__
 from gputally.metrics.exposition import OPENMETRICS, TEXT, Exposition
@@ -9,19 +10,25 @@ from gputally.server import Page
 
 
 class ExporterPages:
-    """Serves the newest snapshot of an `Exposition`."""
+    """Serves the newest snapshot of an `Exposition`, and what there is at each path."""
 
     def __init__(
-        self, exposition: Exposition, *, hostname: str, metrics_path: str, max_age_seconds: float
+        self,
+        exposition: Exposition,
+        metrics: Mapping[str, Callable[[bool, bool], Page]],
+        *,
+        hostname: str,
+        metrics_path: str,
+        max_age_seconds: float,
     ) -> None:
         self._exposition = exposition
+        self._metrics = metrics
         self._hostname = hostname
         self._metrics_path = metrics_path
         self._max_age_seconds = max_age_seconds
 
-    def metrics(self, openmetrics: bool, gzip: bool) -> Page:
-        body = self._exposition.body(openmetrics=openmetrics, gzipped=gzip)
-        return Page(OPENMETRICS if openmetrics else TEXT, body, gzip)
+    def metrics(self, path: str, openmetrics: bool, gzip: bool) -> Page:
+        return self._metrics[path](openmetrics, gzip)
 
     def landing(self) -> Page:
         from gputally.landing import render_landing  # noqa: PLC0415  # scrapers never ask for it
@@ -36,6 +43,16 @@ class ExporterPages:
 
     def ready(self) -> tuple[bool, str]:
         return readiness(self._exposition.snapshot, time.time(), self._max_age_seconds)
+
+
+def exposed(exposition: Exposition) -> Callable[[bool, bool], Page]:
+    """The exposition as a page."""
+
+    def page(openmetrics: bool, gzip: bool) -> Page:
+        body = exposition.body(openmetrics=openmetrics, gzipped=gzip)
+        return Page(OPENMETRICS if openmetrics else TEXT, body, gzip)
+
+    return page
 
 
 def readiness(snapshot: Snapshot, now_seconds: float, max_age_seconds: float) -> tuple[bool, str]:

@@ -5,7 +5,6 @@ import logging
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,12 +16,10 @@ from gputally.config import Config, ConfigError
 from gputally.devices import Reader
 from gputally.devices.host import read_boot_id, read_host
 from gputally.ledger import Ledger
-from gputally.metrics.exposition import Exposition, render_text
-from gputally.metrics.families import Family, build_families
-from gputally.metrics.own_process import read_exporter_facts
 from gputally.metrics_file import write_metrics_file
 from gputally.model import Snapshot
 from gputally.pages import ExporterPages
+from gputally.scrapes import Scrapes
 from gputally.server import ListenError, PathError, Server, ServerError
 from gputally.server.listen import format_address, parse_address
 
@@ -40,6 +37,7 @@ def serve(
 ) -> int:
     """`sources` are the readers of each vendor's GPUs, best first."""
     checkpoint = _checkpoint(config.state_file)
+    scrapes = Scrapes(config)
     collector = Collector(
         [Source(readers) for readers in sources],
         timeout_seconds=config.timeout_seconds,
@@ -47,18 +45,15 @@ def serve(
         ledger=_ledger(config, checkpoint),
         owners=owners,
         informants=[Informant(source) for source in informants],
+        guests=scrapes.guests,
         checkpoint=checkpoint,
     )
-
-    def families_of(snapshot: Snapshot) -> list[Family]:
-        return build_families(snapshot, read_exporter_facts(__version__, config.hostname))
-
     if config.once:
-        return _once(config, render_text(families_of(collector.sample())))
-    nothing_yet = Snapshot(taken_at_seconds=time.time(), age_seconds=0, readings=(), sources=())
-    exposition = Exposition(families_of, nothing_yet)
+        scrapes.publish(collector.sample())
+        return _once(config, scrapes.main.body(openmetrics=False, gzipped=False))
     pages = ExporterPages(
-        exposition,
+        scrapes.main,
+        scrapes.pages,
         hostname=config.hostname,
         metrics_path=config.metrics_path,
         max_age_seconds=config.max_age_seconds,
@@ -67,7 +62,7 @@ def serve(
         server = Server(
             pages,
             listen=_listen_address(config),
-            metrics_paths=(config.metrics_path,),
+            metrics_paths=tuple(scrapes.pages),
             web_config=config.web_config,
         )
     except ListenError as error:
@@ -87,11 +82,15 @@ def serve(
     stop = threading.Event()
     sampler = threading.Thread(
         target=collector.run,
-        args=(config.interval_seconds, _publisher(exposition, config), stop),
+        args=(config.interval_seconds, _publisher(scrapes, config), stop),
         daemon=True,
         name="sampler",
     )
     sampler.start()
+    if config.sidecar:
+        from gputally.sidecar import start_watch  # noqa: PLC0415  # memory that nobody uses is not free
+
+        start_watch(config.procfs, server.stop, stop)
     gc.freeze()  # what start-up made stays: the collector need not walk it again and again
     server.run()
     stop.set()
@@ -121,7 +120,7 @@ def _ledger(config: Config, checkpoint: "Checkpoint | None") -> Ledger:
         retention_seconds=config.retention_seconds,
         # What lies between two looks that are further apart than this was not observed.
         max_window_seconds=max(60.0, 3 * config.interval_seconds),
-        process_accounts=config.process_metrics,
+        process_accounts=config.process_metrics or "process-energy" in config.profiles,
         boot_id=boot_id,
         resume=state,
     )
@@ -139,18 +138,18 @@ def _once(config: Config, body: bytes) -> int:
     return 0
 
 
-def _publisher(exposition: Exposition, config: Config) -> Callable[[Snapshot], None]:
+def _publisher(scrapes: Scrapes, config: Config) -> Callable[[Snapshot], None]:
     """Hands a snapshot to the server and, where asked for, to the metrics file."""
     file = config.metrics_file
     writable = True
 
     def publish(snapshot: Snapshot) -> None:
         nonlocal writable
-        exposition.publish(snapshot)
+        scrapes.publish(snapshot)
         if file is None:
             return
         try:
-            write_metrics_file(file, exposition.body(openmetrics=False, gzipped=False))
+            write_metrics_file(file, scrapes.main.body(openmetrics=False, gzipped=False))
             writable = True
         except OSError as error:
             if writable:

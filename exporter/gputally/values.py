@@ -1,8 +1,9 @@
 """How the text of a setting becomes its value: each raises ValueError that says what it takes."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -15,6 +16,14 @@ def duration(text: str) -> float:
     if not 0.1 <= seconds <= 86400:
         raise ValueError("a duration from 100ms to 24h, such as 5s, 500ms or 1m")
     return seconds
+
+
+def milliseconds(text: str) -> float:
+    """Seconds, from a bare number of milliseconds."""
+    try:
+        return duration(f"{text}ms")
+    except ValueError:
+        raise ValueError("a number of milliseconds, from 100 to 86400000") from None
 
 
 def port(text: str) -> int:
@@ -80,10 +89,32 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def one_of(*allowed: str) -> Callable[[str], str]:
+def metric_prefix(text: str) -> str:
+    """What names of metrics begin with, without the underscore that follows it."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*(?<!_)", text):
+        raise ValueError("letters, digits and underscores, such as my_gpu_process")
+    return text
+
+
+def one_of(*allowed: str, also: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], str]:
+    """One of the words; `also` are other words for them."""
+
     def parse(text: str) -> str:
-        if text.lower() not in allowed:
+        word = also.get(text.lower(), text.lower())
+        if word not in allowed:
             raise ValueError("one of " + ", ".join(allowed))
-        return text.lower()
+        return word
+
+    return parse
+
+
+def several_of(*allowed: str) -> Callable[[str], tuple[str, ...]]:
+    """Words by commas, each once."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        words = tuple(dict.fromkeys(names(text.lower())))
+        if not set(words) <= set(allowed):
+            raise ValueError("one or more of " + ", ".join(allowed) + ", by commas")
+        return words
 
     return parse

@@ -24,6 +24,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 def test_version() -> None:
     assert run("version").stdout == run("--version").stdout == f"gputally {__version__}\n"
+    assert run("serve", "--version").stdout == f"gputally {__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,16 @@ def test_version() -> None:
             "gputally simulate: --model: 'x' is not allowed; it takes one of a100",
         ),
         (("serve", "--listen-address", "nowhere:x"), "--listen-address"),
+        (
+            ("serve", "--compat", "dgcm"),
+            "gputally serve: --compat: 'dgcm' is not allowed; it takes one or more of dcgm",
+        ),
+        (
+            ("serve", "--interval", "5s", "-c", "30000"),
+            "gputally serve: --interval 5s and --collect-interval 30000 contradict each other",
+        ),
+        (("serve", "--relay", "ftp://x"), "gputally serve: --relay: "),
+        (("serve", "--relay-metrics"), "gputally serve: --relay-metrics is of no use without --relay"),
         (
             ("serve", "--metrics-path", "/healthz"),
             "gputally serve: --metrics-path: the metrics path cannot be",

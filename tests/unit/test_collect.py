@@ -402,3 +402,38 @@ def test_what_is_published_is_written_down_first(tmp_path: Path) -> None:
     assert kept["gpus"]["GPU-0"]["meter"]["total"] == snapshot.books[0].energy_millijoules == 1700
     assert states(snapshot)["state_file"].up
     sampler.close(1)
+
+
+class Guest:
+    """Somebody who is asked with the sources, and is no source of ours."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def start(self) -> None:
+        self.asked.append("start")
+
+    def finish(self, wait_seconds: float, timeout_seconds: float) -> None:
+        assert 0 <= wait_seconds <= timeout_seconds
+        self.asked.append("finish")
+
+    def state(self) -> SourceState:
+        return SourceState(name="relay", up=False, reason="nobody answers")
+
+    def close(self, wait_seconds: float) -> None:
+        self.asked.append(f"close within {wait_seconds:g} s")
+
+
+def test_a_guest_is_asked_with_every_sample_and_how_it_fares_is_in_the_snapshot() -> None:
+    guest = Guest()
+    with_guest = Collector(
+        [Source([Scripted("nvml", gives(reading(0)))])],
+        timeout_seconds=5,
+        max_age_seconds=60,
+        ledger=new_ledger(),
+        owners=Nobody(),
+        guests=[guest],
+    )
+    assert states(with_guest.sample())["relay"].reason == "nobody answers"
+    with_guest.close(0.2)
+    assert guest.asked == ["start", "finish", "close within 0.2 s"]

@@ -1,6 +1,7 @@
 """Settings: one declaration for flag, environment variable, default and help."""
 
 import argparse
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -8,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputally.aliases import ALIASES
 from gputally.config import Config, ConfigError, OneLineParser, add_flags, read_config
-from gputally.values import duration
+from gputally.values import duration, metric_prefix, milliseconds
 
 
 def parse(*arguments: str, **environment: str) -> Config:
@@ -36,6 +38,10 @@ def test_a_flag_wins_over_the_environment_and_the_environment_over_the_default()
         ("LOG_LEVEL", "INFO", "log_level", "info"),
         ("GPUTALLY_ROCM_SMI", "/opt/rocm/bin/rocm-smi", "rocm_smi", "/opt/rocm/bin/rocm-smi"),
         ("METRICS_PATH", "/gpu", "metrics_path", "/gpu"),
+        ("NODE_NAME", "gpu-1", "node_name", "gpu-1"),
+        ("DCGM_EXPORTER_LISTEN", ":9401", "listen_address", ":9401"),
+        ("DCGM_EXPORTER_INTERVAL", "30000", "interval_seconds", 30.0),
+        ("DCGM_EXPORTER_KUBERNETES", "false", "pods", False),
     ],
 )
 def test_names_that_other_exporters_use_work_too(
@@ -60,6 +66,26 @@ def test_an_empty_variable_is_no_setting() -> None:
         (("--web-config", "/no/such"), "--web-config: '/no/such' is not allowed; it takes a file"),
         (("--metrics-file", "/no/such/x.prom"), "--metrics-file: '/no/such/x.prom'"),
         (("--once", "perhaps"), "--once: 'perhaps' is not allowed; it takes true or false"),
+        (
+            ("--compat", "dcgm,dgcm"),
+            "--compat: 'dcgm,dgcm' is not allowed; it takes one or more of dcgm, dcgm-4.9",
+        ),
+        (("--metric-prefix", "my-gpu"), "--metric-prefix: 'my-gpu' is not allowed; it takes letters"),
+        (("-c", "30s"), "--collect-interval: '30s' is not allowed; it takes a number of milliseconds"),
+        (
+            ("--interval", "5s", "--collect-interval", "30000"),
+            "--interval 5s and --collect-interval 30000 contradict each other: both are names of one setting",
+        ),
+        (
+            ("--web.listen-address", ":1", "-a", ":2"),
+            "--address :2 and --web.listen-address :1 contradict each other",
+        ),
+        (
+            ("--pods", "false", "--kubernetes", "--node-name", "x"),
+            "--kubernetes asks for the pods of this node",
+        ),
+        (("--kubernetes-enabled=false", "--sidecar"), "--sidecar names its own pod, --pods false forbids it"),
+        (("--compat", "pod-gpu", "--metrics-path", "/gpu/metrics"), "--metrics-path cannot be /gpu/metrics"),
         (("--gpus", "4"), "--gpus is for the simulator"),
         (("--reader", "simulated", "--gpus", "0"), "--gpus: '0'"),
         (("--reader", "simulated", "--model", "voodoo2"), "--model: 'voodoo2' is not allowed; it takes one"),
@@ -102,9 +128,100 @@ def test_every_setting_appears_in_help_with_its_variable(capsys: pytest.CaptureF
     text = " ".join(parser.format_help().split())
     for setting in fields(Config):
         assert setting.metadata["flag"] in text
-        assert setting.metadata["env"][0] in text
+        assert setting.metadata["env"] in text
+    for alias in ALIASES:
+        assert all(name in text for name in (*alias.flags, alias.env))
 
 
 def test_paths_are_read_as_paths(tmp_path: Path) -> None:
     assert parse("--procfs", str(tmp_path)).procfs == tmp_path
     assert parse("--metrics-file", str(tmp_path / "x.prom")).metrics_file == tmp_path / "x.prom"
+
+
+def test_the_command_line_of_my_gpu_exporter_keeps_its_meaning() -> None:
+    config = parse(
+        "--dcgm-update-frequency=1s",
+        "--process-scan-interval=10s",
+        "--kubernetes-enabled=true",
+        "--pod-resources-socket=/run/kubelet.sock",
+        "--metric-retention=10m",
+        "--metric-prefix=my_gpu_process",
+        "--listen-address=:9401",
+        "--metrics-path=/energy",
+        "--log-level=warn",
+    )
+    assert config == Config(
+        interval_seconds=1.0,
+        pods=True,
+        pod_resources_socket=Path("/run/kubelet.sock"),
+        retention_seconds=600.0,
+        metric_prefix="my_gpu_process",
+        listen_address=":9401",
+        metrics_path="/energy",
+        log_level="warning",
+    )
+    assert config.profiles == ("process-energy",)
+
+
+def test_the_command_line_of_cmpp_keeps_its_meaning(tmp_path: Path) -> None:
+    log, metrics = tmp_path / "cm-purplepill.log", tmp_path / "cmpp_metrics.prom"
+    files = ("--log-file", str(log), "--metrics-file", str(metrics))
+    assert parse("--port", "9531", "--interval", "15", *files, "--hostname-override", "gpu-1") == Config(
+        port=9531, interval_seconds=15.0, log_file=log, metrics_file=metrics, hostname_override="gpu-1"
+    )
+
+
+def test_the_command_line_of_dcgm_exporter_keeps_its_meaning(tmp_path: Path) -> None:
+    web = tmp_path / "web.yaml"
+    web.touch()
+    config = parse("-a", ":9401", "-c", "1000", "-k", "--web-config-file", str(web))
+    assert config == Config(listen_address=":9401", interval_seconds=1.0, pods=True, web_config=web)
+
+
+def test_the_command_line_of_nvidia_gpu_exporter_keeps_its_meaning() -> None:
+    config = parse(
+        *("--web.listen-address=:9835", "--web.telemetry-path=/m", "--nvidia-smi-command=/opt/nvidia-smi"),
+        *("--log.level=warn", "--log.format=logfmt", "--collect.interval=10s", "--collect.timeout=2s"),
+    )
+    assert config == Config(
+        listen_address=":9835",
+        metrics_path="/m",
+        nvidia_smi="/opt/nvidia-smi",
+        log_level="warning",
+        interval_seconds=10.0,
+        timeout_seconds=2.0,
+    )
+
+
+def test_a_flag_and_its_alias_may_say_the_same() -> None:
+    assert parse("--interval", "30s", "--collect-interval", "30000").interval_seconds == 30
+
+
+def test_another_tools_flag_wins_over_our_variable() -> None:
+    assert parse("-a", ":1", GPUTALLY_LISTEN_ADDRESS=":2").listen_address == ":1"
+    assert parse(DCGM_EXPORTER_LISTEN=":1", GPUTALLY_LISTEN_ADDRESS=":2").listen_address == ":2"
+
+
+def test_every_alias_stands_for_a_setting_and_no_flag_is_there_twice() -> None:
+    settings = {setting.name: setting.metadata["flag"] for setting in fields(Config)}
+    assert {alias.setting for alias in ALIASES} <= set(settings)
+    flags = [flag for alias in ALIASES for flag in alias.flags]
+    assert len({*flags, *settings.values()}) == len(flags) + len(settings)
+
+
+def test_profiles_are_read_by_commas_each_once() -> None:
+    config = parse(GPUTALLY_COMPAT="dcgm, nvidia-smi,dcgm,process-energy", GPUTALLY_METRIC_PREFIX="mine")
+    assert config.profiles == ("dcgm", "nvidia-smi", "process-energy")
+
+
+@given(st.text())
+def test_any_text_is_a_prefix_of_metrics_or_a_value_error(text: str) -> None:
+    try:
+        assert re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", metric_prefix(text))
+    except ValueError as error:
+        assert "letters" in str(error)
+
+
+@given(st.integers(100, 86_400_000))
+def test_milliseconds_are_seconds(number: int) -> None:
+    assert milliseconds(str(number)) == pytest.approx(number / 1000)

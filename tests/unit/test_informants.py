@@ -1,11 +1,14 @@
 """Which sources of names are used on which host."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from gputally.config import Config, ConfigError
-from gputally.informants import choose_informants
+from gputally.devices import Reader
+from gputally.informants import choose_informants, choose_owners
+from tests.unit.attribution.fake_procfs import FakeProcfs
 
 
 def config(folder: Path, **changes: object) -> Config:
@@ -45,3 +48,22 @@ def test_what_is_there_is_used(tmp_path: Path) -> None:
 def test_the_api_server_is_asked_only_when_asked_for_and_needs_the_nodes_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--kubernetes needs --node-name"):
         chosen(config(tmp_path, kubernetes=True), tmp_path)
+
+
+def test_without_pods_nobody_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "kubelet").mkdir()
+    assert chosen(config(tmp_path, pods=False), tmp_path, POD_NAME="x") == []
+
+
+def test_a_sidecar_knows_its_own_pod_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "kubelet").mkdir()
+    assert chosen(config(tmp_path, sidecar=True), tmp_path) == ["own_pod"]
+
+
+def test_a_sidecar_that_sees_the_host_is_refused(tmp_path: Path) -> None:
+    host = FakeProcfs(tmp_path)
+    reader = cast(Reader, object())
+    choose_owners(config(tmp_path, sidecar=True, procfs=host.root), [reader])
+    host.start(2, "0::/\n", name="kthreadd")
+    with pytest.raises(ConfigError, match=r"has the host's \(hostPID\)"):
+        choose_owners(config(tmp_path, sidecar=True, procfs=host.root), [reader])

@@ -16,8 +16,8 @@ class Page:
 class Pages(Protocol):
     """Called on the event loop: each method must answer from memory, in microseconds."""
 
-    def metrics(self, openmetrics: bool, gzip: bool) -> Page:
-        """The last scrape in the format asked for; may decline to compress."""
+    def metrics(self, path: str, openmetrics: bool, gzip: bool) -> Page:
+        """The last scrape of this path in the format asked for; may decline to compress."""
         ...
 
     def landing(self) -> Page:

@@ -63,7 +63,9 @@ class Site:
         return page(request)
 
     def _metrics(self, request: Request) -> Response:
-        page = self._pages.metrics(wants_openmetrics(request.accept), wants_gzip(request.accept_encoding))
+        page = self._pages.metrics(
+            request.path, wants_openmetrics(request.accept), wants_gzip(request.accept_encoding)
+        )
         return _response(page, VARY, NO_SNIFFING)
 
     def _landing(self, _: Request) -> Response:

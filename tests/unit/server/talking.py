@@ -21,10 +21,10 @@ class StaticPages:
 
     size: int = 0
     is_ready: tuple[bool, str] = (True, "ready")
-    asked: list[tuple[bool, bool]] = field(default_factory=list)
+    asked: list[tuple[str, bool, bool]] = field(default_factory=list)
 
-    def metrics(self, openmetrics: bool, gzip: bool) -> Page:
-        self.asked.append((openmetrics, gzip))
+    def metrics(self, path: str, openmetrics: bool, gzip: bool) -> Page:
+        self.asked.append((path, openmetrics, gzip))
         body = (b"openmetrics\n" if openmetrics else b"text\n") + b"#" * self.size
         return Page(
             OPENMETRICS if openmetrics else TEXT, zlib.compress(body, wbits=31) if gzip else body, gzip

@@ -19,7 +19,7 @@ SLEEPY = """
 import signal, sys
 from gputally.server import Page, Server
 class Pages:
-    def metrics(self, openmetrics, gzip): return Page("text/plain", b"x")
+    def metrics(self, path, openmetrics, gzip): return Page("text/plain", b"x")
     def landing(self): return Page("text/html", b"x")
     def ready(self): return True, "ready"
 server = Server(Pages(), listen="127.0.0.1:0")
@@ -107,7 +107,7 @@ STARVED = """
 import resource, sys, threading
 from gputally.server import Limits, Page, Server
 class Pages:
-    def metrics(self, openmetrics, gzip): return Page("text/plain", b"x")
+    def metrics(self, path, openmetrics, gzip): return Page("text/plain", b"x")
     def landing(self): return Page("text/html", b"x")
     def ready(self): return True, "ready"
 server = Server(Pages(), listen="127.0.0.1:0", limits=Limits(connections=1000, request_seconds=3600))

@@ -34,7 +34,7 @@ def test_a_header_that_is_sent_twice_counts_as_one_list() -> None:
     twice = request(accept_encoding="br").replace(b"\r\n\r\n", b"\r\nAccept-Encoding: gzip\r\n\r\n")
     with serving(pages) as server, Client(server.port) as client:
         client.say(twice).hear()
-    assert pages.asked == [(False, True)]
+    assert pages.asked == [("/metrics", False, True)]
 
 
 def test_head_has_the_length_and_no_body() -> None:
@@ -91,10 +91,12 @@ def test_a_query_and_an_absolute_target_find_the_path() -> None:
 
 
 def test_metrics_can_be_on_several_paths_and_at_the_root() -> None:
-    with serving(metrics_paths=("/", "/gpu/metrics")) as server, Client(server.port) as client:
+    pages = StaticPages()
+    with serving(pages, metrics_paths=("/", "/gpu/metrics")) as server, Client(server.port) as client:
         assert client.get("/").body == b"text\n"
         assert client.get("/gpu/metrics").body == b"text\n"
         assert client.get("/metrics").status == 404
+    assert [path for path, _, _ in pages.asked] == ["/", "/gpu/metrics"]
 
 
 @pytest.mark.parametrize("path", ["metrics", "", "/healthz", "/readyz", "/m?x"])

@@ -1,0 +1,58 @@
+"""A sidecar ends with the work it watches, or when it is told to, and then with 0."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.running import Exporter
+from tests.unit.attribution.fake_procfs import FakeProcfs, container_id
+
+SANDBOX = f"0::/../cri-containerd-{container_id(1)}.scope\n"
+SIDECAR = ("serve", "--sidecar", "--interval", "200ms")
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> FakeProcfs:
+    """The /proc of a pod that shares its processes."""
+    procfs = FakeProcfs(tmp_path / "proc")
+    procfs.start(1, SANDBOX, name="pause")
+    procfs.start(7, "0::/\n", name="gputally")
+    (procfs.root / "self").symlink_to("7")
+    return procfs
+
+
+def arguments(folder: Path, procfs: FakeProcfs) -> tuple[str, ...]:
+    return (*SIDECAR, "--sysfs", str(folder), "--procfs", str(procfs.root))
+
+
+def test_it_ends_by_itself_when_the_work_has_ended(tmp_path: Path, pod: FakeProcfs) -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as work:
+        # As a process of another container: in the same /proc, in another cgroup.
+        (pod.root / str(work.pid)).symlink_to(f"/proc/{work.pid}")
+        (pod.root / "7/cgroup").write_text(f"0::/sidecar-{container_id(3)}\n")
+        with Exporter(tmp_path / "log", *arguments(tmp_path, pod)) as exporter:
+            exporter.next_snapshots(6)  # longer than it takes to look
+            work.communicate(b"")
+            assert exporter.process.wait(10) == 0
+            assert "the other containers of this pod have ended" in exporter.log.read_text()
+
+
+def test_without_a_shared_proc_it_ends_when_it_is_told_to(tmp_path: Path, pod: FakeProcfs) -> None:
+    pod.start(1, "0::/\n", name="gputally")
+    with Exporter(tmp_path / "log", *arguments(tmp_path, pod)) as exporter:
+        exporter.wait_until(
+            lambda: "the pod has no shareProcessNamespace" in exporter.log.read_text(), "it says so"
+        )
+        assert exporter.stop(signal.SIGTERM) < 2
+        assert exporter.process.returncode == 0
+
+
+def test_it_says_what_it_needs_to_name_its_pod(tmp_path: Path, pod: FakeProcfs) -> None:
+    with Exporter(tmp_path / "log", *arguments(tmp_path, pod)) as exporter:
+        exporter.wait_until(lambda: exporter.value("gputally_source_up", "own_pod") == 0, "it has no name")
+        assert "GPUTALLY_POD_NAME" in exporter.log.read_text()
+    named = {"POD_NAME": "train-0", "POD_NAMESPACE": "team-a"}
+    with Exporter(tmp_path / "log", *arguments(tmp_path, pod), environment=named) as exporter:
+        exporter.wait_until(lambda: exporter.value("gputally_source_up", "own_pod") == 1, "it has a name")

@@ -1,0 +1,44 @@
+"""What a sidecar sees is its own pod's; what it cannot see, it does not claim."""
+
+from pathlib import Path
+
+from gputally.attribution import Knowledge, PodFacts
+from gputally.attribution.join import Directory, join_knowledge
+from gputally.attribution.sidecar import SidecarOwners
+from gputally.model import Owner, Unknown
+from tests.unit.attribution.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
+
+POD = PodFacts("team-a", "train-0", uid=uid(7), container_names=("main",))
+OWNER = Owner("pod", namespace="team-a", pod="train-0", container="main", pod_uid=uid(7))
+
+
+def told(*pods: PodFacts) -> Directory:
+    return join_knowledge({"own_pod": Knowledge(pods=pods)})
+
+
+def test_every_process_it_sees_is_of_its_pod(tmp_path: Path) -> None:
+    procfs = FakeProcfs(tmp_path)
+    procfs.start(20, "0::/\n")  # of its own container
+    procfs.start(30, f"0::/../cri-containerd-{container_id(2)}.scope\n")
+    procfs.start(40, pod_cgroup(uid(9), container_id(4)))  # nobody knows this UID
+    found = SidecarOwners(procfs.root).find([20, 30, 40], told(POD))
+    assert {
+        (one.owner.namespace, one.owner.pod) for one in found.values() if isinstance(one.owner, Owner)
+    } == {("team-a", "train-0")}
+    assert len(found) == 3
+    assert found[20].owner == OWNER
+
+
+def test_a_process_that_it_does_not_see_is_not_claimed(tmp_path: Path) -> None:
+    procfs = FakeProcfs(tmp_path)
+    procfs.start(20, "0::/\n")
+    found = SidecarOwners(procfs.root).find([20, 4711], told(POD))
+    assert found[4711].owner == Unknown("exited")
+    assert SidecarOwners(procfs.root).find([4711], told(POD))[4711].owner == Unknown("pid_namespace")
+
+
+def test_without_a_name_of_its_own_pod_it_names_none(tmp_path: Path) -> None:
+    procfs = FakeProcfs(tmp_path)
+    procfs.start(40, pod_cgroup(uid(9), container_id(4)))
+    found = SidecarOwners(procfs.root).find([40], told())
+    assert isinstance(found[40].owner, Unknown)

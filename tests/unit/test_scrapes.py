@@ -1,0 +1,106 @@
+"""Which page has what."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+
+from gputally.config import POD_GPU_PATH, Config, ConfigError
+from gputally.metrics.compat import PROFILES
+from gputally.model import Owner, PodOnGpu, ProcessCharge, Snapshot, SourceState, Use
+from gputally.scrapes import Scrapes
+from tests.worlds import world
+
+
+def busy_node(gpus: int = 8, pods_on_each: int = 8) -> Snapshot:
+    """Every GPU is shared by as many pods, each with one process."""
+    readings = world("h100", gpus, faults=())
+    placed = [
+        (
+            reading.gpu,
+            Owner("pod", namespace="team", pod=f"job-{reading.gpu.index}-{number}", container="main"),
+        )
+        for reading in readings
+        for number in range(pods_on_each)
+    ]
+    return Snapshot(
+        taken_at_seconds=1000.0,
+        age_seconds=0,
+        readings=readings,
+        sources=(SourceState(name="nvml", up=True),),
+        uses=tuple(Use(gpu.index, gpu.uuid, owner, 1, 2**30, 0.1, 0.1, 0.0, 0.0) for gpu, owner in placed),
+        processes=tuple(
+            ProcessCharge(
+                gpu_index=gpu.index,
+                uuid=gpu.uuid,
+                pid=pid,
+                name="python3",
+                owner=owner,
+                active=True,
+                energy_millijoules=pid,
+            )
+            for pid, (gpu, owner) in enumerate(placed, 1000)
+        ),
+        pods=tuple(PodOnGpu(owner.namespace, owner.pod) for _, owner in placed),
+    )
+
+
+def body(scrapes: Scrapes, path: str = "/metrics", *, openmetrics: bool = False) -> str:
+    return scrapes.pages[path](openmetrics, False).body.decode()
+
+
+def test_all_profiles_of_a_busy_node_are_one_valid_scrape() -> None:
+    scrapes = Scrapes(Config(compat=tuple(PROFILES)))
+    scrapes.publish(busy_node())
+    names = re.findall(r"^# TYPE (\S+)", body(scrapes), re.MULTILINE)
+    assert len(names) == len(set(names))
+    families = list(parse_openmetrics(body(scrapes, openmetrics=True)))
+    assert len(families) == len(names)
+    (energy,) = (family for family in families if family.name == "my_gpu_process_energy_joules")
+    assert len(energy.samples) == 64
+
+
+@pytest.mark.parametrize("process_metrics", [True, False])
+def test_processes_have_our_names_only_where_they_were_asked_for(process_metrics: bool) -> None:
+    scrapes = Scrapes(Config(metric_prefix="mine", process_metrics=process_metrics))
+    scrapes.publish(busy_node(gpus=1))
+    assert "\nmine_energy_joules{" in body(scrapes)
+    assert ("\ngputally_process_energy_joules_total{" in body(scrapes)) == process_metrics
+
+
+def test_without_anything_asked_for_there_is_one_page_with_our_names() -> None:
+    scrapes = Scrapes(Config(metrics_path="/m"))
+    scrapes.publish(busy_node(gpus=1))
+    assert list(scrapes.pages) == ["/m"]
+    assert set(re.findall(r"^([a-z]+)_", body(scrapes, "/m"), re.MULTILINE)) == {"gputally", "process"}
+    assert scrapes.guests == ()
+
+
+def test_the_old_page_has_the_old_names_and_no_others() -> None:
+    scrapes = Scrapes(Config(compat=("pod-gpu", "purplepill")))
+    scrapes.publish(busy_node(gpus=1))
+    assert set(re.findall(r"^([a-zA-Z]+)_", body(scrapes, POD_GPU_PATH), re.MULTILINE)) == {"dcgm"}
+    assert "\ndcgm_gpu_temp{" in body(scrapes)
+
+
+def test_what_is_relayed_takes_the_old_page(tmp_path: Path) -> None:
+    scrapes = Scrapes(Config(compat=("pod-gpu",), relay=str(tmp_path / "x.prom")))
+    scrapes.publish(busy_node(gpus=1))
+    assert body(scrapes, POD_GPU_PATH) == ""
+    assert "\ndcgm_gpu_temp{" in body(scrapes)
+    assert [guest.state().name for guest in scrapes.guests] == ["relay"]
+
+
+def test_a_relay_that_cannot_be_is_refused_by_the_name_of_its_flag() -> None:
+    with pytest.raises(ConfigError, match=r"^--relay: "):
+        Scrapes(Config(relay="gopher://x"))
+
+
+def test_the_name_of_the_node_is_the_hostname_of_other_tools() -> None:
+    settings = Config(compat=("purplepill",), node_name="node-7")
+    for config, name in ((settings, "node-7"), (replace(settings, hostname_override="mine"), "mine")):
+        scrapes = Scrapes(config)
+        scrapes.publish(busy_node(gpus=1))
+        assert f'Hostname="{name}"' in body(scrapes)
