@@ -18,6 +18,7 @@ from tools.benchmark.gpus import set_stage
 from tools.benchmark.http_answer import BadAnswer
 from tools.benchmark.lint import Faults, promtool_faults
 from tools.benchmark.machine import this_machine
+from tools.benchmark.profiles import measure_rendering
 from tools.benchmark.report import Run, report
 from tools.benchmark.rounds import QUICK, Effort, Result, measure_idle, measure_rounds, wait_until_settled
 from tools.benchmark.running import DidNotRun, Stage, running
@@ -134,7 +135,7 @@ def measure(folder: Path, effort: Effort, *, only: Collection[str], scaling: boo
         faults=_faults(results),
         by_gpus=by_gpus,
         by_processes=by_processes,
-        verdicts=judge(results, by_gpus, by_processes, measure_window()),
+        verdicts=judge(results, by_gpus, by_processes, measure_window(), measure_rendering()),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from tools.benchmark import books
+from tools.benchmark import books, profiles
 from tools.benchmark.contenders import PLAIN, Role
 from tools.benchmark.figures import last_step_growth
 from tools.benchmark.rounds import Result
@@ -16,6 +16,7 @@ CPU_SECONDS_PER_THOUSAND = 0.5
 IDLE_CPU_PERCENT = 0.3
 FAST_IDLE_CPU_PERCENT = 1.0
 LEDGER_WINDOW_MILLISECONDS = 1.0
+PROFILES_MILLISECONDS = 20.0
 LINEAR_GROWTH = 1.5
 """A unit of the last step may cost so much more than one before it; noise alone makes up to half."""
 MIB = 1024 * 1024
@@ -50,6 +51,7 @@ def judge(
     by_gpus: Sequence[Point],
     by_processes: Sequence[Point],
     ledger_window_seconds: float | None = None,
+    profiles_seconds: float | None = None,
 ) -> list[Verdict]:
     """Every target, from what was measured."""
     measured = [result for result in results if result.rounds]
@@ -111,6 +113,12 @@ def judge(
             f"ledger: a window of 1 s, {books.GPUS} GPUs and {books.PROCESSES} processes",
             _milliseconds(ledger_window_seconds),
             LEDGER_WINDOW_MILLISECONDS,
+            "ms",
+        ),
+        Verdict(
+            f"all profiles of --compat: {profiles.GPUS} GPUs and {profiles.PROCESSES} processes",
+            _milliseconds(profiles_seconds),
+            PROFILES_MILLISECONDS,
             "ms",
         ),
     ]

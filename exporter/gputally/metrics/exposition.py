@@ -112,7 +112,8 @@ def _escape_label(text: str) -> str:
 def _number(value: float) -> str:
     """The shortest text that reads back as the same number."""
     if isinstance(value, float):
-        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+        text = repr(value)
+        return text[:-2] if text.endswith(".0") else text
     return str(int(value))
 
 

@@ -73,15 +73,17 @@ def build_families(snapshot: Snapshot, exporter: ExporterFacts) -> list[Family]:
         *(_family(metric, _book_samples(metric, snapshot.books)) for metric in BOOK_METRICS),
         *(_family(metric, _mig_samples(metric, snapshot.readings)) for metric in MIG_METRICS),
     ]
+    uses, charges = _by_scope(snapshot.uses), _by_scope(snapshot.charges)
     for uses_of, charges_of in (
         (POD_METRICS, POD_CHARGES),
         (HOST_METRICS, HOST_CHARGES),
         (UNKNOWN_METRICS, ()),
     ):
-        families += (_family(metric, _owner_samples(metric, snapshot.uses)) for metric in uses_of)
-        families += (_family(metric, _owner_samples(metric, snapshot.charges)) for metric in charges_of)
+        families += (_family(metric, _owner_samples(metric, uses)) for metric in uses_of)
+        families += (_family(metric, _owner_samples(metric, charges)) for metric in charges_of)
     families += (_pod_info(snapshot.pods), _node_info(snapshot.node_labels))
-    families += (_family(metric, _process_samples(metric, snapshot.processes)) for metric in PROCESS_METRICS)
+    processes = [(_process_labels(process), process) for process in snapshot.processes]
+    families += (_family(metric, _process_samples(metric, processes)) for metric in PROCESS_METRICS)
     families += (_family(metric, _source_samples(metric, snapshot)) for metric in SOURCE_METRICS)
     families += (
         _family(metric, _exporter_samples(metric, snapshot, exporter)) for metric in EXPORTER_METRICS
@@ -132,12 +134,20 @@ def _mig_samples(metric: Metric, readings: Sequence[Reading]) -> Iterator[Sample
             yield from _expand(metric, scope, value_of(mig))
 
 
-def _owner_samples(metric: Metric, entries: Sequence[Use | Charge]) -> Iterator[Sample]:
+_ByScope = Mapping[Scope, Sequence[tuple[Labels, Use | Charge]]]
+
+
+def _by_scope(entries: Iterable[Use | Charge]) -> _ByScope:
+    found: dict[Scope, list[tuple[Labels, Use | Charge]]] = {}
     for entry in entries:
         scope, labels = _owner_scope(entry.owner)
-        if scope is metric.scope:
-            device = (str(entry.gpu_index), entry.uuid)
-            yield from _expand(metric, device + labels, getattr(entry, metric.field))
+        found.setdefault(scope, []).append(((str(entry.gpu_index), entry.uuid, *labels), entry))
+    return found
+
+
+def _owner_samples(metric: Metric, entries: _ByScope) -> Iterator[Sample]:
+    for labels, entry in entries.get(metric.scope, ()):
+        yield from _expand(metric, labels, getattr(entry, metric.field))
 
 
 def _owner_scope(owner: Owner | Unknown) -> tuple[Scope, Labels]:
@@ -193,12 +203,15 @@ def _exporter_samples(metric: Metric, snapshot: Snapshot, exporter: ExporterFact
     yield from _expand(metric, (), getattr(holder, metric.field))
 
 
-def _process_samples(metric: Metric, processes: Sequence[ProcessCharge]) -> Iterator[Sample]:
-    for process in processes:
-        scope, labels = _owner_scope(process.owner)
-        owner = {Scope.POD: (*labels, ""), Scope.HOST: ("", "", "", *labels)}.get(scope, ("", "", "", ""))
-        device = (str(process.gpu_index), process.uuid, str(process.pid), process.name)
-        yield from _expand(metric, device + owner, getattr(process, metric.field))
+def _process_labels(process: ProcessCharge) -> Labels:
+    scope, labels = _owner_scope(process.owner)
+    owner = {Scope.POD: (*labels, ""), Scope.HOST: ("", "", "", *labels)}.get(scope, ("", "", "", ""))
+    return (str(process.gpu_index), process.uuid, str(process.pid), process.name, *owner)
+
+
+def _process_samples(metric: Metric, processes: Sequence[tuple[Labels, ProcessCharge]]) -> Iterator[Sample]:
+    for labels, process in processes:
+        yield from _expand(metric, labels, getattr(process, metric.field))
 
 
 def _attribute(name: str) -> Callable[[Any], Any]:

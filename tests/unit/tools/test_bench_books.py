@@ -1,5 +1,6 @@
-"""The cost of the ledger is measured on what it says: 200 processes on 8 GPUs."""
+"""The costs of ledger and profiles are measured on what they say: so many processes on 8 GPUs."""
 
+from tools.benchmark import profiles
 from tools.benchmark.books import GPUS, PROCESSES, _look, measure_window
 
 
@@ -11,3 +12,10 @@ def test_a_look_has_as_many_gpus_and_processes_as_it_says() -> None:
 
 def test_a_window_takes_some_time() -> None:
     assert measure_window(windows=5) > 0
+
+
+def test_a_crowded_snapshot_has_a_pod_for_each_process_on_every_gpu() -> None:
+    snapshot = profiles._crowded()
+    assert len(snapshot.readings) == profiles.GPUS
+    assert len({(p.uuid, p.pid) for p in snapshot.processes}) == len(snapshot.uses) == profiles.PROCESSES
+    assert profiles.measure_rendering(times=2) > 0

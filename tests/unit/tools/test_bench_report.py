@@ -117,9 +117,11 @@ def verdict_of(verdicts: list[Verdict], text: str) -> Verdict:
 
 
 def test_a_good_run_meets_every_target() -> None:
-    verdicts = judge(good_run(), LINEAR_GPUS, LINEAR_PROCESSES, ledger_window_seconds=0.0004)
+    verdicts = judge(
+        good_run(), LINEAR_GPUS, LINEAR_PROCESSES, ledger_window_seconds=0.0004, profiles_seconds=0.009
+    )
     assert [verdict.target for verdict in verdicts if not verdict.met] == []
-    assert len(verdicts) == 11
+    assert len(verdicts) == 12
 
 
 def test_a_slow_ledger_misses_its_target() -> None:
@@ -189,13 +191,15 @@ def whole_run(results: list[Result]) -> Run:
         faults={"a-peer": Faults(3, ("x no help text", "y no help text"))},
         by_gpus=LINEAR_GPUS,
         by_processes=LINEAR_PROCESSES,
-        verdicts=judge(results, LINEAR_GPUS, LINEAR_PROCESSES, ledger_window_seconds=0.0004),
+        verdicts=judge(
+            results, LINEAR_GPUS, LINEAR_PROCESSES, ledger_window_seconds=0.0004, profiles_seconds=0.009
+        ),
     )
 
 
 def test_the_page_says_where_when_and_how() -> None:
     page = report(whole_run(good_run()))
-    for text in ("tools/bench --quick", "2026-01-02", "Some CPU", "3.11.7", "11 of 11 met"):
+    for text in ("tools/bench --quick", "2026-01-02", "Some CPU", "3.11.7", "12 of 12 met"):
         assert text in page
     assert "| gputally | 10 | 1.00 | 0.200 (0.100-0.900) |" in page
     assert "**dcgm-exporter** took no part: not on PATH" in page
@@ -207,7 +211,7 @@ def test_the_page_shows_a_missed_target() -> None:
     run[0] = result(OURS, one_round(0.01))
     page = report(whole_run(run))
     assert "**not met**" in page
-    assert "11 of 11" not in page
+    assert "12 of 12" not in page
 
 
 def test_an_exporter_that_failed_is_named_and_not_compared() -> None:
