@@ -23,8 +23,7 @@ _CHECK_SETTINGS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = _parser()
-    parsed = parser.parse_args(arguments)
+    parsed = _parser().parse_args(arguments)  # the parser is not kept: it is large
     if parsed.command == "version":
         print(f"gputally {__version__}")
         return 0
@@ -45,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         set_up_logging(config.log_level, config.log_format, config.log_file)
         return _serve(config)
     except ConfigError as error:
-        parser.exit(2, f"{parser.prog} {parsed.command}: {error}\n")
+        print(f"gputally {parsed.command}: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -91,6 +91,7 @@ def serve(
         from gputally.sidecar import start_watch  # noqa: PLC0415  # memory that nobody uses is not free
 
         start_watch(config.procfs, server.stop, stop)
+    gc.collect()
     gc.freeze()  # what start-up made stays: the collector need not walk it again and again
     server.run()
     stop.set()
