@@ -58,6 +58,7 @@ class Ledger:
         for (_, uuid), owner in holders:
             held[uuid].append(owner)
         uuids = {reading.gpu.uuid for reading in readings}
+        without_meter = [reading for reading in readings if reading.gpu.metered_by is not None]
         for reading in readings:
             # One without a uuid was lost before it said who it is.
             if not reading.gpu.uuid or reading.gpu.metered_by in uuids:
@@ -69,7 +70,7 @@ class Ledger:
                 if self._resumable:
                     self._resume(books, look)
                 books.index = reading.gpu.index
-                dies = [reading, *(one for one in readings if one.gpu.metered_by == reading.gpu.uuid)]
+                dies = [reading, *(one for one in without_meter if one.gpu.metered_by == reading.gpu.uuid)]
                 books.settle(look, _parts_of_dies(dies, on_device, held))
             elif books is not None:
                 books.rest()
@@ -118,12 +119,16 @@ class Ledger:
 
 
 def _look(reading: Reading, at_us: int) -> Look:
-    limits = (reading.power_max_limit_watts, reading.power_enforced_limit_watts, reading.power_limit_watts)
+    most_watts = max(
+        reading.power_max_limit_watts or 0.0,
+        reading.power_enforced_limit_watts or 0.0,
+        reading.power_limit_watts or 0.0,
+    )
     return Look(
         at_us=at_us,
         counter_millijoules=reading.energy_millijoules,
         power_milliwatts=_milliwatts(reading.power_watts),
-        most_milliwatts=max((_milliwatts(limit) or 0 for limit in limits), default=0) or None,
+        most_milliwatts=_milliwatts(most_watts) or None,
     )
 
 
@@ -141,7 +146,7 @@ def _parts_of_dies(
     told = any(busy) and all(die.gpu_utilization_ratio is not None for die in dies)
     parts = [part for die in dies for part in _parts(replace(die, mig=()), on_device, held)]
     return [
-        replace(part, weight=weight)
+        part._replace(weight=weight)
         for part, weight in zip(parts, busy if told else [1] * len(dies), strict=True)
     ]
 

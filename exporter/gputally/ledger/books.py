@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from gputally.ledger.deal import deal
 from gputally.ledger.meter import Look, Meter
@@ -11,8 +11,9 @@ from gputally.ledger.window import (
     IDLE,
     UNKNOWN,
     Account,
-    Presence,
+    ProcessId,
     Share,
+    Tenant,
     Window,
     account_of,
     process_id,
@@ -30,11 +31,11 @@ from gputally.model import (
 )
 
 _OWNER_FIELDS = tuple(each.name for each in fields(Owner))
+_BASIS_LABELS = tuple((basis,) for basis in BASES)
 _BASIS = {basis: place for place, basis in enumerate(BASES)}
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A whole GPU, or one of its MIG devices, as one look found it."""
 
     uuid: str
@@ -63,6 +64,8 @@ class _OwnerAccount:
 @dataclass(slots=True)
 class _ProcessAccount:
     resident: Resident
+    identity: ProcessId
+    account: Account
     seen_us: int
     active: bool = True
     millijoules: int = 0
@@ -80,7 +83,7 @@ class GpuBooks:
         self._process_accounts = process_accounts
         self._looked_us: int | None = None
         self._windows: dict[str, Window] = {}
-        self._owners: dict[tuple[str, Account], _OwnerAccount] = {}
+        self._owners: dict[str, dict[Account, _OwnerAccount]] = {}  # by device
         self._processes: dict[tuple[str, int], _ProcessAccount] = {}
         self._unattributed = dict.fromkeys(UNATTRIBUTED, 0)
 
@@ -113,22 +116,25 @@ class GpuBooks:
         energy = measured.millijoules if measured.observed else 0
         weights = {(part.uuid,): part.weight for part in parts}
         for (uuid,), millijoules in deal(energy, weights).items():
-            for share in self._windows[uuid].close(millijoules):
-                self._charge(uuid, share)
+            self._charge(uuid, self._windows[uuid].close(millijoules))
 
     def rest(self) -> None:
         """Nobody is there, as far as is known."""
-        for account in self._owners.values():
-            account.active = False
+        for owners in self._owners.values():
+            for account in owners.values():
+                account.active = False
         for process in self._processes.values():
             process.active = False
 
     def retire(self, at_us: int, retention_us: int) -> None:
         """Take owners and processes off the books that have been gone for longer than that."""
-        for key, account in list(self._owners.items()):
-            if not account.active and at_us - account.seen_us > retention_us:
-                self._unattributed["departed"] += sum(account.millijoules)
-                del self._owners[key]
+        for uuid, owners in list(self._owners.items()):
+            for key, account in list(owners.items()):
+                if not account.active and at_us - account.seen_us > retention_us:
+                    self._unattributed["departed"] += sum(account.millijoules)
+                    del owners[key]
+            if not owners:
+                del self._owners[uuid]
         for process_key, process in list(self._processes.items()):
             if not process.active and at_us - process.seen_us > retention_us:
                 del self._processes[process_key]
@@ -137,50 +143,59 @@ class GpuBooks:
         holders = {account_of(holder): holder for holder in part.holders}
         there = self._windows[part.uuid].look(part.residents, holders, visible=part.visible)
         if part.active_ratio is not None and len(there) == 1:
-            for presence in there.values():
-                presence.busy_us = round(part.active_ratio * length_us)
+            for tenant in there.values():
+                tenant.busy_us = round(part.active_ratio * length_us)
         for account, holder in holders.items():
             # Its pod may be there in a container that could not be told.
             if account not in there and (*account[:3], "") not in there:
-                there[account] = Presence(holder, 0 if part.sampled else None)
-        for account, presence in there.items():
-            owner = presence.owner
+                there[account] = Tenant(owner=holder, busy_us=0 if part.sampled else None)
+        owners = self._owners.setdefault(part.uuid, {})
+        for account, tenant in there.items():
+            owner, busy_us = tenant.owner, tenant.busy_us
             if owner is None:
                 continue
-            book = self._owners.get((part.uuid, account))
+            book = owners.get(account)
             if book is None:
-                book = self._owners[part.uuid, account] = _OwnerAccount(owner, at_us)
-            book.owner, book.seen_us, book.active = owner, at_us, presence.present or account in holders
+                book = owners[account] = _OwnerAccount(owner, at_us)
+            book.owner = owner
+            book.seen_us = at_us
+            book.active = tenant.present or account in holders
             book.held_us += length_us
-            if presence.busy_us is not None:
+            if busy_us is not None:
                 # What ran before the first look at this GPU is not in the books.
-                book.busy_us = (book.busy_us or 0) + (presence.busy_us if length_us else 0)
+                book.busy_us = (book.busy_us or 0) + (busy_us if length_us else 0)
 
     def _note_processes(self, part: Part, at_us: int) -> None:
-        # Of two that had one pid, the one that lives now, or lived last, has the series.
-        for resident in sorted(part.residents, key=lambda one: (not one.ended, process_id(one))):
+        residents = part.residents
+        if len({resident.process.pid for resident in residents}) < len(residents):
+            # Of two that had one pid, the one that lives now, or lived last, has the series.
+            residents = sorted(residents, key=lambda one: (not one.ended, process_id(one)))
+        for resident in residents:
             key = (part.uuid, resident.process.pid)
+            identity, owner = process_id(resident), _series(resident.owner)
             account = self._processes.get(key)
-            if account is None or _differ(account.resident, resident):
-                account = self._processes[key] = _ProcessAccount(resident, at_us)
+            # Another process, or one whose owner has become known since: what it had was another's.
+            if account is None or account.identity != identity or account.account != owner:
+                account = self._processes[key] = _ProcessAccount(resident, identity, owner, at_us)
             elif not resident.ended:  # the driver's samples do not tell the name of one that ended
                 account.resident = resident
             account.seen_us, account.active = at_us, not resident.ended
 
-    def _charge(self, uuid: str, share: Share) -> None:
-        if share.account in (IDLE, UNKNOWN):
-            self._unattributed[share.account[0]] += share.millijoules
-        elif (uuid, share.account) in self._owners:
-            self._owners[uuid, share.account].millijoules[_BASIS[share.basis]] += share.millijoules
-        else:  # it was taken off the books before its last window was closed
-            self._unattributed["departed"] += share.millijoules
-        if self._process_accounts:
+    def _charge(self, uuid: str, shares: Iterable[Share]) -> None:
+        owners = self._owners.get(uuid, {})
+        for share in shares:
+            owner = owners.get(share.account)
+            if owner is not None:
+                owner.millijoules[_BASIS[share.basis]] += share.millijoules
+            elif share.account in (IDLE, UNKNOWN):
+                self._unattributed[share.account[0]] += share.millijoules
+            else:  # it was taken off the books before its last window was closed
+                self._unattributed["departed"] += share.millijoules
             for identity, millijoules in share.processes.items():
                 process = self._processes.get((uuid, identity[0]))
-                if process is None or process_id(process.resident) != identity:
+                if process is None or process.identity != identity:
                     continue
-                whose = _series(process.resident.owner)
-                if whose == share.account or (whose == UNKNOWN and share.basis == HELD):
+                if process.account == share.account or (process.account == UNKNOWN and share.basis == HELD):
                     process.millijoules += millijoules
 
     def book(self) -> GpuBook | None:
@@ -197,7 +212,7 @@ class GpuBooks:
         )
 
     def charges(self) -> Iterable[Charge]:
-        for (uuid, _), account in self._owners.items():
+        for uuid, account in self._owner_accounts():
             yield Charge(
                 gpu_index=self.index,
                 uuid=uuid,
@@ -208,10 +223,13 @@ class GpuBooks:
                 busy_microseconds=account.busy_us,
             )
 
+    def _owner_accounts(self) -> Iterable[tuple[str, _OwnerAccount]]:
+        return ((uuid, account) for uuid, owners in self._owners.items() for account in owners.values())
+
     def _by_basis(self, account: _OwnerAccount) -> Labelled | None:
         if self.meter.source is None:
             return None
-        return {(basis,): amount for basis, amount in zip(BASES, account.millijoules, strict=True)}
+        return dict(zip(_BASIS_LABELS, account.millijoules, strict=True))
 
     def process_charges(self) -> Iterable[ProcessCharge]:
         for (uuid, pid), account in self._processes.items():
@@ -248,7 +266,7 @@ class GpuBooks:
                     "busy_us": account.busy_us,
                     "unseen_us": (self._looked_us or account.seen_us) - account.seen_us,
                 }
-                for (uuid, _), account in self._owners.items()
+                for uuid, account in self._owner_accounts()
             ],
         }
 
@@ -262,19 +280,13 @@ class GpuBooks:
         self._unattributed["unobserved"] += unobserved
         for entry in state["owners"]:
             owner = Owner(**entry["owner"])
-            key = (entry["device"], account_of(owner))
-            account = self._owners.setdefault(
-                key, _OwnerAccount(owner, look.at_us - entry["unseen_us"], False)
+            account = self._owners.setdefault(entry["device"], {}).setdefault(
+                account_of(owner), _OwnerAccount(owner, look.at_us - entry["unseen_us"], False)
             )
             account.millijoules = list(entry["millijoules"])
             account.held_us += entry["held_us"]
             if entry["busy_us"] is not None:
                 account.busy_us = (account.busy_us or 0) + entry["busy_us"]
-
-
-def _differ(one: Resident, other: Resident) -> bool:
-    """Two processes, or one whose owner has become known since: what it had was another's."""
-    return process_id(one) != process_id(other) or _series(one.owner) != _series(other.owner)
 
 
 def _series(owner: Owner | Unknown) -> Account:

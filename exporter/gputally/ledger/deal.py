@@ -12,19 +12,16 @@ def deal(amount: int, weights: Mapping[Key, int]) -> dict[Key, int]:
     By largest remainder: no part is a whole unit away from its exact share. Equal remainders go by key,
     so that the order in which the weights come changes nothing. Without any weight all get the same.
     """
+    if len(weights) == 1:
+        return dict.fromkeys(weights, amount)
     total = sum(weights.values())
     if total == 0:
         weights = dict.fromkeys(weights, 1)
         total = len(weights)
-    parts: dict[Key, int] = {}
-    remainders: list[tuple[int, Key]] = []
-    left = amount
-    for key, weight in weights.items():
-        part, remainder = divmod(amount * weight, total)
-        parts[key] = part
-        left -= part
-        remainders.append((-remainder, key))
+    parts = {key: amount * weight // total for key, weight in weights.items()}
+    left = amount - sum(parts.values())
     if left:
+        remainders = [(-(amount * weight % total), key) for key, weight in weights.items()]
         remainders.sort()
         for _, key in remainders[:left]:
             parts[key] += 1

@@ -6,8 +6,7 @@ given up for the power, before anything was booked by it.
 """
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 NANOJOULES = 1_000_000  # of one millijoule; a milliwatt for a microsecond is one nanojoule
 TESTS = 3
@@ -21,8 +20,7 @@ _SLACK_MILLIJOULES = 1_000_000
 COUNTER, INTEGRATED = "counter", "integrated"
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """What a meter needs of a reading."""
 
     at_us: int
@@ -33,8 +31,7 @@ class Look:
     """The highest power limit of the card."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(NamedTuple):
     """One closed window."""
 
     millijoules: int

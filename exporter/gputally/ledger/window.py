@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
+from typing import TypeVar
 
 from gputally.ledger.deal import Key, deal
 from gputally.model import Owner, Resident, Unknown
@@ -15,40 +16,60 @@ MEASURED, SHARED, HELD = "measured", "shared", "held"
 NOT_SEEN = frozenset({"exited", "pid_namespace"})
 """Reasons why an owner is unknown that say nothing about who it is: nobody looked in time, or could."""
 
+_NOT_SEEN = "not seen"
+"""One more word behind an account, for processes that nobody saw and that are taken for its own."""
+_HIDDEN: Account = ("hidden",)
 _ALL_FIELDS = attrgetter(*(each.name for each in fields(Owner)))
 
 ProcessId = tuple[int, float]
 """A pid, and when its process started: the kernel gives pids away again."""
-_Tenant = tuple[Account, bool]
-"""An account with processes on the device; true for processes that nobody saw, and that are taken for its
-own because it alone holds the device."""
-_UNKNOWN: _Tenant = (UNKNOWN, False)
-_HIDDEN: _Tenant = (UNKNOWN, True)
 
 
 @dataclass(slots=True)
-class _Work:
-    """What one tenant, or one process of it, did in the window."""
+class Work:
+    """What one process did in the window."""
 
-    owner: Owner | None
-    busy_us: int = 0
+    worked_us: int = 0
     memory_bytes: int = 0
+    """At the last look that found it."""
     present: bool = False
     """Whether it is still there; false too for one that ended between the last two looks."""
-    sampled: bool = False
-    processes: dict[ProcessId, "_Work"] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class Presence:
-    """Someone on the device since the last look, as one look found it."""
+class Tenant(Work):
+    """An account with processes on the device, and what the last look that found it says of it.
 
-    owner: Owner | None
-    """None where it is unknown."""
+    It is kept from look to look: to make all of them anew each time would be much of what the ledger costs.
+    """
+
+    account: Account = UNKNOWN
+    not_seen: bool = False
+    """Nobody saw these processes; they are taken for its own because it alone holds the device."""
+    owner: Owner | None = None
+    """None where it is unknown; of several that are one account (say, a container before and after a
+    restart), that of the lowest pid."""
+    lowest_pid: int = 0
     busy_us: int | None = None
-    """Its SM time since the last look; None where that is not known."""
-    present: bool = True
-    """False when all that it had there has ended."""
+    """Its SM time since the look before; None where that is not known."""
+    processes: dict[ProcessId, Work] = field(default_factory=dict)
+
+    def take_owner(self, owner: Owner | None, pid: int) -> None:
+        """Of one more process, whose pid is no higher."""
+        if pid < self.lowest_pid or (owner and self.owner and _ALL_FIELDS(owner) > _ALL_FIELDS(self.owner)):
+            self.owner, self.lowest_pid = owner, pid
+
+    def note_process(self, resident: Resident, busy_us: int, memory_bytes: int) -> None:
+        identity = process_id(resident)
+        process = self.processes.get(identity)
+        if process is None:
+            process = self.processes[identity] = Work()
+        process.worked_us += busy_us
+        process.memory_bytes = memory_bytes
+        process.present = not resident.ended
+
+
+AnyWork = TypeVar("AnyWork", bound=Work)
 
 
 @dataclass(slots=True)
@@ -77,61 +98,69 @@ class Window:
 
     def __init__(self, *, by_process: bool) -> None:
         self._by_process = by_process
-        self._tenants: dict[_Tenant, _Work] = {}
+        self._tenants: dict[Account, Tenant] = {}
+        """By account; by one more word for the processes that nobody saw."""
         self._holders: Mapping[Account, Owner] = {}
         self._visible = True
 
     def look(
         self, residents: Iterable[Resident], holders: Mapping[Account, Owner], *, visible: bool
-    ) -> dict[Account, Presence]:
-        """Add one look, and say who is there. `visible` is false where the driver does not tell."""
+    ) -> dict[Account, Tenant]:
+        """Add one look, and say who is there: to be read before the next one.
+
+        `visible` is false where the driver does not tell.
+        """
         self._holders = holders
         self._visible = visible
-        now: dict[_Tenant, _Work] = {}
+        _leave(self._tenants.values())
+        there: dict[Account, Tenant] = {}
         for resident in residents:
-            owner: Owner | None
+            process = resident.process
             if isinstance(resident.owner, Owner):
-                owner = resident.owner
-                tenant = (account_of(owner), False)
+                owner: Owner | None = resident.owner
+                key = account_of(resident.owner)
             else:
-                tenant = _tenant_of(resident.owner, holders)
-                owner = holders.get(tenant[0])
-                if tenant is _HIDDEN:
+                key = _taken_for(resident.owner, holders)
+                if key is _HIDDEN:
                     self._visible = False
                     continue
-            work = now.get(tenant)
-            if work is None:
-                work = now[tenant] = _Work(owner)
-            elif work.owner is not owner:
-                work.owner = _one_of(work.owner, owner)
-            busy = 0.0
+                owner = holders.get(key[:-1])  # none for those of nobody
+            tenant = there.get(key)
+            if tenant is None:
+                tenant = there[key] = self._tenants.get(key) or self._open(key, resident.owner)
+                tenant.owner, tenant.lowest_pid = owner, process.pid
+                tenant.busy_us, tenant.memory_bytes = None, 0
+            elif process.pid <= tenant.lowest_pid:
+                tenant.take_owner(owner, process.pid)
+            busy_us, memory_bytes = 0, process.memory_used_bytes or 0
             if resident.samples is not None:
+                busy = 0.0
                 for sample in resident.samples:
                     busy += sample.sm_ratio * sample.covers_us
-                work.sampled = True
-            busy_us, memory_bytes = round(busy), resident.process.memory_used_bytes or 0
-            work.busy_us += busy_us
-            work.memory_bytes += memory_bytes
-            work.present |= not resident.ended
+                busy_us = round(busy)
+                tenant.busy_us = busy_us + (tenant.busy_us or 0)
+                tenant.worked_us += busy_us
+            tenant.memory_bytes += memory_bytes
+            if not resident.ended:
+                tenant.present = True
             if self._by_process:
-                work.processes[process_id(resident)] = _Work(owner, busy_us, memory_bytes, not resident.ended)
-        there = _presences(now)
-        self._tenants = _merged(self._tenants, now)
-        return there
+                tenant.note_process(resident, busy_us, memory_bytes)
+        # Those that nobody saw are taken for someone's own only where one alone holds the device.
+        return _by_account(there) if len(holders) == 1 else there
 
     def close(self, millijoules: int) -> list[Share]:
         """Charge the energy, and begin the next window with those who are still there."""
         shares = self._share_out(millijoules)
-        self._tenants = {tenant: work for tenant, work in self._tenants.items() if work.present}
-        for work in self._tenants.values():
-            work.busy_us = 0
-            if work.processes:
-                work.processes = {
-                    key: _Work(one.owner, 0, one.memory_bytes, True)
-                    for key, one in work.processes.items()
-                    if one.present
-                }
+        _begin_window(self._tenants)
+        if self._by_process:
+            for tenant in self._tenants.values():
+                _begin_window(tenant.processes)
         return shares
+
+    def _open(self, key: Account, whose: Owner | Unknown) -> Tenant:
+        not_seen = isinstance(whose, Unknown) and key is not UNKNOWN
+        tenant = self._tenants[key] = Tenant(account=key[:-1] if not_seen else key, not_seen=not_seen)
+        return tenant
 
     def _share_out(self, millijoules: int) -> list[Share]:
         if not self._tenants:
@@ -139,68 +168,63 @@ class Window:
                 return [Share(IDLE if self._visible else UNKNOWN, "", millijoules, {})]
             parts = deal(millijoules, dict.fromkeys(self._holders, 1))
             return [Share(holder, HELD, part, {}) for holder, part in parts.items()]
-        basis = MEASURED if len({account for account, _ in self._tenants}) == 1 else SHARED
-        return [
-            Share(
-                account,
-                HELD if not_seen else basis,
-                part,
-                _by_work(part, self._tenants[account, not_seen].processes) if self._by_process else {},
-            )
-            for (account, not_seen), part in _by_work(millijoules, self._tenants).items()
+        parts = _by_work(millijoules, self._tenants)
+        basis = MEASURED if len({tenant.account for tenant in self._tenants.values()}) == 1 else SHARED
+        shares = [
+            Share(tenant.account, HELD if tenant.not_seen else basis, part, {})
+            for tenant, part in zip(self._tenants.values(), parts.values(), strict=True)
         ]
+        if self._by_process:
+            for share, tenant in zip(shares, self._tenants.values(), strict=True):
+                share.processes = _by_work(share.millijoules, tenant.processes)
+        return shares
 
 
-def _tenant_of(stranger: Unknown, holders: Mapping[Account, Owner]) -> _Tenant:
+def _taken_for(stranger: Unknown, holders: Mapping[Account, Owner]) -> Account:
     if stranger.reason in NOT_SEEN and len(holders) == 1:
-        return (next(iter(holders)), True)
-    return _HIDDEN if stranger.reason == "pid_namespace" else _UNKNOWN
+        return (*next(iter(holders)), _NOT_SEEN)
+    return _HIDDEN if stranger.reason == "pid_namespace" else UNKNOWN
 
 
-def _presences(works: Mapping[_Tenant, _Work]) -> dict[Account, Presence]:
-    """Those works by account, as long as they are of one look."""
-    there: dict[Account, Presence] = {}
-    for (account, _), work in works.items():
-        busy_us = work.busy_us if work.sampled else None
-        before = there.get(account)
-        if before is None:
-            there[account] = Presence(work.owner, busy_us, work.present)
-        else:  # seen and not seen
-            before.owner = _one_of(before.owner, work.owner)
-            before.present |= work.present
-            if busy_us is not None:
-                before.busy_us = (before.busy_us or 0) + busy_us
+def _leave(tenants: Iterable[Tenant]) -> None:
+    """Nobody is there, as long as no look says so."""
+    for tenant in tenants:
+        tenant.present = False
+        for process in tenant.processes.values():
+            process.present = False
+
+
+def _by_account(there: dict[Account, Tenant]) -> dict[Account, Tenant]:
+    """What was seen of an account and what was not, as one."""
+    not_seen = [key for key, tenant in there.items() if tenant.not_seen]
+    for key in not_seen:
+        hidden = there.pop(key)
+        seen = there.get(hidden.account)
+        there[hidden.account] = hidden if seen is None else _both(seen, hidden)
     return there
 
 
-def _one_of(one: Owner | None, other: Owner | None) -> Owner | None:
-    """Of two that are one account (say, a container before and after a restart), whichever came first."""
-    if one == other or one is None or other is None:
-        return one
-    return max(one, other, key=_ALL_FIELDS)
+def _both(seen: Tenant, hidden: Tenant) -> Tenant:
+    known = [one.busy_us for one in (seen, hidden) if one.busy_us is not None]
+    return Tenant(
+        present=seen.present or hidden.present,
+        account=seen.account,
+        owner=seen.owner,
+        busy_us=sum(known) if known else None,
+    )
 
 
-def _by_work(millijoules: int, works: Mapping[Key, _Work]) -> dict[Key, int]:
+def _by_work(millijoules: int, works: Mapping[Key, Work]) -> dict[Key, int]:
     """By SM time; where none ran, by the memory that each holds."""
-    if len(works) == 1:
-        return dict.fromkeys(works, millijoules)
-    weights = {key: work.busy_us for key, work in works.items()}
+    weights = {key: work.worked_us for key, work in works.items()}
     if not any(weights.values()):
         weights = {key: work.memory_bytes for key, work in works.items()}
     return deal(millijoules, weights)
 
 
-def _merged(before: dict[Key, _Work], now: dict[Key, _Work]) -> dict[Key, _Work]:
-    """Busy time adds up over the looks of a window; of memory, what was held at the last one counts."""
-    for key, work in before.items():
-        again = now.get(key)
-        if again is None:
-            work.present = False
-            now[key] = work
-            for process in work.processes.values():
-                process.present = False
-        else:
-            again.busy_us += work.busy_us
-            if work.processes:
-                again.processes = _merged(work.processes, again.processes)
-    return now
+def _begin_window(works: dict[Key, AnyWork]) -> None:
+    """With those who are still there; nobody has done anything in it yet."""
+    for key in [key for key, work in works.items() if not work.present]:
+        del works[key]
+    for work in works.values():
+        work.worked_us = 0

@@ -226,6 +226,17 @@ def test_a_sample_that_covers_no_time_is_no_time() -> None:
 
 
 @pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("pids", [(1, 2), (2, 1), (1, 1)])
+def test_of_two_containers_of_one_name_that_of_the_lowest_pid_is_shown(
+    pids: tuple[int, int], turn: int
+) -> None:
+    one, other = pod("a", container_id="1"), pod("a", container_id="2")
+    there = [resident(pids[0], one), resident(pids[1], other, started=2.0), resident(9, other)][::turn]
+    shown = Window(by_process=False).look(there, {}, visible=True)[ON_A].owner
+    assert shown == (one if pids[0] < pids[1] else other)
+
+
+@pytest.mark.parametrize("turn", [1, -1])
 def test_of_two_containers_of_one_name_the_same_one_is_shown_whichever_comes_first(turn: int) -> None:
     old, new = pod("a", container_id="1", pod_uid="z"), pod("a", container_id="2", pod_uid="y")
     there = [resident(1, old), resident(2, new), resident(3, Unknown("exited"))][::turn]

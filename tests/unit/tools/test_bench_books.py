@@ -8,6 +8,8 @@ def test_a_look_has_as_many_gpus_and_processes_as_it_says() -> None:
     readings, residents = _look(3)
     assert len(readings) == GPUS
     assert len({resident.process.pid for resident in residents}) == PROCESSES
+    # Equal parts would leave nothing over to deal out.
+    assert len({sample.sm_ratio for resident in residents for sample in resident.samples or ()}) > 2
 
 
 def test_a_window_takes_some_time() -> None:
