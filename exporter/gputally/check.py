@@ -153,7 +153,7 @@ _RESETS = {
 
 def _fields_of(vendor: str) -> set[str]:
     """What some reader can tell of the GPUs of a vendor."""
-    readers = set(AMD if vendor == "amd" else NVIDIA)
+    readers = set(AMD if vendor == "amd" else NVIDIA) - {"simulated"}
     of_others = {metric.field for metric in GPU_METRICS if not readers & set(metric.readers)}
     return {field.name for field in fields(Reading)} - of_others - _OPTIONAL
 

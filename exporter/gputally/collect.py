@@ -25,7 +25,7 @@ from gputally.attribution.join import (
 )
 from gputally.devices import Reader, Report
 from gputally.devices.plausible import drop_implausible
-from gputally.guard import Attempt, Record, Worker, attempt
+from gputally.guard import Attempt, Guarded, Record, Worker, attempt
 from gputally.ledger import Ledger
 from gputally.model import Owner, PodOnGpu, Reading, Resident, Snapshot, SourceState, Unknown, Use
 
@@ -156,53 +156,23 @@ class Source:
         return readings + tuple(old.lost() for old in missing)
 
 
-class Informant:
+class Informant(Guarded):
     """A source of knowledge about pods. What it knew stays known while it does not answer."""
 
     def __init__(self, source: KnowledgeSource) -> None:
+        super().__init__(source, "look at the kubelet: systemctl status kubelet")
         self.name = source.name
-        self._source = source
-        self._record = Record(source.name)
-        self._worker = Worker(source.name, lambda: [attempt(source.name, source.read)])
         self.knowledge = Knowledge()
 
-    def start(self) -> None:
-        if not self._worker.busy:
-            self._absorb()
-            self._worker.start()
-
-    def finish(self, wait_seconds: float, timeout_seconds: float) -> None:
-        if self._worker.wait(wait_seconds):
-            self._absorb()
+    def _take_in(self, one: Attempt) -> None:
+        if one.answer is None:
+            self._record.refuse(one)
+            return
+        self.knowledge = one.answer
+        if self.knowledge.stale:
+            self._record.fail(*self.knowledge.stale)
         else:
-            self._record.overrun(timeout_seconds, "look at the kubelet: systemctl status kubelet")
-
-    def state(self) -> SourceState:
-        return self._record.state()
-
-    def close(self, wait_seconds: float) -> None:
-        if self._worker.wait(wait_seconds):
-            self._source.close()
-
-    def _absorb(self) -> None:
-        for one in self._worker.take():
-            if one.answer is None:
-                self._record.refuse(one)
-            else:
-                self.knowledge = one.answer
-                if self.knowledge.stale:
-                    self._record.fail(*self.knowledge.stale)
-                else:
-                    self._record.succeed(one, f"{len(self.knowledge.pods)} pods")
-
-
-class Guarded(Protocol):
-    """Somebody who is asked with every sample and may fail or hang."""
-
-    def start(self) -> None: ...
-    def finish(self, wait_seconds: float, timeout_seconds: float) -> None: ...
-    def state(self) -> SourceState: ...
-    def close(self, wait_seconds: float) -> None: ...
+            self._record.succeed(one, f"{len(self.knowledge.pods)} pods")
 
 
 class Collector:

@@ -3,10 +3,11 @@
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from gputally.devices import Unavailable
 from gputally.model import SourceState
@@ -118,6 +119,54 @@ class Worker:
             self._wake.acquire()
             self._attempts = self._look()
             self._idle.set()
+
+
+class Readable(Protocol):
+    """What can be asked, again and again."""
+
+    @property
+    def name(self) -> str: ...
+    def read(self) -> Any: ...
+    def close(self) -> None: ...
+
+
+class Guarded(ABC):
+    """Somebody who is asked with every sample, and may fail or hang. For the sampling thread alone."""
+
+    def __init__(self, source: Readable, when_late: str) -> None:
+        """`when_late` is what to do about it when it does not answer in time."""
+        self._source = source
+        self._when_late = when_late
+        self._record = Record(source.name)
+        self._worker = Worker(source.name, lambda: [attempt(source.name, source.read)])
+
+    def start(self) -> None:
+        """Begin a look, unless the last one still runs."""
+        if not self._worker.busy:
+            self._absorb()
+            self._worker.start()
+
+    def finish(self, wait_seconds: float, timeout_seconds: float) -> None:
+        """Take in what the look gave; say so when it does not end in time."""
+        if self._worker.wait(wait_seconds):
+            self._absorb()
+        else:
+            self._record.overrun(timeout_seconds, self._when_late)
+
+    def state(self) -> SourceState:
+        return self._record.state()
+
+    def close(self, wait_seconds: float) -> None:
+        if self._worker.wait(wait_seconds):
+            self._source.close()
+
+    def _absorb(self) -> None:
+        for one in self._worker.take():
+            self._take_in(one)
+
+    @abstractmethod
+    def _take_in(self, one: Attempt) -> None:
+        """Keep the answer, and tell the record how it went."""
 
 
 def attempt(source: str, read: Callable[[], Any]) -> Attempt:

@@ -1,9 +1,10 @@
 """Pages with another exporter's text: alone, or after ours. Imported only for --relay."""
 
 import re
+from dataclasses import dataclass
 from io import BytesIO
 
-from gputally.metrics.exposition import TEXT, Exposition
+from gputally.metrics.exposition import Exposition
 from gputally.pages import exposed
 from gputally.relay.source import Relayed
 from gputally.server import Page
@@ -12,14 +13,21 @@ _EOF = b"# EOF\n"
 _NAME = re.compile(rb"^(?:# (?:HELP|TYPE|UNIT) )?([a-zA-Z_:][a-zA-Z0-9_:]*)", re.MULTILINE)
 
 
+@dataclass(frozen=True, slots=True)
+class Missing(Page):
+    """Why there is nothing: so that a scraper sees a target that is down, not one without metrics."""
+
+    status: int = 503
+
+
 class RelayedMetrics:
-    """The text that was relayed last; nothing while there is none."""
+    """The text that was relayed last; while there is none, why."""
 
     def __init__(self) -> None:
-        self._page = Page(TEXT, b"")
+        self._page = _missing("the first sample is not done")
 
-    def publish(self, relayed: Relayed | None) -> None:
-        self._page = Page(relayed.content_type, relayed.text) if relayed else Page(TEXT, b"")
+    def publish(self, relayed: Relayed | None, why_none: str) -> None:
+        self._page = Page(relayed.content_type, relayed.text) if relayed else _missing(why_none)
 
     def page(self, _openmetrics: bool, _gzip: bool) -> Page:
         """In the format in which it came: what is in one of them the other cannot always say."""
@@ -43,6 +51,10 @@ class OursAndRelayed:
 
     def page(self, openmetrics: bool, gzip: bool) -> Page:
         return self._page or exposed(self._ours)(openmetrics, gzip)
+
+
+def _missing(why: str) -> Page:
+    return Missing("text/plain; charset=utf-8", f"nothing is relayed: {why}\n".encode())
 
 
 def joined(ours: bytes, theirs: bytes) -> bytes:

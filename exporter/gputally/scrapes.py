@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputally import __version__
-from gputally.collect import Guarded
 from gputally.config import POD_GPU_PATH, Config, ConfigError
+from gputally.guard import Guarded
 from gputally.metrics.all_names import FamiliesOf, each_once, families_of_profiles
 from gputally.metrics.compat import DEFAULT_METRIC_PREFIX, Options
 from gputally.metrics.exposition import Exposition
@@ -55,7 +55,7 @@ class Scrapes:
 
         def publish(snapshot: Snapshot) -> None:
             relayed = upstream.relabelled(snapshot)
-            alone.publish(relayed)
+            alone.publish(relayed, upstream.state().reason)
             if together is not None:
                 together.publish(relayed)
 

@@ -1,12 +1,11 @@
 """The books as they are served: in whole millijoules, and audited scrape by scrape."""
 
-import json
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gputally.devices.simulated import simulated_reader
 from tests.running import Exporter
-from tests.system.test_prometheus import Prometheus, free_port
-from tools.programs import path as program
+from tests.system.test_prometheus import Prometheus, free_port, prometheus
 
 GPU = "gputally_gpu_energy_joules_total"
 POD = "gputally_pod_energy_joules_total"
@@ -175,36 +173,14 @@ class History:
         ]
 
 
-def history(prometheus: Prometheus) -> History:
-    answer = prometheus.api("query", query=f'{{__name__=~"{COUNTERS}"}}[1h]')
+def history(kept_by: Prometheus) -> History:
+    answer = kept_by.api("query", query=f'{{__name__=~"{COUNTERS}"}}[1h]')
     return History(answer["result"])
 
 
-@contextmanager
-def prometheus_scraping(address: str, folder: Path, interval: str) -> Iterator[Prometheus]:
+def prometheus_scraping(address: str, folder: Path, interval: str) -> AbstractContextManager[Prometheus]:
     """A Prometheus that scrapes this address, whether or not somebody serves there."""
-    target = {
-        "job_name": "gputally",
-        "scrape_interval": interval,
-        "static_configs": [{"targets": [address]}],
-    }
-    (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": [target]}))  # JSON is YAML
-    port = free_port()
-    command = [
-        str(program("prometheus")),
-        f"--config.file={folder / 'prometheus.yml'}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    with (folder / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        prometheus = Prometheus(port)
-        prometheus.wait_for("vector(1)")
-        yield prometheus
-    finally:
-        process.terminate()
-        process.wait(30)
+    return prometheus(folder, address, scrape_interval=interval)
 
 
 class Simulation:

@@ -8,7 +8,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,19 +48,10 @@ class Prometheus:
 
 
 @contextmanager
-def prometheus_scraping(exporter: Exporter, folder: Path, protocol: str) -> Iterator[Prometheus]:
-    config = {
-        "scrape_configs": [
-            {
-                "job_name": "gputally",
-                "scrape_interval": "1s",
-                "honor_labels": True,
-                "scrape_protocols": [protocol],
-                "static_configs": [{"targets": [exporter.address]}],
-            }
-        ]
-    }
-    (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
+def prometheus(folder: Path, address: str, **settings: Any) -> Iterator[Prometheus]:
+    """It scrapes this address with these settings, whether or not somebody serves there."""
+    target = {"job_name": "gputally", **settings, "static_configs": [{"targets": [address]}]}
+    (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": [target]}))  # JSON is YAML
     port = free_port()
     command = [
         str(program("prometheus")),
@@ -71,10 +62,25 @@ def prometheus_scraping(exporter: Exporter, folder: Path, protocol: str) -> Iter
     with (folder / "prometheus.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        yield Prometheus(port)
+        running = Prometheus(port)
+        running.wait_for("vector(1)")
+        yield running
     finally:
         process.terminate()
         process.wait(30)
+
+
+def prometheus_scraping(
+    exporter: Exporter, folder: Path, protocol: str, path: str = "/metrics"
+) -> AbstractContextManager[Prometheus]:
+    return prometheus(
+        folder,
+        exporter.address,
+        scrape_interval="1s",
+        metrics_path=path,
+        scrape_protocols=[protocol],
+        honor_labels=True,
+    )
 
 
 @pytest.mark.parametrize("protocol", ["PrometheusText0.0.4", "OpenMetricsText1.0.0"])

@@ -3,13 +3,16 @@
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from gputally.devices.simulated import simulated_reader
+from gputally.metrics.exposition import OPENMETRICS, TEXT
 from tests.running import Exporter, parse_samples
+from tests.system.test_prometheus import free_port, prometheus_scraping
 
 SIMULATE = ("simulate", "--interval", "200ms", "--gpus", "2", "--seed", "7", "--began", "1760000000")
 
@@ -28,33 +31,42 @@ def dcgm_text() -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-class DcgmExporter(BaseHTTPRequestHandler):
-    """Answers every path with the same text."""
+@contextmanager
+def dcgm_exporter(content_type: str = TEXT, end: bytes = b"") -> Iterator[str]:
+    """Its URL; every path is answered with the same text."""
+    body = dcgm_text() + end
 
-    def do_GET(self) -> None:
-        body = dcgm_text()
-        self.send_response(200)
-        self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing to say."""
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing to say."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/metrics"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @pytest.fixture
 def upstream() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), DcgmExporter) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/metrics"
-        server.shutdown()
-        thread.join()
+    with dcgm_exporter() as url:
+        yield url
 
 
 def relayed(exporter: Exporter, path: str) -> dict[tuple[str, ...], float]:
     status, body = exporter.get(path)
+    if status == 503 and path == "/gpu/metrics":
+        return {}
     assert status == 200
     return parse_samples(body.decode()).get("DCGM_FI_DEV_GPU_TEMP", {})
 
@@ -86,3 +98,42 @@ def test_a_file_that_nobody_writes_any_more_is_reported_and_no_longer_served(tmp
         exporter.wait_until(lambda: exporter.value("gputally_source_up", "relay") == 0, "it is down")
         exporter.wait_until(lambda: not relayed(exporter, "/gpu/metrics"), "it is not served any more")
         assert exporter.value("gputally_gpu_up", "0") == 1
+
+
+def test_without_an_upstream_the_page_of_the_relay_is_down_and_says_why_and_ours_are_as_always(
+    tmp_path: Path,
+) -> None:
+    url = f"http://127.0.0.1:{free_port()}/metrics"
+    with Exporter(tmp_path / "log", *SIMULATE, "--relay", url, "--relay-metrics") as exporter:
+        exporter.wait_until(lambda: "relay" in exporter.scrape(), "there is a sample")
+        status, body = exporter.get("/gpu/metrics")
+        assert (status, body.count(b"\n")) == (503, 1)
+        assert body.decode() == f"nothing is relayed: {url} cannot be asked: Connection refused\n"
+        assert exporter.value("gputally_source_up", "relay") == 0
+        assert exporter.value("gputally_gpu_up", "0") == 1
+
+
+@pytest.mark.parametrize(
+    ("protocol", "content_type", "end"),
+    [("PrometheusText0.0.4", TEXT, b""), ("OpenMetricsText1.0.0", OPENMETRICS, b"# EOF\n")],
+)
+def test_prometheus_has_the_pods_of_what_is_relayed_and_sees_it_end(
+    tmp_path: Path, protocol: str, content_type: str, end: bytes
+) -> None:
+    with ExitStack() as stack:
+        upstream = ExitStack()
+        url = upstream.enter_context(dcgm_exporter(content_type, end))
+        stack.push(upstream)
+        exporter = stack.enter_context(Exporter(tmp_path / "log", *SIMULATE, "--relay", url))
+        prometheus = stack.enter_context(prometheus_scraping(exporter, tmp_path, protocol, "/gpu/metrics"))
+        assert len(prometheus.wait_for("DCGM_FI_DEV_GPU_TEMP")) == 2
+        pods = {labels[:2] for labels in exporter.samples()["gputally_pod_info"]}
+        for entry in prometheus.wait_for('DCGM_FI_DEV_GPU_TEMP{pod!="",container!=""}'):
+            metric = entry["metric"]
+            assert (metric["namespace"], metric["pod"]) in pods
+            assert float(entry["value"][1]) == 40 + int(metric["gpu"])
+        prometheus.wait_for('up{job="gputally"} == 1')
+        upstream.close()
+        prometheus.wait_for('up{job="gputally"} == 0')
+        (target,) = prometheus.api("targets")["activeTargets"]
+        assert "503" in target["lastError"]

@@ -14,6 +14,7 @@ from gputally.attribution.owners import Owners
 from gputally.checkpoint import Checkpoint
 from gputally.collect import Collector, Informant, Source
 from gputally.devices import Report, Unavailable
+from gputally.guard import Attempt, Guarded
 from gputally.ledger import Ledger
 from gputally.ledger.state_file import decode
 from gputally.model import Gpu, Owner, Process, Reading, Snapshot, SourceState, Unknown
@@ -404,36 +405,37 @@ def test_what_is_published_is_written_down_first(tmp_path: Path) -> None:
     sampler.close(1)
 
 
-class Guest:
-    """Somebody who is asked with the sources, and is no source of ours."""
+class Neighbour:
+    """Somebody who is no source of ours, and never answers."""
+
+    name = "relay"
 
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def start(self) -> None:
-        self.asked.append("start")
+    def read(self) -> None:
+        self.asked.append("read")
+        raise Unavailable("nobody answers")
 
-    def finish(self, wait_seconds: float, timeout_seconds: float) -> None:
-        assert 0 <= wait_seconds <= timeout_seconds
-        self.asked.append("finish")
+    def close(self) -> None:
+        self.asked.append("close")
 
-    def state(self) -> SourceState:
-        return SourceState(name="relay", up=False, reason="nobody answers")
 
-    def close(self, wait_seconds: float) -> None:
-        self.asked.append(f"close within {wait_seconds:g} s")
+class Guest(Guarded):
+    def _take_in(self, one: Attempt) -> None:
+        self._record.refuse(one)
 
 
 def test_a_guest_is_asked_with_every_sample_and_how_it_fares_is_in_the_snapshot() -> None:
-    guest = Guest()
+    neighbour = Neighbour()
     with_guest = Collector(
         [Source([Scripted("nvml", gives(reading(0)))])],
         timeout_seconds=5,
         max_age_seconds=60,
         ledger=new_ledger(),
         owners=Nobody(),
-        guests=[guest],
+        guests=[Guest(neighbour, "")],
     )
     assert states(with_guest.sample())["relay"].reason == "nobody answers"
-    with_guest.close(0.2)
-    assert guest.asked == ["start", "finish", "close within 0.2 s"]
+    with_guest.close(5)
+    assert neighbour.asked == ["read", "close"]

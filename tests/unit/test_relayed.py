@@ -10,7 +10,8 @@ from gputally.metrics.exposition import OPENMETRICS, TEXT, Exposition
 from gputally.metrics.families import Family
 from gputally.model import Snapshot
 from gputally.relay.source import Relayed
-from gputally.relayed import OursAndRelayed, RelayedMetrics, joined
+from gputally.relayed import Missing, OursAndRelayed, RelayedMetrics, joined
+from gputally.server import Page
 
 OURS = b'# HELP a A.\n# TYPE a gauge\na 1\n# HELP b_total B.\n# TYPE b_total counter\nb_total{x="1"} 1\n'
 NEW = b'# HELP c C.\n# TYPE c gauge\nc{gpu="\ra"} 1 # {trace="a"} 1\nab 1\n'
@@ -30,11 +31,20 @@ def test_a_name_of_ours_is_left_out_of_theirs_and_the_rest_is_as_it_was() -> Non
 
 def test_it_is_served_in_the_format_in_which_it_came() -> None:
     alone = RelayedMetrics()
-    assert alone.page(True, True).body == b""
-    alone.publish(RELAYED)
-    assert (alone.page(True, True).content_type, alone.page(True, True).body) == (TEXT, RELAYED.text)
-    alone.publish(None)
-    assert alone.page(False, False).body == b""
+    alone.publish(RELAYED, "")
+    assert alone.page(True, True) == Page(TEXT, RELAYED.text)
+
+
+def test_while_there_is_nothing_it_says_in_one_line_why() -> None:
+    alone = RelayedMetrics()
+    before = alone.page(True, True)
+    alone.publish(RELAYED, "")
+    alone.publish(None, "no answer within 5 s")
+    after = alone.page(False, False)
+    plain = "text/plain; charset=utf-8"
+    assert before == Missing(plain, b"nothing is relayed: the first sample is not done\n")
+    assert after == Missing(plain, b"nothing is relayed: no answer within 5 s\n")
+    assert Missing(plain, b"").status == 503
 
 
 def test_ours_are_before_it_in_its_format() -> None:

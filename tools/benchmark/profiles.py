@@ -3,6 +3,7 @@
 import gc
 import time
 from dataclasses import replace
+from random import Random
 from statistics import median
 
 from gputally.config import Config
@@ -15,14 +16,16 @@ from gputally.scrapes import main_families
 
 GPUS = 8
 PROCESSES = 64
+INTERVAL_SECONDS = 5.0
 
 
 def measure_rendering(times: int = 60) -> float:
-    """Seconds of CPU to make the text of one snapshot: the middle of so many."""
+    """Seconds of CPU to make the text of one snapshot: the middle of so many, one after the other."""
     families_of = main_families(Config(compat=tuple(PROFILES), process_metrics=True))
-    snapshot, blocks, spent = _crowded(), LabelBlocks(), []
+    snapshots = [_crowded(600.0 + INTERVAL_SECONDS * number) for number in range(times)]
+    blocks, spent = LabelBlocks(), []
     gc.freeze()  # as the exporter does
-    for _ in range(times):
+    for snapshot in snapshots:
         blocks.next_snapshot()
         started = time.process_time()
         render_text(families_of(snapshot), blocks)
@@ -31,17 +34,29 @@ def measure_rendering(times: int = 60) -> float:
     return median(spent)
 
 
-def _crowded() -> Snapshot:
-    """A pod with one process each, as many on every GPU."""
-    readings = Engine(default_scenario(GPUS, "h100", 0)).readings(600.0, since=595.0)
+def _crowded(at_seconds: float = 600.0) -> Snapshot:
+    """A pod with one process each, as many on every GPU; no two of them, and no two moments, alike."""
+    engine = Engine(default_scenario(GPUS, "h100", 0))
+    readings = engine.readings(at_seconds, since=at_seconds - INTERVAL_SECONDS)
     residents = [(reading, number) for reading in readings for number in range(PROCESSES // GPUS)]
+    random = Random(at_seconds)
     return Snapshot(
-        taken_at_seconds=0.0,
+        taken_at_seconds=at_seconds,
         age_seconds=0.0,
         readings=tuple(replace(reading, processes=()) for reading in readings),
         sources=(),
         uses=tuple(
-            Use(reading.gpu.index, reading.gpu.uuid, _owner(reading, number), 1, 2**30, 0.1, 0.1, 0.0, 0.0)
+            Use(
+                gpu_index=reading.gpu.index,
+                uuid=reading.gpu.uuid,
+                owner=_owner(reading, number),
+                processes=1,
+                memory_used_bytes=random.randrange(2**30),
+                sm_ratio=random.randrange(1001) / 1000,
+                memory_ratio=random.randrange(101) / 100,
+                encoder_ratio=0.0,
+                decoder_ratio=0.0,
+            )
             for reading, number in residents
         ),
         charges=tuple(
@@ -50,8 +65,8 @@ def _crowded() -> Snapshot:
                 uuid=reading.gpu.uuid,
                 owner=_owner(reading, number),
                 active=True,
-                energy_millijoules={(basis,): 1000 for basis in BASES},
-                busy_microseconds=1,
+                energy_millijoules={(basis,): random.randrange(2**32) for basis in BASES},
+                busy_microseconds=random.randrange(2**32),
             )
             for reading, number in residents
         ),
@@ -63,10 +78,10 @@ def _crowded() -> Snapshot:
                 name="python3",
                 owner=_owner(reading, number),
                 active=True,
-                started_at_seconds=1.0,
-                memory_used_bytes=2**30,
-                sm_ratio=0.1,
-                energy_millijoules=1000,
+                started_at_seconds=PROCESSES * reading.gpu.index + number + 0.25,
+                memory_used_bytes=random.randrange(2**30),
+                sm_ratio=random.randrange(1001) / 1000,
+                energy_millijoules=random.randrange(2**32),
             )
             for reading, number in residents
         ),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from gputally.metrics.compat import Options, load_profile
+from gputally.metrics.compat import Options, Scene, load_profile
 from gputally.metrics.families import Family
 from gputally.model import Snapshot
 
@@ -14,7 +14,8 @@ def families_of_profiles(names: Sequence[str], options: Options) -> FamiliesOf:
     profiles = [load_profile(name) for name in names]
 
     def families_of(snapshot: Snapshot) -> list[Family]:
-        return each_once(family for profile in profiles for family in profile(snapshot, options))
+        scene = Scene(snapshot, options)
+        return each_once(family for profile in profiles for family in profile(scene))
 
     return families_of
 

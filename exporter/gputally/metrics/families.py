@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 from gputally.metrics.catalog import (
@@ -25,7 +26,6 @@ from gputally.metrics.catalog import (
 from gputally.model import (
     Charge,
     Gpu,
-    GpuBook,
     Labelled,
     Labels,
     MigReading,
@@ -62,92 +62,75 @@ class ExporterFacts:
     start_time_seconds: float | None = None
 
 
+Holders = Sequence[tuple[Labels, Any]]
+"""What has the fields that fill a metric, after the leading labels of its samples."""
+ValueOf = Callable[[Any], Any]
+
+
 def build_families(snapshot: Snapshot, exporter: ExporterFacts) -> list[Family]:
     """Every metric that has at least one sample."""
     sources_of_energy = {book.uuid: book.energy_source for book in snapshot.books}
+    readings = [((str(reading.gpu.index), reading.gpu.uuid), reading) for reading in snapshot.readings]
+    books = [((str(book.gpu_index), book.uuid), book) for book in snapshot.books]
+    migs = [
+        ((str(mig.instance.parent_index), mig.instance.uuid), mig)
+        for reading in snapshot.readings
+        for mig in reading.mig
+    ]
     families = [
-        *(
-            _family(metric, _gpu_samples(metric, snapshot.readings, sources_of_energy))
-            for metric in GPU_METRICS
+        *_families(
+            GPU_METRICS,
+            readings,
+            info=lambda reading: {_gpu_facts(reading.gpu, sources_of_energy.get(reading.gpu.uuid, "")): 1},
+            process_count=_process_count,
         ),
-        *(_family(metric, _book_samples(metric, snapshot.books)) for metric in BOOK_METRICS),
-        *(_family(metric, _mig_samples(metric, snapshot.readings)) for metric in MIG_METRICS),
+        *_families(BOOK_METRICS, books),
+        *_families(MIG_METRICS, migs, info=_mig_info, process_count=_process_count),
     ]
     uses, charges = _by_scope(snapshot.uses), _by_scope(snapshot.charges)
-    for uses_of, charges_of in (
-        (POD_METRICS, POD_CHARGES),
-        (HOST_METRICS, HOST_CHARGES),
-        (UNKNOWN_METRICS, ()),
-    ):
-        families += (_family(metric, _owner_samples(metric, uses)) for metric in uses_of)
-        families += (_family(metric, _owner_samples(metric, charges)) for metric in charges_of)
+    families += _families(POD_METRICS, uses.get(Scope.POD, ()))
+    families += _families(POD_CHARGES, charges.get(Scope.POD, ()))
+    families += _families(HOST_METRICS, uses.get(Scope.HOST, ()))
+    families += _families(HOST_CHARGES, charges.get(Scope.HOST, ()))
+    families += _families(UNKNOWN_METRICS, uses.get(Scope.UNKNOWN, ()))
     families += (_pod_info(snapshot.pods), _node_info(snapshot.node_labels))
-    processes = [(_process_labels(process), process) for process in snapshot.processes]
-    families += (_family(metric, _process_samples(metric, processes)) for metric in PROCESS_METRICS)
-    families += (_family(metric, _source_samples(metric, snapshot)) for metric in SOURCE_METRICS)
-    families += (
-        _family(metric, _exporter_samples(metric, snapshot, exporter)) for metric in EXPORTER_METRICS
+    families += _families(
+        PROCESS_METRICS, [(_process_labels(process), process) for process in snapshot.processes]
     )
+    families += _families(SOURCE_METRICS, [((source.name,), source) for source in snapshot.sources])
+    for metric in EXPORTER_METRICS:
+        holder = snapshot if hasattr(snapshot, metric.field) else exporter
+        families += _families((metric,), [((), holder)], info=_exporter_info)
     return [family for family in families if family.samples]
 
 
-def _family(metric: Metric, samples: Iterable[Sample]) -> Family:
-    family = Family(metric, list(samples))
-    width = len(metric.labels)
-    if any(len(labels) != width for labels, _ in family.samples):
-        raise ValueError(f"{metric.name}: a sample does not have the labels {metric.labels}")
-    return family
+def _families(metrics: Iterable[Metric], holders: Holders, **computed: ValueOf) -> Iterator[Family]:
+    """Those that have a sample. `computed` are the values of fields that the holders do not have."""
+    for metric in metrics:
+        samples = _samples(holders, computed.get(metric.field) or attrgetter(metric.field), metric.per)
+        if samples:
+            yield Family(metric, samples)
 
 
-def _expand(metric: Metric, scope: Labels, value: Any) -> Iterator[Sample]:
-    if value is None:
-        return
-    if isinstance(value, Mapping):
-        for labels, number in value.items():
-            yield scope + labels, number / metric.per
-    else:
-        yield scope, value / metric.per if metric.per != 1 else value
-
-
-def _gpu_samples(
-    metric: Metric, readings: Sequence[Reading], sources_of_energy: Mapping[str, str]
-) -> Iterator[Sample]:
-    value_of = _GPU_VALUES.get(metric.field) or _attribute(metric.field)
-    for reading in readings:
-        scope = (str(reading.gpu.index), reading.gpu.uuid)
-        if metric.field == "info":
-            yield scope + _gpu_facts(reading.gpu, sources_of_energy.get(reading.gpu.uuid, "")), 1
+def _samples(holders: Holders, value_of: ValueOf, per: int) -> list[Sample]:
+    samples: list[Sample] = []
+    for scope, holder in holders:
+        value = value_of(holder)
+        if value is None:
+            continue
+        if isinstance(value, (int, float)):
+            samples.append((scope, value / per if per != 1 else value))
         else:
-            yield from _expand(metric, scope, value_of(reading))
+            samples += [(scope + labels, number / per) for labels, number in value.items()]
+    return samples
 
 
-def _book_samples(metric: Metric, books: Sequence[GpuBook]) -> Iterator[Sample]:
-    for book in books:
-        yield from _expand(metric, (str(book.gpu_index), book.uuid), getattr(book, metric.field))
-
-
-def _mig_samples(metric: Metric, readings: Sequence[Reading]) -> Iterator[Sample]:
-    value_of = _MIG_VALUES.get(metric.field) or _attribute(metric.field)
-    for reading in readings:
-        for mig in reading.mig:
-            scope = (str(mig.instance.parent_index), mig.instance.uuid)
-            yield from _expand(metric, scope, value_of(mig))
-
-
-_ByScope = Mapping[Scope, Sequence[tuple[Labels, Use | Charge]]]
-
-
-def _by_scope(entries: Iterable[Use | Charge]) -> _ByScope:
+def _by_scope(entries: Iterable[Use | Charge]) -> Mapping[Scope, Holders]:
     found: dict[Scope, list[tuple[Labels, Use | Charge]]] = {}
     for entry in entries:
         scope, labels = _owner_scope(entry.owner)
         found.setdefault(scope, []).append(((str(entry.gpu_index), entry.uuid, *labels), entry))
     return found
-
-
-def _owner_samples(metric: Metric, entries: _ByScope) -> Iterator[Sample]:
-    for labels, entry in entries.get(metric.scope, ()):
-        yield from _expand(metric, labels, getattr(entry, metric.field))
 
 
 def _owner_scope(owner: Owner | Unknown) -> tuple[Scope, Labels]:
@@ -161,20 +144,25 @@ def _owner_scope(owner: Owner | Unknown) -> tuple[Scope, Labels]:
 def _pod_info(pods: Sequence[PodOnGpu]) -> Family:
     """The allowed labels of all pods become label names; a pod without one of them has it empty."""
     columns = _columns(name for pod in pods for name, _ in pod.labels)
-    metric = replace(POD_INFO, extra_labels=(*POD_INFO.extra_labels, *columns))
+    # Where nobody knows the node its label is left out: with honor_labels, an empty one would take the
+    # target's own away.
+    node_known = any(pod.node for pod in pods)
+    named = tuple(name for name in POD_INFO.extra_labels if name != "node" or node_known)
+    metric = replace(POD_INFO, extra_labels=(*named, *columns))
     samples: list[Sample] = []
     for pod in pods:
         requested = {None: "", True: "true", False: "false"}[pod.requested]
-        facts = (pod.namespace, pod.pod, pod.pod_uid, pod.node, pod.workload, requested)
+        node = (pod.node,) if node_known else ()
+        facts = (pod.namespace, pod.pod, pod.pod_uid, *node, pod.workload, requested)
         labels = dict(pod.labels)
         samples.append(((*facts, *(labels.get(name, "") for name in columns.values())), 1))
-    return _family(metric, samples)
+    return Family(metric, samples)
 
 
 def _node_info(labels: tuple[tuple[str, str], ...]) -> Family:
     columns, values = _columns(name for name, _ in labels), dict(labels)
     metric = replace(NODE_INFO, extra_labels=tuple(columns))
-    return _family(metric, [(tuple(values[name] for name in columns.values()), 1)] if labels else [])
+    return Family(metric, [(tuple(values[name] for name in columns.values()), 1)] if labels else [])
 
 
 def _columns(names: Iterable[str]) -> dict[str, str]:
@@ -190,32 +178,10 @@ def _label_name(name: str) -> str:
     return "label_" + re.sub(r"[^a-zA-Z0-9_]", "_", name)
 
 
-def _source_samples(metric: Metric, snapshot: Snapshot) -> Iterator[Sample]:
-    for source in snapshot.sources:
-        yield from _expand(metric, (source.name,), getattr(source, metric.field))
-
-
-def _exporter_samples(metric: Metric, snapshot: Snapshot, exporter: ExporterFacts) -> Iterator[Sample]:
-    if metric.field == "info":
-        yield (exporter.version, exporter.python, exporter.hostname), 1
-        return
-    holder = snapshot if hasattr(snapshot, metric.field) else exporter
-    yield from _expand(metric, (), getattr(holder, metric.field))
-
-
 def _process_labels(process: ProcessCharge) -> Labels:
     scope, labels = _owner_scope(process.owner)
     owner = {Scope.POD: (*labels, ""), Scope.HOST: ("", "", "", *labels)}.get(scope, ("", "", "", ""))
     return (str(process.gpu_index), process.uuid, str(process.pid), process.name, *owner)
-
-
-def _process_samples(metric: Metric, processes: Sequence[tuple[Labels, ProcessCharge]]) -> Iterator[Sample]:
-    for labels, process in processes:
-        yield from _expand(metric, labels, getattr(process, metric.field))
-
-
-def _attribute(name: str) -> Callable[[Any], Any]:
-    return lambda holder: getattr(holder, name)
 
 
 def _gpu_facts(gpu: Gpu, energy_source: str) -> Labels:
@@ -233,6 +199,10 @@ def _gpu_facts(gpu: Gpu, energy_source: str) -> Labels:
         energy_source,
     )
     return tuple("" if fact is None else str(fact) for fact in facts)
+
+
+def _exporter_info(exporter: ExporterFacts) -> Labelled:
+    return {(exporter.version, exporter.python, exporter.hostname): 1}
 
 
 def _mig_info(mig: MigReading) -> Labelled:
@@ -254,7 +224,3 @@ def _process_count(holder: Reading | MigReading) -> Labelled | None:
     for process in holder.processes:
         counts[(process.kind,)] = counts.get((process.kind,), 0) + 1
     return counts
-
-
-_GPU_VALUES: dict[str, Callable[[Any], Any]] = {"process_count": _process_count}
-_MIG_VALUES: dict[str, Callable[[Any], Any]] = {"info": _mig_info, "process_count": _process_count}

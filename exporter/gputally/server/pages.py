@@ -11,6 +11,7 @@ class Page:
     content_type: str
     body: bytes
     gzipped: bool = False
+    status: int = 200
 
 
 class Pages(Protocol):

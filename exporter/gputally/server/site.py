@@ -80,7 +80,7 @@ class Site:
 
 
 def _response(page: Page, *headers: tuple[str, str]) -> Response:
-    return Response(200, page.content_type, page.body, (*headers, GZIP) if page.gzipped else headers)
+    return Response(page.status, page.content_type, page.body, (*headers, GZIP) if page.gzipped else headers)
 
 
 def _with(response: Response, headers: tuple[tuple[str, str], ...]) -> Response:

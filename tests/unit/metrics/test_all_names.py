@@ -2,11 +2,15 @@
 
 import subprocess
 import sys
+from unittest.mock import Mock
 
-from gputally.metrics.all_names import each_once
+import pytest
+
+from gputally.metrics.all_names import each_once, families_of_profiles
 from gputally.metrics.catalog import Kind
-from gputally.metrics.compat import PROFILES, Row
+from gputally.metrics.compat import PROFILES, Row, devices
 from gputally.metrics.families import Family
+from tests.unit.metrics.compat.snapshots import OPTIONS, simulated
 
 LIST_MODULES = """
 import sys
@@ -36,6 +40,14 @@ def test_of_two_families_of_one_name_and_labels_both_have_their_samples_each_onc
     (both,) = each_once([of_pods, of_all])
     assert sorted(both.samples) == [(("0", "train"), 0.5), (("1", ""), 0.1)]
     assert of_pods.samples == [(("0", "train"), 0.5)], "what was given is as it was"
+
+
+def test_what_several_profiles_make_of_a_snapshot_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sums = Mock(wraps=devices._parts)
+    monkeypatch.setattr(devices, "_parts", sums)
+    snapshot = simulated()
+    families_of_profiles(tuple(PROFILES), OPTIONS)(snapshot)
+    assert sums.call_count == len(snapshot.readings)
 
 
 def test_a_profile_that_is_off_is_not_even_imported() -> None:

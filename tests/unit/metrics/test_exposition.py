@@ -1,9 +1,10 @@
 """The two text formats, judged by prometheus_client's parsers."""
 
 import gzip
+import re
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from gputally.metrics.catalog import Kind, Metric, Scope
-from gputally.metrics.exposition import Exposition, LabelBlocks, render_openmetrics, render_text
+from gputally.metrics.exposition import (
+    SNAPSHOTS_KEPT,
+    Exposition,
+    LabelBlocks,
+    render_openmetrics,
+    render_text,
+)
 from gputally.metrics.families import Family
 from gputally.model import Snapshot
 
@@ -69,6 +76,20 @@ def test_openmetrics_to_the_letter() -> None:
     )
 
 
+@pytest.mark.parametrize("render", [render_text, render_openmetrics])
+@pytest.mark.parametrize("labels", [(), ("0",), ("0", "GPU-a", "more")])
+def test_a_sample_that_does_not_have_its_labels_is_refused(
+    render: Callable[[list[Family]], bytes], labels: tuple[str, ...]
+) -> None:
+    with pytest.raises(ValueError, match=r"for the labels .*'gpu', 'uuid'"):
+        render([Family(GAUGE, [(labels, 1)])])
+
+
+def test_equal_numbers_have_one_text_whatever_their_types() -> None:
+    families = [Family(GAUGE, [(("0", str(value)), value) for value in (-0.0, 0, 0.0, False, True, 1.0, 1)])]
+    assert re.findall(r" (\S+)$", render_text(families).decode(), re.MULTILINE)[-7:] == list("0000111")
+
+
 class CountingFamilies:
     def __init__(self) -> None:
         self.calls = 0
@@ -120,13 +141,25 @@ def test_a_new_snapshot_has_ready_what_was_asked_of_the_last_and_nothing_else() 
         assert b" 3\n" in (gzip.decompress(body) if gzipped else body)
 
 
-def test_label_blocks_are_kept_for_one_more_snapshot_and_no_longer() -> None:
+def test_label_blocks_are_kept_for_some_snapshots_and_not_for_ever() -> None:
     blocks = LabelBlocks()
     first = weakref.ref(blocks.of(("gpu",)))
-    for _ in range(2):
+    for _ in range(SNAPSHOTS_KEPT):
+        assert blocks.of(("gpu",)) is first()
         blocks.next_snapshot()
+    for _ in range(SNAPSHOTS_KEPT):
         blocks.of(("gpu",))
+        blocks.next_snapshot()
+    blocks.of(("gpu",))
     assert first() is None
+
+
+def test_a_label_block_that_is_in_use_is_made_once() -> None:
+    blocks = LabelBlocks()
+    first = blocks.of(("gpu",))[("7",)]
+    for _ in range(3 * SNAPSHOTS_KEPT):
+        blocks.next_snapshot()
+        assert blocks.of(("gpu",))[("7",)] is first
 
 
 @pytest.mark.parametrize(

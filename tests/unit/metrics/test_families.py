@@ -2,8 +2,6 @@
 
 from dataclasses import fields, replace
 
-import pytest
-
 from gputally.metrics.catalog import CATALOG, GPU_METRICS, MIG_METRICS, Kind
 from gputally.metrics.families import ExporterFacts, build_families
 from gputally.model import (
@@ -199,6 +197,15 @@ def test_allowed_labels_become_label_names_that_never_clash() -> None:
     assert (node.metric.labels, node.samples) == (("label_gpu_model", "label_zone"), [(("h100", "z1"), 1)])
 
 
+def test_a_node_that_nobody_knows_is_left_to_the_target() -> None:
+    snapshot = Snapshot(
+        taken_at_seconds=0, age_seconds=0, readings=(), sources=(), pods=(PodOnGpu("team-a", "a"),)
+    )
+    (info,) = (f for f in build_families(snapshot, FACTS) if f.metric.name == "gputally_pod_info")
+    assert info.metric.labels == ("namespace", "pod", "pod_uid", "workload", "requested")
+    assert [values for values, _ in info.samples] == [("team-a", "a", "", "", "")]
+
+
 def test_sources_and_the_exporter_speak_of_themselves() -> None:
     found = samples(failures=2, errors={("fan_speed_ratio", "Unknown"): 3})
     assert found["gputally_source_failures_total"] == {("nvml",): 2}
@@ -207,11 +214,6 @@ def test_sources_and_the_exporter_speak_of_themselves() -> None:
     assert found["process_cpu_seconds_total"] == {(): 0.5}
     assert "process_open_fds" not in found
     assert found["gputally_exporter_info"] == {("1", "3.11", "node-1"): 1}
-
-
-def test_a_sample_without_its_labels_is_refused() -> None:
-    with pytest.raises(ValueError, match="gputally_gpu_clock_hertz"):
-        samples(Reading(gpu=GPU, clock_hertz={(): 1.0}))
 
 
 def test_every_field_of_the_model_is_exported_and_every_metric_has_its_field() -> None:

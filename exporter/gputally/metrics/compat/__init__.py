@@ -6,10 +6,13 @@ A profile is a table, from the model to the other tool's names, units, types and
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any, TypeVar
 
 from gputally.metrics.catalog import Kind, Metric, Scope
 from gputally.metrics.families import Family
 from gputally.model import Labels, Snapshot
+
+T = TypeVar("T")
 
 PROFILES = {
     "dcgm": "gputally.metrics.compat.dcgm",
@@ -46,11 +49,26 @@ class Options:
     metric_prefix: str = DEFAULT_METRIC_PREFIX
 
 
-Profile = Callable[[Snapshot, Options], list[Family]]
+class Scene:
+    """What the profiles look at. What several of them make of it is made once."""
+
+    def __init__(self, snapshot: Snapshot, options: Options) -> None:
+        self.snapshot = snapshot
+        self.options = options
+        self._made: dict[Callable[[Scene], Any], Any] = {}
+
+    def once(self, make: Callable[["Scene"], T]) -> T:
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: T = self._made[make]
+        return made
+
+
+Profile = Callable[[Scene], list[Family]]
 
 
 def load_profile(name: str) -> Profile:
-    """`families(snapshot, options)` of the profile's module."""
+    """`families(scene)` of the profile's module."""
     profile: Profile = import_module(PROFILES[name]).families
     return profile
 

@@ -1,11 +1,13 @@
 """How a reading fills a row of another tool, in that tool's unit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
-from gputally.metrics.catalog import GPU_METRICS, Kind
+from gputally.metrics.catalog import GPU_METRICS, Kind, Metric
 from gputally.metrics.compat import Row
-from gputally.model import Reading
+from gputally.metrics.families import Family
+from gputally.model import Labelled, Labels, Reading
 
 OURS = {metric.field: metric.name for metric in GPU_METRICS}
 """A field of the reading -> the metric that it fills."""
@@ -30,15 +32,35 @@ def counter(name: str, help: str, field: str, *labels: str, scale: Scale | None 
     return Column(Row(name, Kind.COUNTER, help, OURS[field]), _value(field, labels, scale))
 
 
-def _value(field: str, labels: tuple[str, ...], scale: Scale | None) -> Value:
+def column_families(
+    columns: Iterable[Column], metrics: Iterable[Metric], readings: Sequence[tuple[Labels, Reading]]
+) -> list[Family]:
+    """Each column as its metric. A reading comes with the labels of its samples."""
+    return [
+        Family(
+            metric, [(labels, value) for labels, one in readings if (value := column.value(one)) is not None]
+        )
+        for column, metric in zip(columns, metrics, strict=True)
+    ]
+
+
+def _value(field: str, labels: Labels, scale: Scale | None) -> Value:
+    raw: Value = _one_of_several(field, labels) if labels else attrgetter(field)
+    return _scaled(raw, scale) if scale else raw
+
+
+def _one_of_several(field: str, labels: Labels) -> Value:
     def value(reading: Reading) -> float | None:
-        raw = getattr(reading, field)
-        if labels and raw is not None:
-            raw = raw.get(labels)
-        if raw is None:
-            return None
-        number: float = raw if scale is None else scale(raw)
-        return number
+        values: Labelled | None = getattr(reading, field)
+        return None if values is None else values.get(labels)
+
+    return value
+
+
+def _scaled(raw: Value, scale: Scale) -> Value:
+    def value(reading: Reading) -> float | None:
+        number = raw(reading)
+        return None if number is None else scale(number)
 
     return value
 

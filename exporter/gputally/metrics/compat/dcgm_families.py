@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gputally.metrics.catalog import Metric
-from gputally.metrics.compat import Options, Row
+from gputally.metrics.compat import Row, Scene
 from gputally.metrics.compat.columns import Scale
 from gputally.metrics.compat.dcgm_fields import FIELDS, Field
 from gputally.metrics.compat.devices import Part, Place, list_places
 from gputally.metrics.families import Family, Sample
-from gputally.model import Labels, Snapshot
+from gputally.model import Labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,6 @@ class Column:
     metric: Metric
     field: Field
     scale: Scale | None
-
-    def write(self, value: float) -> float:
-        return value if self.scale is None else self.scale(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +48,29 @@ OLD = tuple(_column(OLD_LABELS, f, f.old, f.unit.old, f.unit.to_old) for f in FI
 NEW = tuple(_column(NEW_LABELS, f, f.new, f.unit.new, f.unit.to_new) for f in FIELDS if f.new)
 
 
-def build(snapshot: Snapshot, options: Options, columns: Sequence[Column]) -> list[Family]:
+def build(scene: Scene, columns: Sequence[Column]) -> list[Family]:
     """The families of these columns that have samples."""
-    gpus = [_spot(place, options.hostname) for place in list_places(snapshot)]
-    families = (
-        Family(column.metric, [sample for gpu in gpus for sample in _samples(column, gpu)])
-        for column in columns
-    )
-    return [family for family in families if family.samples]
+    values = scene.once(_Values)
+    families = []
+    for column in columns:
+        samples, scale = values.of(column.field), column.scale
+        if samples:
+            written = [(labels, scale(value)) for labels, value in samples] if scale else samples
+            families.append(Family(column.metric, written))
+    return families
+
+
+class _Values:
+    """Samples in the model's units, for both spellings: those of a field have the same labels in both."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._gpus = [_spot(place, scene.options.hostname) for place in scene.once(list_places)]
+        self._known: dict[Field, list[Sample]] = {}
+
+    def of(self, field: Field) -> list[Sample]:
+        if field not in self._known:
+            self._known[field] = [sample for gpu in self._gpus for sample in _samples(field, gpu)]
+        return self._known[field]
 
 
 def _spot(place: Place, hostname: str) -> _Spot:
@@ -87,29 +99,25 @@ def _spot(place: Place, hostname: str) -> _Spot:
     )
 
 
-def _samples(column: Column, gpu: _Spot) -> list[Sample]:
+def _samples(field: Field, gpu: _Spot) -> list[Sample]:
     told: list[Sample] = []
     for instance in gpu.instances:
-        told += _of_pods(column, instance) or _of_place(column, instance)
-    told += _of_pods(column, gpu)
-    return told or _of_place(column, gpu)
+        told += _of_pods(field, instance) or _of_place(field, instance)
+    told += _of_pods(field, gpu)
+    return told or _of_place(field, gpu)
 
 
-def _of_pods(column: Column, spot: _Spot) -> list[Sample]:
-    of_pod = column.field.of_pod
+def _of_pods(field: Field, spot: _Spot) -> list[Sample]:
+    of_pod = field.of_pod
     if of_pod is None:
         return []
-    return [
-        (labels, column.write(value))
-        for part, labels in spot.pods
-        if (value := of_pod(spot.place, part)) is not None
-    ]
+    return [(labels, value) for part, labels in spot.pods if (value := of_pod(spot.place, part)) is not None]
 
 
-def _of_place(column: Column, spot: _Spot) -> list[Sample]:
-    field, place = column.field, spot.place
+def _of_place(field: Field, spot: _Spot) -> list[Sample]:
+    place = spot.place
     if not place.mig:
         value = field.of_gpu(place)
     else:
         value = place.of_instance(field.of_instance) if field.of_instance else None
-    return [] if value is None else [(spot.whole, column.write(value))]
+    return [] if value is None else [(spot.whole, value)]

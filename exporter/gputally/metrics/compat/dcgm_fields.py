@@ -50,7 +50,7 @@ TIME = Unit("nanoseconds", "seconds", nanoseconds)
 MEGABYTES = Unit("MB", "bytes", lambda count: count / 1_000_000)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Field:
     """One field of DCGM: its two names, and where in the model its value is."""
 
@@ -118,6 +118,26 @@ def _clock(old: str, new: str, help: str, *domains: str) -> Field:
     return _dev(old, new, Kind.GAUGE, help, "clock_hertz", value=value, unit=CLOCK)
 
 
+def _celsius(old: str, new: str, field: str, help: str) -> Field:
+    return _dev(old, f"{new}_CELSIUS", Kind.GAUGE, help, f"{field}_celsius", unit=CELSIUS)
+
+
+def _watts(old: str, new: str, field: str, help: str) -> Field:
+    return _dev(old, f"{new}_WATTS", Kind.GAUGE, help, f"{field}_watts", unit=WATTS)
+
+
+def _utilization(old: str, new: str, field: str, of_pod: str, help: str) -> Field:
+    return _dev(
+        f"{old}_UTIL",
+        f"{new}_UTIL_RATIO",
+        Kind.GAUGE,
+        help,
+        f"{field}_utilization_ratio",
+        of_pod=part_of(f"{of_pod}_ratio"),
+        unit=PERCENT,
+    )
+
+
 def _memory(old: str, new: str, field: str, help: str, of_pod: OfPod | None = None) -> Field:
     return _dev(old, new, Kind.GAUGE, help, field, of_instance=field, of_pod=of_pod, unit=MEMORY)
 
@@ -168,47 +188,26 @@ FIELDS: tuple[Field, ...] = (
     _clock("VIDEO_CLOCK", "VIDEO_CLOCK_HERTZ", "Clock of the video engines", "video"),
     _reasons("CLOCK_THROTTLE_REASONS", ""),
     _reasons("CLOCKS_EVENT_REASONS", "CLOCKS_EVENT_REASONS"),
-    _dev(
-        "MEMORY_TEMP",
-        "MEMORY_TEMP_CELSIUS",
-        _G,
-        "Memory temperature",
-        "memory_temperature_celsius",
-        unit=CELSIUS,
-    ),
-    _dev("GPU_TEMP", "GPU_TEMP_CELSIUS", _G, "Core temperature", "temperature_celsius", unit=CELSIUS),
-    _dev(
+    _celsius("MEMORY_TEMP", "MEMORY_TEMP", "memory_temperature", "Memory temperature"),
+    _celsius("GPU_TEMP", "GPU_TEMP", "temperature", "Core temperature"),
+    _celsius(
         "SLOWDOWN_TEMP",
-        "GPU_TEMP_SLOWDOWN_CELSIUS",
-        _G,
+        "GPU_TEMP_SLOWDOWN",
+        "temperature_slowdown",
         "Core temperature at which the hardware slows down",
-        "temperature_slowdown_celsius",
-        unit=CELSIUS,
     ),
-    _dev(
+    _celsius(
         "SHUTDOWN_TEMP",
-        "GPU_TEMP_SHUTDOWN_CELSIUS",
-        _G,
+        "GPU_TEMP_SHUTDOWN",
+        "temperature_shutdown",
         "Core temperature at which the hardware shuts down",
-        "temperature_shutdown_celsius",
-        unit=CELSIUS,
     ),
-    _dev("POWER_USAGE", "BOARD_POWER_WATTS", _G, "Power draw", "power_watts", unit=WATTS),
-    _dev(
-        "POWER_MGMT_LIMIT",
-        "BOARD_POWER_LIMIT_REQUESTED_WATTS",
-        _G,
-        "Power limit set by the operator",
-        "power_limit_watts",
-        unit=WATTS,
+    _watts("POWER_USAGE", "BOARD_POWER", "power", "Power draw"),
+    _watts(
+        "POWER_MGMT_LIMIT", "BOARD_POWER_LIMIT_REQUESTED", "power_limit", "Power limit set by the operator"
     ),
-    _dev(
-        "ENFORCED_POWER_LIMIT",
-        "BOARD_POWER_LIMIT_ENFORCED_WATTS",
-        _G,
-        "Power limit in force",
-        "power_enforced_limit_watts",
-        unit=WATTS,
+    _watts(
+        "ENFORCED_POWER_LIMIT", "BOARD_POWER_LIMIT_ENFORCED", "power_enforced_limit", "Power limit in force"
     ),
     Field(
         old="DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
@@ -221,42 +220,10 @@ FIELDS: tuple[Field, ...] = (
         unit=ENERGY,
     ),
     _dev("PCIE_REPLAY_COUNTER", "PCIE_REPLAY_TOTAL", _C, "PCIe packets sent again", "pcie_replays"),
-    _dev(
-        "GPU_UTIL",
-        "GPU_UTIL_RATIO",
-        _G,
-        "Use of the GPU; of a pod, its SM use",
-        "gpu_utilization_ratio",
-        of_pod=part_of("sm_ratio"),
-        unit=PERCENT,
-    ),
-    _dev(
-        "MEM_COPY_UTIL",
-        "MEMORY_UTIL_RATIO",
-        _G,
-        "Use of the memory's bandwidth",
-        "memory_utilization_ratio",
-        of_pod=part_of("memory_ratio"),
-        unit=PERCENT,
-    ),
-    _dev(
-        "ENC_UTIL",
-        "ENC_UTIL_RATIO",
-        _G,
-        "Use of the video encoder",
-        "encoder_utilization_ratio",
-        of_pod=part_of("encoder_ratio"),
-        unit=PERCENT,
-    ),
-    _dev(
-        "DEC_UTIL",
-        "DEC_UTIL_RATIO",
-        _G,
-        "Use of the video decoder",
-        "decoder_utilization_ratio",
-        of_pod=part_of("decoder_ratio"),
-        unit=PERCENT,
-    ),
+    _utilization("GPU", "GPU", "gpu", "sm", "Use of the GPU; of a pod, its SM use"),
+    _utilization("MEM_COPY", "MEMORY", "memory", "memory", "Use of the memory's bandwidth"),
+    _utilization("ENC", "ENC", "encoder", "encoder", "Use of the video encoder"),
+    _utilization("DEC", "DEC", "decoder", "decoder", "Use of the video decoder"),
     _dev(
         "XID_ERRORS",
         "XID_ERROR",

@@ -55,7 +55,11 @@ def one_of(field: str, *keys: Labels) -> OfGpu:
 
     def value(place: Place) -> Number:
         values = getattr(place.reading, field) or {}
-        return next((values[key] for key in keys if key in values), None)
+        for key in keys:
+            if key in values:
+                found: float = values[key]
+                return found
+        return None
 
     return value
 

@@ -4,11 +4,13 @@ Of a GPU with pods, whatever can be told of a pod is told of the pod, and the wh
 added on top. What cannot be told of a pod is said once: with the pod's name if it is the only one there.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, TypeVar
 
-from gputally.model import Charge, Labels, MigReading, Owner, Reading, Snapshot, Unknown, Use
+from gputally.metrics.compat import Scene
+from gputally.model import Charge, Labels, MigReading, Owner, Reading, Unknown, Use
 
 Whose = Owner | Unknown
 _Entry = TypeVar("_Entry", Use, Charge)
@@ -31,6 +33,7 @@ class Part:
 
 
 _USE_FIELDS = ("memory_used_bytes", "sm_ratio", "memory_ratio", "encoder_ratio", "decoder_ratio")
+_USE_VALUES = attrgetter(*_USE_FIELDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +82,9 @@ class Place:
         return None if ratio is None else min(ratio, 1.0)
 
 
-def list_places(snapshot: Snapshot) -> list[Place]:
+def list_places(scene: Scene) -> list[Place]:
     """Every GPU, with its GPU instances in it."""
+    snapshot = scene.snapshot
     uses = _by_device(snapshot.uses)
     charges = _by_device(charge for charge in snapshot.charges if charge.active)
     books = {book.uuid: book.energy_millijoules for book in snapshot.books}
@@ -135,18 +139,20 @@ def _parts(uses: Iterable[Use], charges: Iterable[Charge]) -> tuple[Part, ...]:
     """One part for each container of a pod, also where it is on several compute instances."""
     sums: dict[Labels, dict[str, float]] = {}
     for use in uses:
-        _add(sums, use.owner, {name: getattr(use, name) for name in _USE_FIELDS})
+        _add(sums, use.owner, zip(_USE_FIELDS, _USE_VALUES(use), strict=True))
     for charge in charges:
         if charge.energy_millijoules is not None:
-            _add(sums, charge.owner, {"energy_millijoules": sum(charge.energy_millijoules.values())})
+            _add(sums, charge.owner, [("energy_millijoules", sum(charge.energy_millijoules.values()))])
     return tuple(Part(pod, **values) for pod, values in sums.items())  # type: ignore[arg-type]
 
 
-def _add(sums: dict[Labels, dict[str, float]], owner: Whose, values: Mapping[str, float | None]) -> None:
+def _add(
+    sums: dict[Labels, dict[str, float]], owner: Whose, values: Iterable[tuple[str, float | None]]
+) -> None:
     pod = _pod_of(owner)
     if pod == NO_POD:
         return
     part = sums.setdefault(pod, {})
-    for name, value in values.items():
+    for name, value in values:
         if value is not None:
             part[name] = part.get(name, 0) + value

@@ -8,8 +8,8 @@ labels are the same. What only the sidecars have carries their gpu_id, the GPU's
 from collections.abc import Iterator
 
 from gputally.metrics.catalog import NVIDIA, Kind
-from gputally.metrics.compat import Options, Row
-from gputally.metrics.compat.columns import OURS, Column, gauge, percent
+from gputally.metrics.compat import Row, Scene
+from gputally.metrics.compat.columns import OURS, Column, column_families, gauge, percent
 from gputally.metrics.families import Family, Sample
 from gputally.model import (
     COMPUTE_MODES,
@@ -19,7 +19,6 @@ from gputally.model import (
     Labels,
     MigReading,
     Reading,
-    Snapshot,
     SourceState,
 )
 
@@ -245,18 +244,15 @@ _FIELD_METRICS = tuple(column.row.metric(_GPU_LABELS) for column in _FIELDS)
 _SIDECAR_METRICS = tuple(column.row.metric(_SIDECAR_LABELS) for column in _SIDECAR)
 
 
-def families(snapshot: Snapshot, _options: Options) -> list[Family]:
+def families(scene: Scene) -> list[Family]:
     """Every metric that has a sample."""
-    fields = [Family(metric) for metric in _FIELD_METRICS]
-    sidecar = [Family(metric) for metric in _SIDECAR_METRICS]
-    for reading in snapshot.readings:
-        uuid = _bare(reading.gpu.uuid)
-        _fill(fields, _FIELDS, reading, (uuid,))
-        _fill(sidecar, _SIDECAR, reading, (uuid, str(reading.gpu.index)))
+    snapshot = scene.snapshot
+    by_uuid = [((_bare(one.gpu.uuid),), one) for one in snapshot.readings]
+    by_uuid_and_index = [((uuid, str(one.gpu.index)), one) for (uuid,), one in by_uuid]
     found = [
         Family(_INFO.metric(_INFO_LABELS), [(_facts(one.gpu), 1) for one in snapshot.readings]),
-        *fields,
-        *sidecar,
+        *column_families(_FIELDS, _FIELD_METRICS, by_uuid),
+        *column_families(_SIDECAR, _SIDECAR_METRICS, by_uuid_and_index),
         Family(
             _ENERGY.metric(_GPU_LABELS),
             [((_bare(book.uuid),), book.energy_millijoules / 1000) for book in snapshot.books],
@@ -269,13 +265,6 @@ def families(snapshot: Snapshot, _options: Options) -> list[Family]:
         *_health(snapshot.sources),
     ]
     return [family for family in found if family.samples]
-
-
-def _fill(found: list[Family], columns: tuple[Column, ...], reading: Reading, labels: Labels) -> None:
-    for family, column in zip(found, columns, strict=True):
-        value = column.value(reading)
-        if value is not None:
-            family.samples.append((labels, value))
 
 
 def _bare(uuid: str) -> str:

@@ -4,14 +4,17 @@ That tool knew one pod per GPU. Where there are several, what can be told of eac
 what cannot is the GPU's, without a pod: never the whole GPU's value once per pod.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from gputally.metrics.catalog import Kind
-from gputally.metrics.compat import Options, Row
+from gputally.metrics.compat import Row, Scene
 from gputally.metrics.compat.columns import (
     OURS,
     Column,
+    Scale,
+    column_families,
     counter,
     gauge,
     mebibytes,
@@ -20,8 +23,8 @@ from gputally.metrics.compat.columns import (
     percent,
 )
 from gputally.metrics.compat.devices import NO_POD, Part, Place, list_places
-from gputally.metrics.families import Family, Sample
-from gputally.model import Labels, Reading, Snapshot
+from gputally.metrics.families import Family
+from gputally.model import Labels, Reading
 
 _LABELS = ("gpu", "uuid", "pod_name", "pod_namespace", "container_name")
 _LINK_ERRORS = {"flit_crc": "crc_flit", "data_crc": "crc_data", "replay": "replay", "recovery": "recovery"}
@@ -56,45 +59,47 @@ def _throttled(name: str, reason: str, why: str) -> Column:
 class _Shared:
     """What can be told of each pod, and where it cannot, of the GPU."""
 
-    column: Column
+    row: Row
+    of_gpu: Callable[[Place], float | None]
     of_pod: Callable[[Part], float | None]
 
 
-_SHARED = (
-    _Shared(
-        gauge("dcgm_gpu_utilization", "GPU utilisation in percent.", "gpu_utilization_ratio", scale=percent),
-        lambda part: _percent(part.sm_ratio),
+def _use(name: str, help: str, field: str, part_field: str, scale: Scale) -> _Shared:
+    """`field` is the reading's."""
+    column = gauge(name, help, field, scale=scale)
+
+    def of_pod(part: Part) -> float | None:
+        value = getattr(part, part_field)
+        return None if value is None else scale(value)
+
+    return _Shared(column.row, lambda place: column.value(place.reading), of_pod)
+
+
+_USES = (
+    _use("dcgm_gpu_utilization", "GPU utilisation in percent.", "gpu_utilization_ratio", "sm_ratio", percent),
+    _use(
+        "dcgm_mem_copy_utilization",
+        "Memory utilisation in percent.",
+        "memory_utilization_ratio",
+        "memory_ratio",
+        percent,
     ),
-    _Shared(
-        gauge(
-            "dcgm_mem_copy_utilization",
-            "Memory utilisation in percent.",
-            "memory_utilization_ratio",
-            scale=percent,
-        ),
-        lambda part: _percent(part.memory_ratio),
+    _use(
+        "dcgm_enc_utilization",
+        "Encoder utilisation in percent.",
+        "encoder_utilization_ratio",
+        "encoder_ratio",
+        percent,
     ),
-    _Shared(
-        gauge(
-            "dcgm_enc_utilization",
-            "Encoder utilisation in percent.",
-            "encoder_utilization_ratio",
-            scale=percent,
-        ),
-        lambda part: _percent(part.encoder_ratio),
+    _use(
+        "dcgm_dec_utilization",
+        "Decoder utilisation in percent.",
+        "decoder_utilization_ratio",
+        "decoder_ratio",
+        percent,
     ),
-    _Shared(
-        gauge(
-            "dcgm_dec_utilization",
-            "Decoder utilisation in percent.",
-            "decoder_utilization_ratio",
-            scale=percent,
-        ),
-        lambda part: _percent(part.decoder_ratio),
-    ),
-    _Shared(
-        gauge("dcgm_fb_used", "Device memory in use, in MiB.", "memory_used_bytes", scale=mebibytes),
-        lambda part: None if part.memory_used_bytes is None else mebibytes(part.memory_used_bytes),
+    _use(
+        "dcgm_fb_used", "Device memory in use, in MiB.", "memory_used_bytes", "memory_used_bytes", mebibytes
     ),
 )
 
@@ -144,50 +149,56 @@ _WHOLE: tuple[Column, ...] = (
     *(_link_errors(name, kind) for name, kind in _LINK_ERRORS.items()),
 )
 
-_ENERGY = Row(
-    "dcgm_total_energy_consumption",
-    Kind.COUNTER,
-    "Energy in mJ: what the pod is charged for, or the GPU used where no pod was.",
-    "gputally_gpu_energy_joules_total",
+_ENERGY = _Shared(
+    Row(
+        "dcgm_total_energy_consumption",
+        Kind.COUNTER,
+        "Energy in mJ: what the pod is charged for, or the GPU used where no pod was.",
+        "gputally_gpu_energy_joules_total",
+    ),
+    attrgetter("energy_millijoules"),
+    attrgetter("energy_millijoules"),
 )
 
 ROWS: tuple[Row, ...] = (
-    *(shared.column.row for shared in _SHARED),
+    *(use.row for use in _USES),
     *(column.row for column in _WHOLE),
-    _ENERGY,
+    _ENERGY.row,
 )
 
-_SHARED_METRICS = tuple(shared.column.row.metric(_LABELS) for shared in _SHARED)
 _WHOLE_METRICS = tuple(column.row.metric(_LABELS) for column in _WHOLE)
 
 
-def families(snapshot: Snapshot, _options: Options) -> list[Family]:
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    """A GPU, and what each pod does on it and on each slice of it, with the labels of their samples."""
+
+    place: Place
+    labels: Labels
+    tenants: Mapping[Labels, Part]
+
+
+def families(scene: Scene) -> list[Family]:
     """Every metric that has a sample."""
-    shared = [Family(metric) for metric in _SHARED_METRICS]
-    whole = [Family(metric) for metric in _WHOLE_METRICS]
-    energy = Family(_ENERGY.metric(_LABELS))
-    for place in list_places(snapshot):
-        reading, tenants = place.reading, _tenants(place)
-        own = _labels(reading, reading.gpu.uuid, _only_pod(tenants))
-        for family, column in zip(whole, _WHOLE, strict=True):
-            family.samples.extend(_told({own: column.value(reading)}))
-        for family, one in zip(shared, _SHARED, strict=True):
-            told = _told({labels: one.of_pod(part) for labels, part in tenants.items()})
-            family.samples.extend(told or _told({own: one.column.value(reading)}))
-        told = _told({labels: part.energy_millijoules for labels, part in tenants.items()})
-        energy.samples.extend(told or _told({own: place.energy_millijoules}))
-    return [family for family in (*shared, *whole, energy) if family.samples]
+    gpus = [_spot(place) for place in scene.once(list_places)]
+    found = [
+        *(_shared_family(use, gpus) for use in _USES),
+        *column_families(_WHOLE, _WHOLE_METRICS, [(gpu.labels, gpu.place.reading) for gpu in gpus]),
+        _shared_family(_ENERGY, gpus),
+    ]
+    return [family for family in found if family.samples]
 
 
-def _tenants(gpu: Place) -> dict[Labels, Part]:
-    """What each pod does on the GPU, and on each slice of it, by the labels of a sample."""
-    return {
-        _labels(
-            gpu.reading, place.mig[0].instance.uuid if place.mig else gpu.reading.gpu.uuid, part.pod
-        ): part
+def _spot(gpu: Place) -> _Spot:
+    reading = gpu.reading
+    tenants = {
+        _labels(reading, place.mig[0].instance.uuid if place.mig else reading.gpu.uuid, part.pod): part
         for place in (gpu, *gpu.instances)
         for part in place.pods
     }
+    pods = {part.pod for part in tenants.values()}
+    only_pod = pods.pop() if len(pods) == 1 else NO_POD
+    return _Spot(gpu, _labels(reading, reading.gpu.uuid, only_pod), tenants)
 
 
 def _labels(reading: Reading, uuid: str, pod: Labels) -> Labels:
@@ -195,15 +206,14 @@ def _labels(reading: Reading, uuid: str, pod: Labels) -> Labels:
     return (str(reading.gpu.index), uuid, name, namespace, container)
 
 
-def _only_pod(tenants: Mapping[Labels, Part]) -> Labels:
-    """The pod that is on the GPU where no other is."""
-    pods = {part.pod for part in tenants.values()}
-    return pods.pop() if len(pods) == 1 else NO_POD
-
-
-def _told(values: Mapping[Labels, float | None]) -> list[Sample]:
-    return [(labels, value) for labels, value in values.items() if value is not None]
-
-
-def _percent(ratio: float | None) -> float | None:
-    return None if ratio is None else percent(ratio)
+def _shared_family(shared: _Shared, gpus: Iterable[_Spot]) -> Family:
+    family = Family(shared.row.metric(_LABELS))
+    of_gpu, of_pod = shared.of_gpu, shared.of_pod
+    for gpu in gpus:
+        told = [
+            (labels, value) for labels, part in gpu.tenants.items() if (value := of_pod(part)) is not None
+        ]
+        if not told and (whole := of_gpu(gpu.place)) is not None:
+            told = [(gpu.labels, whole)]
+        family.samples.extend(told)
+    return family

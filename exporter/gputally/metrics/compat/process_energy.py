@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from gputally.metrics.catalog import Kind
-from gputally.metrics.compat import Options, Row
+from gputally.metrics.compat import Options, Row, Scene
 from gputally.metrics.families import Family
-from gputally.model import Labels, Owner, ProcessCharge, Snapshot, Unknown
+from gputally.model import Labels, Owner, ProcessCharge, Unknown
 
 _LABELS = ("pid", "gpu", "process_name", "pod", "namespace", "container", "pod_uid", "container_id")
 
@@ -88,14 +88,14 @@ _PARTS = (
 ROWS: tuple[Row, ...] = tuple(part.row(Options(hostname="").metric_prefix) for part in _PARTS)
 
 
-def families(snapshot: Snapshot, options: Options) -> list[Family]:
+def families(scene: Scene) -> list[Family]:
     """Every metric that has a sample."""
     processes: dict[Labels, list[ProcessCharge]] = {}
-    for process in snapshot.processes:
+    for process in scene.snapshot.processes:
         if _in_pod(process.owner):
             processes.setdefault(_labels(process), []).append(process)
     found = (
-        Family(part.row(options.metric_prefix).metric(_LABELS), list(_samples(part, processes)))
+        Family(part.row(scene.options.metric_prefix).metric(_LABELS), list(_samples(part, processes)))
         for part in _PARTS
     )
     return [family for family in found if family.samples]

@@ -5,8 +5,8 @@ one per pod and GPU.
 """
 
 from gputally.metrics.catalog import Kind
-from gputally.metrics.compat import Options, Row
-from gputally.metrics.compat.columns import Column, gauge, mebibytes, percent
+from gputally.metrics.compat import Options, Row, Scene
+from gputally.metrics.compat.columns import Column, column_families, gauge, mebibytes, percent
 from gputally.metrics.families import Family
 from gputally.model import Gpu, Labels, Owner, Snapshot
 
@@ -49,17 +49,14 @@ _GPU_METRICS = tuple(column.row.metric(_GPU_LABELS) for column in _COLUMNS)
 _POD_METRIC = _POD_ROW.metric(_POD_LABELS)
 
 
-def families(snapshot: Snapshot, options: Options) -> list[Family]:
+def families(scene: Scene) -> list[Family]:
     """Every metric that has a sample."""
-    found = [Family(metric) for metric in _GPU_METRICS]
-    for reading in snapshot.readings:
-        gpu = reading.gpu
-        labels = (str(gpu.index), gpu.uuid, gpu.model, options.hostname)
-        for family, column in zip(found, _COLUMNS, strict=True):
-            value = column.value(reading)
-            if value is not None:
-                family.samples.append((labels, value))
-    found.append(_pod_memory(snapshot, options))
+    snapshot, options = scene.snapshot, scene.options
+    readings = [
+        ((str(one.gpu.index), one.gpu.uuid, one.gpu.model, options.hostname), one)
+        for one in snapshot.readings
+    ]
+    found = [*column_families(_COLUMNS, _GPU_METRICS, readings), _pod_memory(snapshot, options)]
     return [family for family in found if family.samples]
 
 

@@ -25,7 +25,7 @@ from gputally.devices.simulated.default_scenario import default_scenario
 from gputally.devices.simulated.engine import Engine
 from gputally.ledger import Ledger
 from gputally.metrics.catalog import Kind
-from gputally.metrics.compat import Options
+from gputally.metrics.compat import Options, Scene
 from gputally.metrics.families import ExporterFacts, Family, build_families
 from gputally.model import (
     Charge,
@@ -48,6 +48,10 @@ OPTIONS = Options(hostname="node-1")
 Samples = dict[tuple[str, ...], float]
 BEGAN = 1_700_000_000.0
 LOOKS = (1_000.0, 1_005.0, 1_010.0)  # both rankers are there
+
+
+def scene(snapshot: Snapshot) -> Scene:
+    return Scene(snapshot, OPTIONS)
 
 
 @cache

@@ -23,7 +23,7 @@ from gputally.model import (
     Unknown,
     Use,
 )
-from tests.unit.metrics.compat.snapshots import OPTIONS, amd, check_sound, ours, simulated, snapshots, told
+from tests.unit.metrics.compat.snapshots import amd, check_sound, ours, scene, simulated, snapshots, told
 from tests.worlds import mig_world
 
 # The rows of etc/default-counters.csv, dcgm-exporter 4.5.3-4.8.2, that are on.
@@ -103,7 +103,7 @@ def snapshot(*readings: Reading, **what: tuple[object, ...]) -> Snapshot:
 
 def found(taken: Snapshot, name: str) -> Found:
     """(pod, GPU_I_ID) -> value."""
-    samples = told(families(taken, OPTIONS)).get(f"DCGM_FI_{name}", {})
+    samples = told(families(scene(taken))).get(f"DCGM_FI_{name}", {})
     by_pod = {(labels[-1], labels[6]): value for labels, value in samples.items()}
     assert len(by_pod) == len(samples)
     return by_pod
@@ -166,7 +166,7 @@ def test_every_field_of_the_lists_is_there_with_its_type_and_nothing_else_is() -
 
 
 def test_a_card_that_tells_all_fills_every_row_with_the_labels_in_their_order() -> None:
-    given = families(snapshot(everything()), OPTIONS)
+    given = families(scene(snapshot(everything())))
     assert [family.metric.name for family in given] == [row.name for row in ROWS]
     assert {" ".join(family.metric.labels) for family in given} == {LABELS}
     assert {row.ours for row in ROWS} <= {metric.name for metric in CATALOG}
@@ -266,7 +266,7 @@ OF_PODS = {
 @pytest.mark.parametrize("name", WHOLE)
 def test_what_is_of_the_whole_gpu_agrees_with_ours_and_is_said_once(name: str) -> None:
     our_name, extra, factor = WHOLE[name]
-    theirs = told(families(simulated(), OPTIONS))[f"DCGM_FI_{name}"]
+    theirs = told(families(scene(simulated())))[f"DCGM_FI_{name}"]
     expected = {
         labels[:2]: value * factor
         for labels, value in ours(simulated())[our_name].items()
@@ -279,7 +279,7 @@ def test_what_is_of_the_whole_gpu_agrees_with_ours_and_is_said_once(name: str) -
 @pytest.mark.parametrize("name", OF_PODS)
 def test_what_pods_do_agrees_with_ours_and_the_gpus_own_value_stands_only_where_no_pod_is(name: str) -> None:
     of_pod, of_gpu, factor = OF_PODS[name]
-    theirs = told(families(simulated(), OPTIONS))[f"DCGM_FI_{name}"]
+    theirs = told(families(scene(simulated())))[f"DCGM_FI_{name}"]
     pods = ours(simulated())[of_pod]
     taken = {labels[:2] for labels in pods}
     assert len(pods) > len(taken) > 1  # some share a GPU
@@ -293,7 +293,7 @@ def test_what_pods_do_agrees_with_ours_and_the_gpus_own_value_stands_only_where_
 
 
 def test_energy_of_pods_is_what_they_are_charged_and_of_gpus_without_pods_the_counter() -> None:
-    theirs = told(families(simulated(), OPTIONS))["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"]
+    theirs = told(families(scene(simulated())))["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"]
     known = ours(simulated())
     charged: dict[tuple[str, ...], float] = {}
     for labels, joules in known["gputally_pod_energy_joules_total"].items():
@@ -314,7 +314,7 @@ def test_a_pod_that_has_a_gpu_to_itself_has_its_name_on_everything() -> None:
         uses=(use(TRAIN, memory_used_bytes=20 * MIB, sm_ratio=0.06),),
         charges=(charge(TRAIN, measured=90, shared=9),),
     )
-    assert {labels[-3:] for family in families(taken, OPTIONS) for labels, _ in family.samples} == {
+    assert {labels[-3:] for family in families(scene(taken)) for labels, _ in family.samples} == {
         ("main", "team", "train-0")
     }
     assert found(taken, "DEV_GPU_TEMP") == {("train-0", ""): 50}
@@ -403,7 +403,7 @@ def test_mig_instances_have_their_own_memory_and_activity_and_the_gpu_the_rest()
     assert found(taken, "DEV_TOTAL_ENERGY_CONSUMPTION") == {("train-0", "1"): 90}
     assert found(taken, "DEV_GPU_TEMP") == {("", ""): 50}
     assert found(taken, "DEV_FB_FREE") == {("", ""): 60}
-    samples = told(families(taken, OPTIONS))["DCGM_FI_DEV_FB_USED"]
+    samples = told(families(scene(taken)))["DCGM_FI_DEV_FB_USED"]
     assert [labels[:7] for labels in samples] == [
         ("3", "GPU-a", "00000000:07:00.0", "nvidia3", "H100", "3g.40gb", "1"),
         ("3", "GPU-a", "00000000:07:00.0", "nvidia3", "H100", "1g.10gb", "9"),
@@ -422,13 +422,13 @@ def test_compute_instances_of_one_gpu_instance_are_one_place() -> None:
         use(SERVE, "MIG-1-1", memory_used_bytes=3 * MIB),
     )
     assert found(snapshot(sliced, uses=uses), "DEV_FB_USED") == {("train-0", "1"): 6, ("serve-0", "1"): 3}
-    samples = told(families(snapshot(sliced), OPTIONS))["DCGM_FI_DEV_FB_USED"]
+    samples = told(families(scene(snapshot(sliced))))["DCGM_FI_DEV_FB_USED"]
     assert [(labels[5], value) for labels, value in samples.items()] == [("3g.40gb", 9)]
 
 
 def test_simulated_mig_instances_agree_with_ours() -> None:
     taken = snapshot(*mig_world("a100", "3g.20gb", "2g.10gb", "1g.5gb"))
-    theirs = told(families(taken, OPTIONS))["DCGM_FI_DEV_FB_USED"]
+    theirs = told(families(scene(taken)))["DCGM_FI_DEV_FB_USED"]
     known = ours(taken)
     instance_of = {uuid: number for _, uuid, _, _, number, _ in known["gputally_mig_info"]}
     expected = {
@@ -442,12 +442,12 @@ def test_simulated_mig_instances_agree_with_ours() -> None:
 def test_no_xid_error_is_0_and_nobody_who_listens_is_nothing() -> None:
     quiet = Reading(gpu=GPU, xid_errors={}, xid_last_timestamp_seconds={})
     assert found(snapshot(quiet), "DEV_XID_ERRORS") == {("", ""): 0}
-    assert families(snapshot(Reading(gpu=GPU)), OPTIONS) == []
+    assert families(scene(snapshot(Reading(gpu=GPU)))) == []
 
 
 def test_a_lost_gpu_still_says_its_last_xid() -> None:
     lost = replace(everything(), xid_last_timestamp_seconds={("79",): 300.0, ("13",): 200.0}).lost()
-    given = families(snapshot(lost), OPTIONS)
+    given = families(scene(snapshot(lost)))
     assert [family.metric.name for family in given] == ["DCGM_FI_DEV_XID_ERRORS"]
     assert found(snapshot(lost), "DEV_XID_ERRORS") == {("", ""): 79}
 
@@ -463,7 +463,7 @@ def test_each_reason_has_nvmls_bit() -> None:
 
 
 def test_amd_gpus_have_the_same_names_with_a_device_of_their_own() -> None:
-    given = told(families(amd("mi300x"), OPTIONS))
+    given = told(families(scene(amd("mi300x"))))
     known = ours(amd("mi300x"))
     for name, our_name in (("DEV_GPU_TEMP", "temperature_celsius"), ("DEV_POWER_USAGE", "power_watts")):
         theirs = given[f"DCGM_FI_{name}"]
@@ -478,12 +478,12 @@ def test_the_graphics_clock_of_an_amd_gpu_is_its_sm_clock() -> None:
 
 @given(snapshots())
 def test_no_series_is_ever_there_twice(taken: Snapshot) -> None:
-    check_sound(families(taken, OPTIONS))
+    check_sound(families(scene(taken)))
 
 
 @given(snapshots())
 def test_memory_of_pods_adds_up_to_ours(taken: Snapshot) -> None:
-    theirs = told(families(taken, OPTIONS)).get("DCGM_FI_DEV_FB_USED", {})
+    theirs = told(families(scene(taken))).get("DCGM_FI_DEV_FB_USED", {})
     pods = sum(value for labels, value in theirs.items() if labels[-1])
     alone = sum(value for labels, value in theirs.items() if labels[-1] and not _told_of_pods(taken, labels))
     expected = sum(ours(taken).get("gputally_pod_memory_used_bytes", {}).values()) / MIB

@@ -7,7 +7,7 @@ from gputally.metrics.compat import dcgm
 from gputally.metrics.compat.dcgm_fields import FIELDS
 from gputally.metrics.compat.dcgm_renamed import ROWS, families
 from gputally.model import Snapshot
-from tests.unit.metrics.compat.snapshots import OPTIONS, check_sound, simulated, snapshots, told
+from tests.unit.metrics.compat.snapshots import check_sound, scene, simulated, snapshots, told
 from tests.unit.metrics.compat.test_dcgm import DEFAULT, listed
 
 # What dcgm-exporter 4.9.0 renames of its default list. Names: dcgm_fields.h of DCGM 4.6.0, the test
@@ -89,17 +89,17 @@ def test_kinds_are_those_of_the_older_names() -> None:
 
 
 def test_labels_are_in_the_order_of_the_exporter() -> None:
-    assert {" ".join(family.metric.labels) for family in families(simulated(), OPTIONS)} == {LABELS}
+    assert {" ".join(family.metric.labels) for family in families(scene(simulated()))} == {LABELS}
 
 
 @pytest.mark.parametrize("old", RENAMED | OPTIONAL)
 def test_samples_are_those_of_the_older_name_in_base_units(old: str) -> None:
     new, factor = (RENAMED | OPTIONAL)[old]
-    before = told(dcgm.families(simulated(), OPTIONS))[f"DCGM_FI_{old}"]
-    after = told(families(simulated(), OPTIONS))[f"DCGM_FI_{new}"]
+    before = told(dcgm.families(scene(simulated())))[f"DCGM_FI_{old}"]
+    after = told(families(scene(simulated())))[f"DCGM_FI_{new}"]
     assert after == pytest.approx({labels: value * factor for labels, value in before.items()})
 
 
 @given(snapshots())
 def test_no_series_is_ever_there_twice(taken: Snapshot) -> None:
-    check_sound(families(taken, OPTIONS))
+    check_sound(families(scene(taken)))

@@ -20,12 +20,12 @@ from gputally.model import (
 from tests.unit.metrics.compat.snapshots import (
     BEGAN,
     LOOKS,
-    OPTIONS,
     Samples,
     amd,
     check_sound,
     kinds,
     ours,
+    scene,
     simulated,
     snapshots,
     told,
@@ -108,7 +108,7 @@ GPU = Gpu("GPU-2B39", 0, "nvidia", "H100")
 
 
 def found_in(*readings: Reading) -> dict[str, Samples]:
-    return told(families(replace(NOTHING, readings=readings), OPTIONS))
+    return told(families(scene(replace(NOTHING, readings=readings))))
 
 
 def test_the_profile_has_every_name_of_both_tools_once() -> None:
@@ -119,7 +119,7 @@ def test_the_profile_has_every_name_of_both_tools_once() -> None:
 
 
 def test_types_and_labels_are_those_of_the_tools() -> None:
-    found = families(simulated(), OPTIONS)
+    found = families(scene(simulated()))
     assert {f"nvidia_smi_{name}" for name in SIDECAR} <= set(kinds(found))
     for family in found:
         name = family.metric.name
@@ -169,7 +169,7 @@ def test_types_and_labels_are_those_of_the_tools() -> None:
     ],
 )
 def test_values_agree_with_ours(name: str, our_name: str, times: float, where: tuple[str, ...]) -> None:
-    theirs = told(families(simulated(), OPTIONS))[f"nvidia_smi_{name}"]
+    theirs = told(families(scene(simulated())))[f"nvidia_smi_{name}"]
     found = ours(simulated())[f"gputally_gpu_{our_name}"]
     assert {labels[0]: value for labels, value in theirs.items()} == pytest.approx(
         {
@@ -181,7 +181,7 @@ def test_values_agree_with_ours(name: str, our_name: str, times: float, where: t
 
 
 def test_memory_in_use_has_the_labels_of_the_total_so_that_one_can_be_divided_by_the_other() -> None:
-    found = told(families(simulated(), OPTIONS))
+    found = told(families(scene(simulated())))
     assert set(found["nvidia_smi_memory_used_bytes"]) == set(found["nvidia_smi_memory_total_bytes"])
     assert set(found["nvidia_smi_memory_used_bytes"]) == set(found["nvidia_smi_index"])
 
@@ -233,22 +233,22 @@ def test_memory_of_a_gpu_instance_is_told_once_however_many_compute_instances_it
 
 
 def test_health_is_that_of_the_source_that_answered() -> None:
-    found = told(families(simulated(), OPTIONS))
+    found = told(families(scene(simulated())))
     assert found["nvidia_smi_last_collect_success"] == {(): True}
     assert found["nvidia_smi_last_collect_success_timestamp_seconds"] == {(): BEGAN + LOOKS[-1]}
     broken = SourceState(name="nvml", up=False, last_success_seconds=3.0)
     amd_only = SourceState(name="amdgpu", up=True)
     answering = SourceState(name="nvidia-smi", up=True)
-    fallback = told(families(replace(NOTHING, sources=(broken, answering)), OPTIONS))
+    fallback = told(families(scene(replace(NOTHING, sources=(broken, answering)))))
     assert fallback == {"nvidia_smi_last_collect_success": {(): True}}
-    down = told(families(replace(NOTHING, sources=(broken, amd_only)), OPTIONS))
+    down = told(families(scene(replace(NOTHING, sources=(broken, amd_only)))))
     assert down["nvidia_smi_last_collect_success"] == {(): False}
-    assert not families(replace(NOTHING, sources=(amd_only,)), OPTIONS)
+    assert not families(scene(replace(NOTHING, sources=(amd_only,))))
 
 
 def test_an_amd_gpu_has_what_it_has_and_no_more() -> None:
     snapshot = amd("rx7900xtx")
-    found = told(families(snapshot, OPTIONS))
+    found = told(families(scene(snapshot)))
     (reading,) = snapshot.readings
     uuid = reading.gpu.uuid.lower().removeprefix("gpu-")
     assert found["nvidia_smi_temperature_celsius"] == {(uuid, "0"): reading.temperature_celsius}
@@ -259,4 +259,4 @@ def test_an_amd_gpu_has_what_it_has_and_no_more() -> None:
 
 @given(snapshots())
 def test_no_series_is_there_twice(snapshot: Snapshot) -> None:
-    check_sound(families(snapshot, OPTIONS))
+    check_sound(families(scene(snapshot)))

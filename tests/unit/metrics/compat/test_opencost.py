@@ -8,7 +8,7 @@ from gputally.metrics.catalog import Kind
 from gputally.metrics.compat import dcgm
 from gputally.metrics.compat.opencost import ROWS, families
 from gputally.model import Gpu, MigInstance, MigReading, Owner, Reading, Snapshot, Use
-from tests.unit.metrics.compat.snapshots import OPTIONS, check_sound, simulated, snapshots, told
+from tests.unit.metrics.compat.snapshots import check_sound, scene, simulated, snapshots, told
 
 ACTIVE, DECODER = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_DEC_UTIL"
 NVIDIA = Gpu("GPU-a", 0, "nvidia", "A100")
@@ -21,7 +21,7 @@ NOTHING = Snapshot(taken_at_seconds=0, age_seconds=0, readings=(), sources=())
 def active(reading: Reading, *uses: Use) -> dict[str, float]:
     """pod -> value."""
     taken = replace(NOTHING, readings=(reading,), uses=uses)
-    samples = told(families(taken, OPTIONS)).get(ACTIVE, {})
+    samples = told(families(scene(taken))).get(ACTIVE, {})
     return {labels[-1]: value for labels, value in samples.items()}
 
 
@@ -32,14 +32,14 @@ def on(gpu: Gpu, owner: Owner, sm_ratio: float | None = None, uuid: str = "") ->
 def test_both_families_have_the_labels_that_its_queries_group_by() -> None:
     assert [(row.name, row.kind) for row in ROWS] == [(DECODER, Kind.GAUGE), (ACTIVE, Kind.GAUGE)]
     wanted = {"container", "pod", "namespace", "device", "modelName", "UUID"}
-    found = families(simulated(), OPTIONS)
+    found = families(scene(simulated()))
     assert [family.metric.name for family in found] == [row.name for row in ROWS]
     for family in found:
         assert wanted <= set(family.metric.labels)
 
 
 def test_every_pod_on_a_gpu_is_there_and_nobody_else() -> None:
-    samples = told(families(simulated(), OPTIONS))[ACTIVE]
+    samples = told(families(scene(simulated())))[ACTIVE]
     pods = {
         (use.owner.container, use.owner.namespace, use.owner.pod, use.uuid)
         for use in simulated().uses
@@ -91,14 +91,14 @@ def test_a_pod_on_a_mig_instance_has_the_instances_activity() -> None:
 
 def test_gpus_without_pods_have_no_family() -> None:
     reading = Reading(gpu=NVIDIA, graphics_active_ratio=0.9, decoder_utilization_ratio=0.1)
-    assert families(replace(NOTHING, readings=(reading,)), OPTIONS) == []
+    assert families(scene(replace(NOTHING, readings=(reading,)))) == []
 
 
 @given(snapshots())
 def test_it_is_a_part_of_the_profile_dcgm_and_between_0_and_1(taken: Snapshot) -> None:
-    found = families(taken, OPTIONS)
+    found = families(scene(taken))
     check_sound(found)
-    whole = told(dcgm.families(taken, OPTIONS))
+    whole = told(dcgm.families(scene(taken)))
     for name, samples in told(found).items():
         assert samples == {labels: value for labels, value in whole[name].items() if labels[-1]}
     assert all(0 <= value <= 1 for value in told(found).get(ACTIVE, {}).values())

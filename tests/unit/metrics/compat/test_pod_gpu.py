@@ -20,12 +20,12 @@ from gputally.model import (
     Use,
 )
 from tests.unit.metrics.compat.snapshots import (
-    OPTIONS,
     Samples,
     amd,
     check_sound,
     kinds,
     ours,
+    scene,
     simulated,
     snapshots,
     told,
@@ -68,7 +68,7 @@ READING = Reading(
 
 def tell(*uses: Use, reading: Reading = READING, **more: object) -> dict[str, Samples]:
     snapshot = replace(NOTHING, readings=(reading,), uses=uses, **more)  # type: ignore[arg-type]
-    return told(families(snapshot, OPTIONS))
+    return told(families(scene(snapshot)))
 
 
 def charge(owner: Owner, millijoules: int, *, active: bool = True) -> Charge:
@@ -93,7 +93,7 @@ def test_the_profile_has_every_name_of_that_time_with_its_type() -> None:
 
 
 def test_labels_are_those_of_that_tool() -> None:
-    found = families(simulated(), OPTIONS)
+    found = families(scene(simulated()))
     assert {family.metric.labels for family in found} == {LABELS}
     assert kinds(found).items() <= KINDS.items()
 
@@ -125,7 +125,7 @@ def test_the_documents_example_reads_the_same() -> None:
 def test_what_is_of_the_whole_gpu_agrees_with_ours(
     name: str, our_name: str, times: float, where: tuple[str, ...]
 ) -> None:
-    theirs = told(families(simulated(), OPTIONS))[f"dcgm_{name}"]
+    theirs = told(families(scene(simulated())))[f"dcgm_{name}"]
     found = ours(simulated())[f"gputally_gpu_{our_name}"]
     assert len(theirs) == len(simulated().readings), "once per GPU, whoever is there"
     assert {labels[:2]: value for labels, value in theirs.items()} == pytest.approx(
@@ -146,7 +146,7 @@ def test_what_is_of_the_whole_gpu_agrees_with_ours(
 def test_what_is_of_a_pod_agrees_with_ours_and_the_gpu_is_not_added_on_top(
     name: str, our_name: str, of_gpu: str, times: float
 ) -> None:
-    theirs = told(families(simulated(), OPTIONS))[f"dcgm_{name}"]
+    theirs = told(families(scene(simulated())))[f"dcgm_{name}"]
     pods = {
         (gpu, uuid, pod, space, container): value * times
         for (gpu, uuid, space, pod, container), value in ours(simulated())[f"gputally_pod_{our_name}"].items()
@@ -162,7 +162,7 @@ def test_what_is_of_a_pod_agrees_with_ours_and_the_gpu_is_not_added_on_top(
 
 
 def test_energy_is_what_the_pods_are_charged_in_millijoules() -> None:
-    theirs = told(families(simulated(), OPTIONS))["dcgm_total_energy_consumption"]
+    theirs = told(families(scene(simulated())))["dcgm_total_energy_consumption"]
     pods: Samples = {}
     for (gpu, uuid, space, pod, container, _), joules in ours(simulated())[
         "gputally_pod_energy_joules_total"
@@ -235,7 +235,7 @@ def test_pcie_throughput_is_in_kilobytes() -> None:
 
 
 def test_an_amd_gpu_has_what_it_has_and_no_more() -> None:
-    found = told(families(amd("mi300x"), OPTIONS))
+    found = told(families(scene(amd("mi300x"))))
     uuids = {reading.gpu.uuid for reading in amd("mi300x").readings}
     assert {labels[1] for labels in found["dcgm_gpu_temp"]} == uuids
     assert not {"dcgm_xid_errors", "dcgm_sm_clock", "dcgm_low_util_violation"} & set(found)
@@ -247,4 +247,4 @@ def test_a_lost_gpu_says_nothing() -> None:
 
 @given(snapshots())
 def test_no_series_is_there_twice(snapshot: Snapshot) -> None:
-    check_sound(families(snapshot, OPTIONS))
+    check_sound(families(scene(snapshot)))

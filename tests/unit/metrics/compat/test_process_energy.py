@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputally.metrics.catalog import CATALOG, Kind
+from gputally.metrics.compat import Scene
 from gputally.metrics.compat.process_energy import ROWS, families
 from gputally.model import Owner, ProcessCharge, Snapshot, Unknown
 from tests.unit.metrics.compat.snapshots import (
@@ -15,6 +16,7 @@ from tests.unit.metrics.compat.snapshots import (
     check_sound,
     kinds,
     ours,
+    scene,
     simulated,
     snapshots,
     told,
@@ -39,7 +41,7 @@ def charge(owner: Owner | Unknown = POD, **more: object) -> ProcessCharge:
 
 
 def test_every_name_is_there_with_its_type_and_labels() -> None:
-    found = families(simulated(), OPTIONS)
+    found = families(scene(simulated()))
     assert kinds(found) == KINDS
     assert {family.metric.labels for family in found} == {LABELS}
     assert [(row.name, row.kind) for row in ROWS] == list(KINDS.items())
@@ -47,7 +49,7 @@ def test_every_name_is_there_with_its_type_and_labels() -> None:
 
 
 def test_the_prefix_is_the_one_that_was_asked_for() -> None:
-    found = families(simulated(), replace(OPTIONS, metric_prefix="acme_gpu"))
+    found = families(Scene(simulated(), replace(OPTIONS, metric_prefix="acme_gpu")))
     assert {family.metric.name for family in found} == {
         name.replace("my_gpu_process", "acme_gpu") for name in KINDS
     }
@@ -57,7 +59,7 @@ def test_the_prefix_is_the_one_that_was_asked_for() -> None:
     "name", ["sm_utilization_ratio", "memory_used_bytes", "start_time_seconds", "active", "energy_joules"]
 )
 def test_values_agree_with_ours(name: str) -> None:
-    theirs = told(families(simulated(), OPTIONS))[f"my_gpu_process_{name}"]
+    theirs = told(families(scene(simulated())))[f"my_gpu_process_{name}"]
     our_name = "energy_joules_total" if name == "energy_joules" else name
     found = ours(simulated())[f"gputally_process_{our_name}"]
     assert theirs
@@ -72,7 +74,7 @@ def test_values_agree_with_ours(name: str) -> None:
 
 
 def test_the_processes_of_a_shared_gpu_add_up_to_what_their_pods_are_charged() -> None:
-    theirs = told(families(simulated(), OPTIONS))["my_gpu_process_energy_joules"]
+    theirs = told(families(scene(simulated())))["my_gpu_process_energy_joules"]
     by_pod: dict[tuple[str, str], float] = {}
     for (_, gpu, _, pod, *_), joules in theirs.items():
         by_pod[gpu, pod] = by_pod.get((gpu, pod), 0) + joules
@@ -84,7 +86,7 @@ def test_the_processes_of_a_shared_gpu_add_up_to_what_their_pods_are_charged() -
 
 
 def test_the_labels_tell_the_pod_and_its_container() -> None:
-    found = told(families(replace(NOTHING, processes=(charge(energy_millijoules=15_234_500),)), OPTIONS))
+    found = told(families(scene(replace(NOTHING, processes=(charge(energy_millijoules=15_234_500),)))))
     labels = ("12345", "0", "python3", "training-job", "ml", "main", "1234", "abcd")
     assert found == {"my_gpu_process_energy_joules": {labels: 15234.5}, "my_gpu_process_active": {labels: 1}}
 
@@ -95,7 +97,7 @@ def test_processes_outside_of_pods_are_left_out_as_that_tool_left_them_out() -> 
         charge(Unknown("permission"), pid=2),
         charge(Unknown("unknown_pod", pod_uid="5678", container_id="ef"), pid=3),
     )
-    found = told(families(replace(NOTHING, processes=processes), OPTIONS))
+    found = told(families(scene(replace(NOTHING, processes=processes))))
     assert found == {"my_gpu_process_active": {("3", "0", "python3", "", "", "", "5678", "ef"): 1}}
 
 
@@ -109,7 +111,7 @@ def test_a_process_on_two_slices_of_a_gpu_is_one_series() -> None:
         energy_millijoules=1_500,
     )
     processes = (one, replace(one, uuid="MIG-2", active=False, sm_ratio=1.0, memory_ratio=None))
-    found = told(families(replace(NOTHING, processes=processes), OPTIONS))
+    found = told(families(scene(replace(NOTHING, processes=processes))))
     assert {name: list(samples.values()) for name, samples in found.items()} == {
         "my_gpu_process_energy_joules": [3.0],
         "my_gpu_process_sm_utilization_ratio": [0.75],
@@ -121,7 +123,7 @@ def test_a_process_on_two_slices_of_a_gpu_is_one_series() -> None:
 
 
 def test_amd_does_not_tell_the_bandwidth_of_a_process() -> None:
-    assert set(told(families(amd("mi300x"), OPTIONS))) == set(KINDS) - {
+    assert set(told(families(scene(amd("mi300x"))))) == set(KINDS) - {
         "my_gpu_process_memory_utilization_ratio"
     }
 
@@ -131,10 +133,10 @@ def test_energy_is_exact_to_the_millijoule(parts: list[int]) -> None:
     processes = tuple(
         charge(uuid=f"MIG-{number}", energy_millijoules=part) for number, part in enumerate(parts)
     )
-    found = told(families(replace(NOTHING, processes=processes), OPTIONS))
+    found = told(families(scene(replace(NOTHING, processes=processes))))
     assert list(found["my_gpu_process_energy_joules"].values()) == [sum(parts) / 1000]
 
 
 @given(snapshots())
 def test_no_series_is_there_twice(snapshot: Snapshot) -> None:
-    check_sound(families(snapshot, OPTIONS))
+    check_sound(families(scene(snapshot)))

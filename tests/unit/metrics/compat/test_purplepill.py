@@ -9,11 +9,11 @@ from gputally.metrics.catalog import CATALOG, Kind
 from gputally.metrics.compat.purplepill import ROWS, families
 from gputally.model import Gpu, MigInstance, MigReading, Owner, Reading, Snapshot, Unknown, Use
 from tests.unit.metrics.compat.snapshots import (
-    OPTIONS,
     amd,
     check_sound,
     kinds,
     ours,
+    scene,
     simulated,
     snapshots,
     told,
@@ -39,7 +39,7 @@ LABELS = {
 
 
 def test_every_name_is_there_with_its_labels_as_a_gauge() -> None:
-    found = families(simulated(), OPTIONS)
+    found = families(scene(simulated()))
     assert {family.metric.name: family.metric.labels for family in found} == LABELS
     assert set(kinds(found).values()) == {Kind.GAUGE}
     assert [row.name for row in ROWS] == list(LABELS)
@@ -56,14 +56,14 @@ def test_every_name_is_there_with_its_labels_as_a_gauge() -> None:
     ],
 )
 def test_values_agree_with_ours(name: str, our_name: str, unit: float) -> None:
-    theirs = told(families(simulated(), OPTIONS))[f"CM_PURPLEPILL_GPU_{name}"]
+    theirs = told(families(scene(simulated())))[f"CM_PURPLEPILL_GPU_{name}"]
     expected = {labels: value / unit for labels, value in ours(simulated())[our_name].items()}
     assert {(gpu, uuid): value for (gpu, uuid, _, _), value in theirs.items()} == pytest.approx(expected)
     assert {(model, host) for _, _, model, host in theirs} == {("NVIDIA H100 80GB HBM3", "node-1")}
 
 
 def test_each_pod_has_the_memory_that_ours_says_it_has() -> None:
-    theirs = told(families(simulated(), OPTIONS))["CM_PURPLEPILL_GPU_MEMORY_USED_POD_MIB"]
+    theirs = told(families(scene(simulated())))["CM_PURPLEPILL_GPU_MEMORY_USED_POD_MIB"]
     found = ours(simulated())["gputally_pod_memory_used_bytes"]
     assert {
         (gpu, uuid, space, pod): mib * MIB for (gpu, uuid, _, _, pod, space, _), mib in theirs.items()
@@ -95,7 +95,7 @@ def test_a_pod_in_two_containers_or_on_two_slices_is_one_series() -> None:
             Use(0, "MIG-2", Unknown("exited"), 1, 7 * MIB),
         ),
     )
-    assert told(families(snapshot, OPTIONS)) == {
+    assert told(families(scene(snapshot))) == {
         "CM_PURPLEPILL_GPU_MEMORY_USED_POD_MIB": {
             ("0", "GPU-a", "node-1", "nvidia0", "train-0", "team", "train"): 12
         }
@@ -103,16 +103,16 @@ def test_a_pod_in_two_containers_or_on_two_slices_is_one_series() -> None:
 
 
 def test_an_amd_gpu_has_what_it_has() -> None:
-    found = told(families(amd("mi300x"), OPTIONS))
+    found = told(families(scene(amd("mi300x"))))
     assert set(found) == {name for name in LABELS if "POD" not in name}, "its pods are not named there"
     assert {labels[3] for labels in found["CM_PURPLEPILL_GPU_UTILIZATION"]} == {"node-1"}
 
 
 def test_a_lost_gpu_says_nothing() -> None:
     readings = tuple(reading.lost() for reading in simulated().readings)
-    assert not families(replace(simulated(), readings=readings, uses=()), OPTIONS)
+    assert not families(scene(replace(simulated(), readings=readings, uses=())))
 
 
 @given(snapshots())
 def test_no_series_is_there_twice(snapshot: Snapshot) -> None:
-    check_sound(families(snapshot, OPTIONS))
+    check_sound(families(scene(snapshot)))
