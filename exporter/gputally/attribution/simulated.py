@@ -14,7 +14,6 @@ from gputally.devices.simulated.ownership import HostOwner, PodOwner
 from gputally.devices.simulated.residents import DRIVER_BUFFER_SECONDS, Run
 from gputally.model import Owner, Unknown
 
-_RESOURCE = "nvidia.com/gpu"
 _AHEAD_SECONDS = 5
 """A cluster knows its pods a little before they run."""
 
@@ -50,6 +49,7 @@ class SimulatedPods:
         self._reader = reader
 
     def read(self) -> Knowledge:
+        self._reader.answer(self.name)
         seed = self._reader.engine.scenario.seed
         pods: dict[tuple[str, str], PodFacts] = {}
         for run in _recent_runs(self._reader):
@@ -60,7 +60,7 @@ class SimulatedPods:
         now = int(self._reader.elapsed_seconds)
         held = [(run, _numbered_owner(run)) for run in self._reader.engine.runs(now, now + 1)]
         holdings = (
-            Holding(owner.namespace, owner.pod, owner.container, _RESOURCE, run.device_uuid)
+            Holding(owner.namespace, owner.pod, owner.container, f"{run.vendor}.com/gpu", run.device_uuid)
             for run, owner in held
             if isinstance(owner, PodOwner) and owner.requested
         )

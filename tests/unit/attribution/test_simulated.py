@@ -3,12 +3,13 @@
 import pytest
 
 from gputally.attribution import Holding, KnowledgeSource
-from gputally.attribution.join import Directory, join_knowledge
+from gputally.attribution.join import Directory, find_holders, join_knowledge
 from gputally.attribution.simulated import SimulatedOwners, SimulatedPods
+from gputally.devices import Unavailable
 from gputally.devices.simulated import SimulatedReader
 from gputally.devices.simulated.engine import Engine
 from gputally.devices.simulated.ownership import HostOwner, PodOwner
-from gputally.devices.simulated.scenario import MigLayout, Scenario, Shape, Workload
+from gputally.devices.simulated.scenario import Fault, FaultKind, MigLayout, Scenario, Shape, Workload
 from gputally.devices.simulated.schedule import Span
 from gputally.model import Owner, Reading, Unknown
 
@@ -175,3 +176,24 @@ def test_a_pod_is_known_a_little_before_and_after_it_holds_the_device(clock: Clo
         (1, 0),
         (0, 0),
     ]
+
+
+def test_pods_are_given_the_gpus_of_their_maker(clock: Clock) -> None:
+    reader = play(clock, work(TRAINER, 0, 1), model=("h100", "mi300x"))
+    held = directory(reader).holdings or ()
+    assert [holding.resource for holding in held] == ["nvidia.com/gpu", "amd.com/gpu"]
+    readings = reader.read().readings
+    assert {device[1] for device, _ in find_holders(readings, directory(reader))} == {
+        reading.gpu.uuid for reading in readings
+    }
+
+
+def test_who_knows_the_pods_can_be_down_while_the_gpus_are_read(clock: Clock) -> None:
+    down = Fault(kind=FaultKind.SOURCE_DOWN, gpus=(), source="simulated_pods", span=Span(60, 120))
+    reader = play(clock, work(TRAINER), faults=(down,))
+    clock.now += 90
+    assert reader.read().readings
+    with pytest.raises(Unavailable, match=r"^the scenario has it down$"):
+        SimulatedPods(reader).read()
+    clock.now += 30
+    assert SimulatedPods(reader).read().pods

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputally.devices import Report
+from gputally.devices import Report, Unavailable
 
 if TYPE_CHECKING:
     from gputally.devices.simulated.engine import Engine
@@ -26,6 +26,9 @@ MODEL_NAMES = (
     "t4",
     "rtx4090",
     "gtx1080ti",
+    "mi210",
+    "mi300x",
+    "rx7900xtx",
 )
 
 
@@ -53,9 +56,15 @@ class SimulatedReader:
 
     def read(self) -> Report:
         elapsed = self.elapsed_seconds
+        self.answer(self.name)
         readings = self.engine.readings(elapsed, since=self._last, epoch_seconds=self.began_at)
         self._last = elapsed
         return Report(readings)
+
+    def answer(self, source: str) -> None:
+        """Raises Unavailable while the scenario has this source down."""
+        if self.engine.is_down(source, self.elapsed_seconds):
+            raise Unavailable("the scenario has it down", "wait, or take source_down out of the scenario")
 
     def close(self) -> None:
         """There is no hardware to let go of."""

@@ -61,12 +61,7 @@ def activity(residents: Sequence[Resident], physics: GpuPhysics, seconds: range,
 
 
 def _mean_percent(resident: Resident, physics: GpuPhysics, seconds: range) -> float:
-    total = 0
-    for second in seconds:
-        share = physics.minute(second // MINUTE).shares.get(resident.number)
-        if share is not None:
-            total += share[second % MINUTE]
-    return total / len(seconds)
+    return sum(physics.shares(resident.number, seconds.start, seconds.stop)) / len(seconds)
 
 
 def _thousandths(ratio: float) -> float:

@@ -3,9 +3,10 @@
 Eight roles go around the GPUs in turn. With fewer than eight GPUs, several roles take turns on one.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from gputally.devices.simulated.models import Card
+from gputally.devices.simulated.cards import AmdCard, AnyCard, NvidiaCard
 from gputally.devices.simulated.ownership import HostOwner, PodOwner
 from gputally.devices.simulated.scenario import (
     DEFAULT_GPUS,
@@ -53,7 +54,7 @@ def default_scenario(gpus: int = DEFAULT_GPUS, model: str = DEFAULT_MODEL, seed:
     return replace(
         idle,
         workloads=_in_turns(gpus) if gpus < len(_ROLES) else _side_by_side(gpus),
-        faults=_faults(gpus, idle.card),
+        faults=_faults(gpus, idle.card(0)),
     )
 
 
@@ -136,11 +137,9 @@ def _in_turns(gpus: int) -> tuple[Workload, ...]:
     return (*workloads, *_visitors((gpus - 1,)))
 
 
-def _faults(gpus: int, card: Card) -> tuple[Fault, ...]:
+def _faults(gpus: int, card: AnyCard) -> tuple[Fault, ...]:
     second, last = min(1, gpus - 1), gpus - 1
-    hanging = (6,) if gpus >= len(_ROLES) else (last,)
     faults = [
-        Fault(kind=FaultKind.XID, gpus=hanging, code=31, moment=Moment(12 * _MINUTE, 4 * _HOUR)),
         Fault(
             kind=FaultKind.THROTTLE,
             gpus=(second,),
@@ -148,28 +147,42 @@ def _faults(gpus: int, card: Card) -> tuple[Fault, ...]:
             span=Span(20 * _MINUTE, 30 * _MINUTE, 2 * _HOUR),
         ),
     ]
-    if card.ecc == "on":
+    gone = 3 * _HOUR
+    if gpus > 1:
         faults.append(
-            Fault(kind=FaultKind.ECC, gpus=(0,), corrected=1, moment=Moment(40 * _MINUTE, 3 * _HOUR))
+            Fault(kind=FaultKind.LOST, gpus=(last,), span=Span(gone, gone + 4 * _MINUTE, 12 * _HOUR))
         )
+    if isinstance(card, NvidiaCard):
+        hanging = (6,) if gpus >= len(_ROLES) else (last,)
+        faults.append(
+            Fault(kind=FaultKind.XID, gpus=hanging, code=31, moment=Moment(12 * _MINUTE, 4 * _HOUR))
+        )
+        if gpus > 1:
+            faults.append(Fault(kind=FaultKind.XID, gpus=(last,), code=79, moment=Moment(gone, 12 * _HOUR)))
+        faults += _nvidia_faults(second, card)
+    else:
+        faults += _amd_faults(card)
+    return tuple(faults)
+
+
+_BITS_FLIP = Moment(40 * _MINUTE, 3 * _HOUR)
+_LINK_IS_DOWN = Span(2 * _HOUR, 2 * _HOUR + 5 * _MINUTE, 8 * _HOUR)
+
+
+def _nvidia_faults(second: int, card: NvidiaCard) -> Iterator[Fault]:
+    if card.ecc == "on":
+        yield Fault(kind=FaultKind.ECC, gpus=(0,), corrected=1, moment=_BITS_FLIP)
     if card.remap_banks or card.retires_pages:
         night = Span(8 * _HOUR, 9 * _HOUR, 24 * _HOUR)
-        faults.append(Fault(kind=FaultKind.ROW_REMAP_PENDING, gpus=(second,), span=night))
+        yield Fault(kind=FaultKind.ROW_REMAP_PENDING, gpus=(second,), span=night)
         if card.recovery_action:
-            faults.append(Fault(kind=FaultKind.RECOVERY, gpus=(second,), span=night, action="gpu_reset"))
-    if card.nvlinks:
-        faults.append(
-            Fault(
-                kind=FaultKind.NVLINK_DOWN,
-                gpus=(0,),
-                links=(3,),
-                span=Span(2 * _HOUR, 2 * _HOUR + 5 * _MINUTE, 8 * _HOUR),
-            )
-        )
-    if gpus > 1:
-        gone = 3 * _HOUR
-        faults += [
-            Fault(kind=FaultKind.XID, gpus=(last,), code=79, moment=Moment(gone, 12 * _HOUR)),
-            Fault(kind=FaultKind.LOST, gpus=(last,), span=Span(gone, gone + 4 * _MINUTE, 12 * _HOUR)),
-        ]
-    return tuple(faults)
+            yield Fault(kind=FaultKind.RECOVERY, gpus=(second,), span=night, action="gpu_reset")
+    if card.links:
+        yield Fault(kind=FaultKind.NVLINK_DOWN, gpus=(0,), links=(3,), span=_LINK_IS_DOWN)
+
+
+def _amd_faults(card: AmdCard) -> Iterator[Fault]:
+    if card.ras_blocks:
+        yield Fault(kind=FaultKind.RAS, gpus=(0,), block="umc", type="corrected", moment=_BITS_FLIP)
+    if card.links:
+        yield Fault(kind=FaultKind.XGMI_DOWN, gpus=(0,), links=(3,), span=_LINK_IS_DOWN)

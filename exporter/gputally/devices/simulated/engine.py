@@ -7,9 +7,12 @@ day once.
 
 from collections.abc import Iterator
 
+from gputally.devices.simulated.amd_gpu import AmdGpu
+from gputally.devices.simulated.cards import AmdCard
 from gputally.devices.simulated.gpu import Moment, Pids, SimulatedGpu
+from gputally.devices.simulated.nvidia_gpu import NvidiaGpu
 from gputally.devices.simulated.residents import Run, runs_between
-from gputally.devices.simulated.scenario import Scenario
+from gputally.devices.simulated.scenario import FaultKind, Scenario
 from gputally.model import Reading
 
 
@@ -24,7 +27,7 @@ class Engine:
             total += workload.count * len(workload.gpus)
         pids = Pids(tuple(first), total)
         self.gpus = tuple(
-            SimulatedGpu(scenario, index, pids, pcie_throughput=pcie_throughput)
+            _make_gpu(scenario, index, pids, pcie_throughput=pcie_throughput)
             for index in range(scenario.gpus)
         )
 
@@ -38,14 +41,31 @@ class Engine:
         began, in seconds since 1970: it only shifts time stamps.
         """
         second, millisecond = split_seconds(elapsed_seconds)
-        seen = None if since is None else split_seconds(since)[0]
-        moment = Moment(second, millisecond, seen, epoch_seconds)
+        seen, seen_millisecond = (None, 0) if since is None else split_seconds(since)
+        moment = Moment(second, millisecond, seen, epoch_seconds, seen_millisecond)
         return tuple(gpu.reading(moment) for gpu in self.gpus)
+
+    def is_down(self, source: str, elapsed_seconds: float) -> bool:
+        """Whether the scenario says that this source does not answer then."""
+        second, _ = split_seconds(elapsed_seconds)
+        return any(
+            fault.kind is FaultKind.SOURCE_DOWN
+            and fault.source == source
+            and fault.span.began(second) is not None
+            for fault in self.scenario.faults
+        )
 
     def runs(self, first: int, end: int) -> Iterator[Run]:
         """What is on the GPUs in any of the seconds from `first` up to `end`."""
         for gpu in self.gpus:
             yield from runs_between(gpu.places, first, end)
+
+
+def _make_gpu(scenario: Scenario, index: int, pids: Pids, *, pcie_throughput: bool) -> SimulatedGpu:
+    card = scenario.card(index)
+    if isinstance(card, AmdCard):
+        return AmdGpu(scenario, index, card, pids, pcie_throughput=pcie_throughput)
+    return NvidiaGpu(scenario, index, card, pids, pcie_throughput=pcie_throughput)
 
 
 def split_seconds(elapsed: float) -> tuple[int, int]:

@@ -19,6 +19,9 @@ class GpuFaults:
         self.throttles: list[tuple[str, Span]] = [
             (fault.reason, fault.span) for fault in self._by_kind[FaultKind.THROTTLE]
         ]
+        self.hot: list[tuple[int, Span]] = [
+            (fault.margin_celsius, fault.span) for fault in self._by_kind[FaultKind.HOT]
+        ]
 
     def _active(self, kind: FaultKind, second: int) -> list[Fault]:
         return [fault for fault in self._by_kind[kind] if fault.span.began(second) is not None]
@@ -72,8 +75,21 @@ class GpuFaults:
             done += begun - (fault.span.began(second) is not None)
         return done
 
+    def remap_failed(self, second: int) -> bool:
+        return bool(self._active(FaultKind.ROW_REMAP_FAILURE, second))
+
+    def ras(self, second: int) -> dict[Labels, int]:
+        """(block, type) -> errors so far; only those that have been."""
+        errors: dict[Labels, int] = {}
+        for fault in self._by_kind[FaultKind.RAS]:
+            key = (fault.block, fault.type)
+            errors[key] = errors.get(key, 0) + fault.count * fault.moment.count(second)
+        return errors
+
     def links_down(self, second: int) -> set[int]:
-        return {link for fault in self._active(FaultKind.NVLINK_DOWN, second) for link in fault.links}
+        """The NVLink or XGMI links that are down: a card has one kind of them."""
+        active = self._active(FaultKind.NVLINK_DOWN, second) + self._active(FaultKind.XGMI_DOWN, second)
+        return {link for fault in active for link in fault.links}
 
     def link_failures(self, second: int) -> dict[int, int]:
         """Link -> how often it has gone down so far; only links that have."""
@@ -84,8 +100,38 @@ class GpuFaults:
                     failures[link] = failures.get(link, 0) + fault.span.run(second) + 1
         return failures
 
+    def link_errors(self, second: int) -> dict[Labels, int]:
+        """(link, type) -> NVLink errors so far; only those that have been."""
+        errors: dict[Labels, int] = {}
+        for fault in self._by_kind[FaultKind.NVLINK_ERRORS]:
+            for link in fault.links:
+                key = (str(link), fault.type)
+                errors[key] = errors.get(key, 0) + _counted(fault, second)
+        return errors
+
+    def pcie_replays(self, second: int) -> int:
+        return sum(_counted(fault, second) for fault in self._by_kind[FaultKind.PCIE_REPLAYS])
+
+    def pcie_limits(self, second: int) -> tuple[list[int], list[int]]:
+        """Generations and widths beyond which the link does not get."""
+        active = self._active(FaultKind.PCIE_DEGRADED, second)
+        return (
+            [fault.generation for fault in active if fault.generation is not None],
+            [fault.width for fault in active if fault.width is not None],
+        )
+
+    def energy_stuck_since(self, second: int) -> int | None:
+        """When the energy counter stopped; None when it counts."""
+        begins = [fault.span.began(second) for fault in self._by_kind[FaultKind.ENERGY_STUCK]]
+        return min((begin for begin in begins if begin is not None), default=None)
+
     def recovery(self, second: int) -> Labelled:
         """What the driver asks for; the gravest of several."""
         asked = [RECOVERY_ACTIONS.index(f.action) for f in self._active(FaultKind.RECOVERY, second)]
         current = max(asked, default=0)
         return {(action,): float(index == current) for index, action in enumerate(RECOVERY_ACTIONS)}
+
+
+def _counted(fault: Fault, second: int) -> int:
+    """How many errors a fault with a rate has made so far."""
+    return int(fault.span.overlap(second) * fault.rate)

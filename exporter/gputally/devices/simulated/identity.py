@@ -3,7 +3,8 @@
 from random import Random
 from uuid import UUID
 
-from gputally.devices.simulated.models import MigProfile
+from gputally.devices.amd_identity import gpu_uuid
+from gputally.devices.simulated.cards import AmdCard, MigProfile
 from gputally.devices.simulated.scenario import Scenario
 from gputally.model import Gpu, MigInstance
 
@@ -12,20 +13,36 @@ _FIRST_GPU_INSTANCE = {7: 0, 4: 1, 3: 1, 2: 3, 1: 7}
 
 
 def gpu_identity(scenario: Scenario, index: int) -> Gpu:
-    card = scenario.card
+    card = scenario.card(index)
     rng = Random(f"{scenario.seed}:{index}:identity")  # noqa: S311
-    uuid = UUID(int=rng.getrandbits(128))
+    number = rng.getrandbits(128)
     serial = f"1{rng.randrange(10**9):09d}{index:04d}"[-13:]
+    # 32 to a PCI domain, as far apart as the slots of a large server are.
+    domain, bus = index // 32, 7 + index % 32 * 7
+    driver_version = scenario.driver_version or card.driver_version
+    if isinstance(card, AmdCard):
+        address = f"{domain:04x}:{bus:02x}:00.0"
+        return Gpu(
+            uuid=gpu_uuid(number >> 64, address),
+            index=index,
+            vendor=card.vendor,
+            model=card.name,
+            pci_bus_id=address,
+            serial=f"69{serial[-10:]}" if card.data_center else None,
+            vbios_version=card.vbios_version,
+            driver_version=driver_version,
+            minor_number=index,
+            simulated=True,
+        )
     return Gpu(
-        uuid=f"GPU-{uuid}",
+        uuid=f"GPU-{UUID(int=number)}",
         index=index,
-        vendor="nvidia",
+        vendor=card.vendor,
         model=card.name,
-        # 32 to a PCI domain, as far apart as the slots of a large server are.
-        pci_bus_id=f"{index // 32:08X}:{7 + index % 32 * 7:02X}:00.0",
+        pci_bus_id=f"{domain:08X}:{bus:02X}:00.0",
         serial=serial if card.data_center else None,
         vbios_version=card.vbios_version,
-        driver_version=scenario.driver_version,
+        driver_version=driver_version,
         cuda_version=scenario.cuda_version,
         compute_capability=card.compute_capability,
         minor_number=index,
@@ -35,7 +52,7 @@ def gpu_identity(scenario: Scenario, index: int) -> Gpu:
 
 def mig_instances(scenario: Scenario, gpu: Gpu) -> tuple[tuple[MigInstance, MigProfile], ...]:
     """The MIG devices of this GPU, in the order of the scenario; none when it is not in MIG mode."""
-    profiles = {profile.name: profile for profile in scenario.card.mig_profiles}
+    profiles = {profile.name: profile for profile in scenario.card(gpu.index).mig_profiles}
     taken: set[int] = set()
     instances = []
     for place, name in enumerate(scenario.layout(gpu.index) or ()):

@@ -9,13 +9,14 @@ what the first such day added, so no day is ever computed twice, however late it
 import math
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import TypeVar
 
 from gputally.devices.simulated.faults import THERMAL_REASONS, GpuFaults
-from gputally.devices.simulated.models import Card
 from gputally.devices.simulated.scenario import Scenario, Workload
+from gputally.devices.simulated.schedule import Span
 from gputally.devices.simulated.workloads import (
     MINUTE,
     MINUTES_PER_DAY,
@@ -23,6 +24,8 @@ from gputally.devices.simulated.workloads import (
     WARM_UP,
     minute_load,
 )
+
+Value = TypeVar("Value")
 
 PEAK = 1.08
 """What the heaviest load would draw, in default power limits: a little more than the card may."""
@@ -33,8 +36,9 @@ TEMPERATURE_MEMORY_MINUTES = 10
 """13 time constants: what was before them no longer shows."""
 AMBIENT_CELSIUS = 27.0
 SLICES = 7
-NVLINK_KIB_PER_LINK_AND_PERMILLE = 6500
-"""A quarter of what the links can do, at full intensity."""
+_NONE = [0] * MINUTE
+LINK_KIB_PER_LINK_AND_PERMILLE = 6500
+"""A quarter of what NVLinks can do, at full intensity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class Minute:
     power_mw: Sequence[int]
     demand_mw: Sequence[int]
     """What it would draw without a power limit."""
-    nvlink_kib: list[int]
+    link_kib: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +72,14 @@ class Totals:
 
     energy_mj: int
     capped_seconds: int
-    nvlink_kib: int
+    link_kib: int
 
 
 class GpuPhysics:
     """The physics of one GPU."""
 
     def __init__(self, scenario: Scenario, gpu: int, residents: list[Resident], faults: GpuFaults) -> None:
-        card = scenario.card
-        self._card: Card = card
+        card = scenario.card(gpu)
         self._residents = residents
         self._faults = faults
         self._key = f"{scenario.seed}:{gpu}"
@@ -86,25 +89,21 @@ class GpuPhysics:
         rng = Random(f"{self._key}:room")  # noqa: S311
         self._ambient = AMBIENT_CELSIUS + 4.0 * rng.random()
         self._celsius_per_mw = (card.full_load_celsius - AMBIENT_CELSIUS) / (card.default_watts * 1000)
-        self._hot_celsius = float(card.slowdown_celsius or 88)
+        self._hot_celsius = float(card.hot_celsius)
         self._minutes: OrderedDict[int, Minute] = OrderedDict()
+        self._targets_of: OrderedDict[int, list[float]] = OrderedDict()
         self._start_of_minute: tuple[int, float] | None = None
-        self._links = card.nvlinks if any(len(r.workload.gpus) > 1 for r in residents) else 0
+        self._links = card.links if any(len(r.workload.gpus) > 1 for r in residents) else 0
         settled = [resident.workload.span.settled + WARM_UP for resident in residents]
         settled += [span.settled for _, span in faults.throttles]
         self._settled_minute = -(-max(settled, default=0) // MINUTE)
         self._energy = array("q", (0,))
         self._capped = array("q", (0,))
-        self._nvlink = array("q", (0,))
+        self._moved = array("q", (0,))
 
     def minute(self, number: int) -> Minute:
-        """The minute of that number, from a small store or computed."""
-        minute = self._minutes.get(number)
-        if minute is None:
-            minute = self._minutes[number] = self._compute(number)
-            while len(self._minutes) > TEMPERATURE_MEMORY_MINUTES + 2:
-                self._minutes.popitem(last=False)
-        return minute
+        """The minute of that number."""
+        return _kept(self._minutes, number, self._compute)
 
     def totals(self, second: int) -> Totals:
         """The counters at the beginning of that second."""
@@ -118,7 +117,7 @@ class GpuPhysics:
         at, day_start = first, self._settled_minute
         base = [
             counter[at] + (days * (counter[end_of_first_day] - counter[day_start]) if days else 0)
-            for counter in (self._energy, self._capped, self._nvlink)
+            for counter in (self._energy, self._capped, self._moved)
         ]
         if slot == 0:
             return Totals(*base)
@@ -126,8 +125,16 @@ class GpuPhysics:
         return Totals(
             base[0] + sum(minute.power_mw[:slot]),
             base[1] + self._capped_in(minute, slot),
-            base[2] + sum(minute.nvlink_kib[:slot]),
+            base[2] + sum(minute.link_kib[:slot]),
         )
+
+    def shares(self, resident: int, first: int, end: int) -> list[int]:
+        """SM time of that workload, in percent, in the seconds from `first` up to `end`."""
+        shares: list[int] = []
+        for number in range(first // MINUTE, -(-end // MINUTE)):
+            share = self.minute(number).shares.get(resident, _NONE)
+            shares += share[max(0, first - number * MINUTE) : end - number * MINUTE]
+        return shares
 
     def idle_mw(self, minute: Minute, slot: int) -> int:
         """What the card would have drawn in that second with nobody on it."""
@@ -148,20 +155,25 @@ class GpuPhysics:
         return self._ambient + self._celsius_per_mw * power_mw
 
     def _targets(self, number: int) -> list[float]:
+        """Where the core's temperature goes in each second of that minute."""
+        return _kept(self._targets_of, number, self._compute_targets)
+
+    def _compute_targets(self, number: int) -> list[float]:
         ambient, factor = self._ambient, self._celsius_per_mw
         targets = [ambient + factor * power for power in self.minute(number).power_mw]
         for slot in self._throttled_slots(number, thermal=True):
             targets[slot] = max(targets[slot], self._hot_celsius)
+        for margin, span in self._faults.hot:
+            for slot in _slots_of(span, number):
+                targets[slot] = max(targets[slot], self._hot_celsius - margin)
         return targets
 
     def _throttled_slots(self, number: int, *, thermal: bool) -> set[int]:
-        first = number * MINUTE
         return {
-            second - first
+            slot
             for reason, span in self._faults.throttles
-            if (not thermal or reason in THERMAL_REASONS) and span.touches(first, first + MINUTE)
-            for second in range(first, first + MINUTE)
-            if span.began(second) is not None
+            if not thermal or reason in THERMAL_REASONS
+            for slot in _slots_of(span, number)
         }
 
     def _capped_in(self, minute: Minute, slots: int) -> int:
@@ -177,24 +189,24 @@ class GpuPhysics:
             minute = self.minute(last) if recent else self._compute(last)
             self._energy.append(self._energy[last] + sum(minute.power_mw))
             self._capped.append(self._capped[last] + self._capped_in(minute, MINUTE))
-            self._nvlink.append(self._nvlink[last] + sum(minute.nvlink_kib))
+            self._moved.append(self._moved[last] + sum(minute.link_kib))
 
     def _compute(self, number: int) -> Minute:
         utilization = [0] * MINUTE
         intensity = [0] * MINUTE
-        nvlink = [0] * MINUTE
+        moved = [0] * MINUTE
         shares: dict[int, list[int]] = {}
         for resident, share, strength in self.shared_loads(number):
             shares[resident.number] = share
             utilization = [a + b for a, b in zip(utilization, share, strict=True)]
             intensity = [a + b for a, b in zip(intensity, strength, strict=True)]
-            if self._links and TRAITS[resident.workload.shape].nvlink and len(resident.workload.gpus) > 1:
-                rate = NVLINK_KIB_PER_LINK_AND_PERMILLE * self._links
-                nvlink = [a + b * rate for a, b in zip(nvlink, strength, strict=True)]
+            if self._links and TRAITS[resident.workload.shape].links and len(resident.workload.gpus) > 1:
+                rate = LINK_KIB_PER_LINK_AND_PERMILLE * self._links
+                moved = [a + b * rate for a, b in zip(moved, strength, strict=True)]
         for slot in self._throttled_slots(number, thermal=False):
             intensity[slot] = intensity[slot] * THROTTLED_PERCENT // 100
         power, demand = self._power(number, intensity)
-        return Minute(utilization, shares, intensity, power, demand, nvlink)
+        return Minute(utilization, shares, intensity, power, demand, moved)
 
     def shared_loads(self, number: int) -> Iterator[tuple[Resident, list[int], list[int]]]:
         """Each resident of that minute with its SM time in percent and its part of the GPU's intensity."""
@@ -237,6 +249,23 @@ class GpuPhysics:
             ],
         )
         return array("q", [value if value < limit else limit for value in demand]), demand
+
+
+def _kept(store: OrderedDict[int, Value], number: int, compute: Callable[[int], Value]) -> Value:
+    """What belongs to that minute, from a small store of the last ones or computed."""
+    value = store.get(number)
+    if value is None:
+        value = store[number] = compute(number)
+        while len(store) > TEMPERATURE_MEMORY_MINUTES + 2:
+            store.popitem(last=False)
+    return value
+
+
+def _slots_of(span: Span, number: int) -> Iterator[int]:
+    """The seconds of that minute that are in the span."""
+    first = number * MINUTE
+    if span.touches(first, first + MINUTE):
+        yield from (slot for slot in range(MINUTE) if span.began(first + slot) is not None)
 
 
 _KEEP = math.exp(-1.0 / TEMPERATURE_LAG_SECONDS)

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 
 from gputally.devices.simulated.physics import GpuPhysics, Resident
 from gputally.devices.simulated.scenario import Shape, Workload
-from gputally.devices.simulated.workloads import MINUTE, TRAITS, held_mib
+from gputally.devices.simulated.workloads import TRAITS, held_mib
 from gputally.model import Process, ProcessSample
 
 MIB = 1024 * 1024
@@ -23,6 +24,7 @@ class Place:
     first_ordinal: int
     all_ordinals: int
     available_mib: int
+    vendor: str
     device_uuid: str
     """Of the GPU, or of its MIG device."""
     gpu_instance_id: int | None
@@ -49,6 +51,8 @@ class Run:
     number: int
     began: int
     """The second in which it began."""
+    vendor: str
+    """Of the device."""
     device_uuid: str
     pids: tuple[int, ...]
 
@@ -59,7 +63,8 @@ def runs_between(places: Iterable[Place], first: int, end: int) -> Iterator[Run]
         workload = place.resident.workload
         for number in workload.span.runs(first, end):
             pids = tuple(place.pids(number))
-            yield Run(workload, number, workload.span.start_of(number), place.device_uuid, pids)
+            began = workload.span.start_of(number)
+            yield Run(workload, number, began, place.vendor, place.device_uuid, pids)
 
 
 def processes_at(places: Iterable[Place], second: int) -> tuple[Process, ...]:
@@ -79,7 +84,7 @@ def processes_at(places: Iterable[Place], second: int) -> tuple[Process, ...]:
         pids = place.pids(workload.span.run(second))
         processes += [
             Process(pid, workload.kind, name, mib * MIB, instance, place.compute_instance_id)
-            for pid, mib in zip(pids, _deal(held, workload.count), strict=True)
+            for pid, mib in zip(pids, deal(held, workload.count), strict=True)
         ]
     return tuple(sorted(processes, key=lambda process: process.pid))
 
@@ -92,29 +97,32 @@ def samples_between(
     Whole seconds: readings that follow each other have each sample once, whatever the time between them.
     """
     samples = []
+    first = max(since, until - DRIVER_BUFFER_SECONDS, 0)
     for place in places:
         workload = place.resident.workload
-        copy = TRAITS[workload.shape].memory_copy
-        for second in range(max(since, until - DRIVER_BUFFER_SECONDS, 0), until):
-            if not place.present(second):
-                continue
-            share = physics.minute(second // MINUTE).shares[place.resident.number][second % MINUTE]
-            stamp = epoch_us + (second + 1) * 1_000_000
-            pids = place.pids(workload.span.run(second))
-            for pid, part in zip(pids, _deal(share, workload.count), strict=True):
-                decoder, encoder = video_percent(part) if workload.video else (0, 0)
-                samples.append(
-                    ProcessSample(
-                        pid,
-                        stamp,
-                        part / 100,
-                        int(part * copy) / 100,
-                        encoder / 100,
-                        decoder / 100,
-                        covers_us=1_000_000,
+        copy, count, span = TRAITS[workload.shape].memory_copy, workload.count, workload.span
+        for run in span.runs(first, until) if workload.shape is not Shape.IDLE else ():
+            began = span.start_of(run)
+            start = max(first, began)
+            end = until if span.stop is None else min(until, began + span.stop - span.start)
+            pids = place.pids(run)
+            stamp = epoch_us + start * 1_000_000
+            for share in physics.shares(place.resident.number, start, end):
+                stamp += 1_000_000
+                for pid, part in zip(pids, (share,) if count == 1 else deal(share, count), strict=True):
+                    decoder, encoder = video_percent(part) if workload.video else (0, 0)
+                    samples.append(
+                        ProcessSample(
+                            pid,
+                            stamp,
+                            part / 100,
+                            int(part * copy) / 100,
+                            encoder / 100,
+                            decoder / 100,
+                            covers_us=1_000_000,
+                        )
                     )
-                )
-    return tuple(sorted(samples, key=lambda sample: (sample.timestamp_us, sample.pid)))
+    return tuple(sorted(samples, key=attrgetter("timestamp_us", "pid")))
 
 
 def video_percent(share: int) -> tuple[int, int]:
@@ -122,7 +130,7 @@ def video_percent(share: int) -> tuple[int, int]:
     return share * 8 // 10, share * 3 // 10
 
 
-def _deal(amount: int, hands: int) -> list[int]:
+def deal(amount: int, hands: int) -> list[int]:
     """Whole parts that add up to the amount."""
     each, rest = divmod(amount, hands)
     return [each + (number < rest) for number in range(hands)]

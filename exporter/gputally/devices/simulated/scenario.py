@@ -4,11 +4,12 @@ A `Scenario` is checked when it is made, so the engine can trust it. Files are r
 `scenario_file`; without one, `default_scenario.py` has a mixture of everything.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gputally.devices.simulated.models import Card, MigProfile, find_card
+from gputally.devices.simulated.cards import AmdCard, AnyCard, Card, MigProfile, NvidiaCard
+from gputally.devices.simulated.models import find_card
 from gputally.devices.simulated.ownership import HostOwner, PodOwner
 from gputally.devices.simulated.schedule import DAY, Moment, Span
 from gputally.model import RECOVERY_ACTIONS, THROTTLE_REASONS
@@ -16,10 +17,14 @@ from gputally.model import RECOVERY_ACTIONS, THROTTLE_REASONS
 MOST_GPUS = 1024
 DEFAULT_GPUS = 8
 DEFAULT_MODEL = "h100"
-DRIVER_VERSION = "580.95.05"
 CUDA_VERSION = "13.0"
 
 PROCESS_KINDS = ("compute", "graphics", "mps")
+SOURCES = ("simulated", "simulated_pods")
+"""The reader of the GPUs, and who knows the pods."""
+PCIE_WIDTHS = (1, 2, 4, 8, 12, 16)
+LEAST_RATE, MOST_RATE = 0.001, 1000.0
+DEFAULT_MARGIN_CELSIUS = 3
 ECC_LOCATIONS = ("device_memory", "l2_cache")
 FAULT_THROTTLES = tuple(reason for reason in THROTTLE_REASONS if reason != "gpu_idle")
 ALWAYS = Span()
@@ -64,6 +69,8 @@ class Workload:
     """Processes on each GPU."""
     memory: Memory | None = None
     """None: what the shape usually takes."""
+    leak_mib: int = 0
+    """What it takes on top of that in each hour that it runs."""
     load_percent: int = 100
     """How hard it works, compared with the shape at its usual."""
     power_percent: int = 100
@@ -88,14 +95,23 @@ class FaultKind(StrEnum):
     ROW_REMAP_PENDING = "row_remap_pending"
     NVLINK_DOWN = "nvlink_down"
     RECOVERY = "recovery"
+    ROW_REMAP_FAILURE = "row_remap_failure"
+    RAS = "ras"
+    XGMI_DOWN = "xgmi_down"
+    NVLINK_ERRORS = "nvlink_errors"
+    PCIE_DEGRADED = "pcie_degraded"
+    PCIE_REPLAYS = "pcie_replays"
+    HOT = "hot"
+    ENERGY_STUCK = "energy_stuck"
+    SOURCE_DOWN = "source_down"
 
 
-MOMENTARY = frozenset({FaultKind.XID, FaultKind.ECC})
+MOMENTARY = frozenset({FaultKind.XID, FaultKind.ECC, FaultKind.RAS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that goes wrong, at a moment (XID, ECC) or for a span (the others)."""
+    """One thing that goes wrong, at a moment (XID, ECC, RAS) or for a span (the others)."""
 
     kind: FaultKind
     gpus: tuple[int, ...]
@@ -108,6 +124,19 @@ class Fault:
     reason: str = ""
     links: tuple[int, ...] = ()
     action: str = ""
+    block: str = ""
+    """The part of an AMD chip that had the errors."""
+    type: str = ""
+    """Of RAS or NVLink errors."""
+    count: int = 1
+    """RAS errors each time."""
+    rate: float = 0.0
+    """Errors in each second."""
+    generation: int | None = None
+    width: int | None = None
+    margin_celsius: int = DEFAULT_MARGIN_CELSIUS
+    """How far below the temperature at which the card must slow down."""
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +152,11 @@ class Scenario:
     """All that the engine needs to know."""
 
     gpus: int = DEFAULT_GPUS
-    model: str = DEFAULT_MODEL
+    model: str | tuple[str, ...] = DEFAULT_MODEL
+    """Of all GPUs, or of each."""
     seed: int = 0
-    driver_version: str = DRIVER_VERSION
+    driver_version: str | None = None
+    """None: what runs such a card today."""
     cuda_version: str = CUDA_VERSION
     power_limit_watts: int | None = None
     """None: the card's default."""
@@ -134,27 +165,23 @@ class Scenario:
     mig: tuple[MigLayout, ...] = ()
 
     def __post_init__(self) -> None:
-        try:
-            card = find_card(self.model)
-        except ValueError as error:
-            raise ScenarioError(str(error)) from None
         if not 1 <= self.gpus <= MOST_GPUS:
             raise ScenarioError(f"gpus: {self.gpus} is not allowed; allowed: 1 to {MOST_GPUS}")
-        limit = self.power_limit_watts
-        if limit is not None and not card.min_watts <= limit <= card.max_watts:
-            raise ScenarioError(
-                f"power_limit: {limit} W is not allowed on {card.name}; "
-                f"allowed: {card.min_watts} to {card.max_watts}"
-            )
-        self._check_mig(card)
+        if not isinstance(self.model, str) and len(self.model) != self.gpus:
+            raise ScenarioError(f"model: {len(self.model)} models are not one for each of {self.gpus} GPUs")
+        for card in self._cards(range(self.gpus)):
+            self._check_power_limit(card)
+        self._check_mig()
         for number, workload in enumerate(self.workloads, start=1):
             self._check_workload(f"workload {number}", workload)
         for number, fault in enumerate(self.faults, start=1):
-            self._check_fault(f"fault {number}", fault, card)
+            self._check_fault(f"fault {number}", fault)
 
-    @property
-    def card(self) -> Card:
-        return find_card(self.model)
+    def card(self, gpu: int) -> AnyCard:
+        try:
+            return find_card(self.model if isinstance(self.model, str) else self.model[gpu])
+        except ValueError as error:
+            raise ScenarioError(str(error)) from None
 
     def layout(self, gpu: int) -> tuple[str, ...] | None:
         """The MIG profiles of this GPU; None when it is not in MIG mode."""
@@ -167,17 +194,30 @@ class Scenario:
                     f"{where}: gpus: there is no GPU {gpu} here; allowed: 0 to {self.gpus - 1}"
                 )
 
-    def _check_mig(self, card: Card) -> None:
+    def _cards(self, gpus: Iterable[int]) -> Iterator[AnyCard]:
+        """The cards of these GPUs, each model once."""
+        yield from {card.name: card for card in map(self.card, gpus)}.values()
+
+    def _check_power_limit(self, card: Card) -> None:
+        limit = self.power_limit_watts
+        if limit is not None and not card.least_limit_watts <= limit <= card.max_watts:
+            raise ScenarioError(
+                f"power_limit: {limit} W is not allowed on {card.name}; "
+                f"allowed: {card.least_limit_watts} to {card.max_watts}"
+            )
+
+    def _check_mig(self) -> None:
         seen: set[int] = set()
         for number, layout in enumerate(self.mig, start=1):
             where = f"mig {number}"
             self._check_gpus(where, layout.gpus)
-            if not card.mig_profiles:
-                raise ScenarioError(f"{where}: {card.name} has no MIG mode")
             if twice := seen & set(layout.gpus):
                 raise ScenarioError(f"{where}: gpus: GPU {min(twice)} has a layout already")
             seen |= set(layout.gpus)
-            _check_profiles(where, layout.profiles, card)
+            for card in self._cards(layout.gpus):
+                if not card.mig_profiles:
+                    raise ScenarioError(f"{where}: {card.name} has no MIG mode")
+                _check_profiles(where, layout.profiles, card)
 
     def _check_workload(self, where: str, workload: Workload) -> None:
         self._check_gpus(where, workload.gpus)
@@ -188,12 +228,16 @@ class Scenario:
             raise ScenarioError(f"{where}: load: {workload.load_percent} is not allowed; allowed: 1 to 100")
         if not 1 <= workload.power_percent <= 100:
             raise ScenarioError(f"{where}: power: {workload.power_percent} is not allowed; allowed: 1 to 100")
+        if workload.shape is Shape.IDLE and workload.leak_mib:
+            raise ScenarioError(f"{where}: leak: without a process nothing leaks")
         if workload.shape is Shape.IDLE and isinstance(workload.owner, HostOwner):
             raise ScenarioError(f"{where}: owner: without a process only a pod can hold a GPU")
         if workload.kind not in PROCESS_KINDS:
             raise ScenarioError(
                 f"{where}: kind: {workload.kind!r} is not known; allowed: {', '.join(PROCESS_KINDS)}"
             )
+        if workload.kind == "mps" and any(card.vendor != "nvidia" for card in self._cards(workload.gpus)):
+            raise ScenarioError(f"{where}: kind: mps is NVIDIA's")
         for gpu in workload.gpus:
             instances = len(self.layout(gpu) or ("the whole GPU",))
             if not 0 <= workload.instance < instances:
@@ -202,43 +246,79 @@ class Scenario:
                     f"allowed: 0 to {instances - 1}"
                 )
 
-    def _check_fault(self, where: str, fault: Fault, card: Card) -> None:
+    def _check_fault(self, where: str, fault: Fault) -> None:
         self._check_gpus(where, fault.gpus)
         if fault.kind in MOMENTARY:
             _check_every(where, fault.moment.every, 1)
         else:
             _check_span(where, fault.span)
-        if lacking := _lacking(fault, card):
-            raise ScenarioError(f"{where}: kind: {fault.kind} cannot be, {card.name} has no {lacking}")
         if fault.kind is FaultKind.XID and not 1 <= fault.code <= 999:
             raise ScenarioError(f"{where}: code: {fault.code} is not allowed; allowed: 1 to 999")
         if fault.kind is FaultKind.ECC and fault.corrected + fault.uncorrected == 0:
             raise ScenarioError(f"{where}: needs corrected or uncorrected, at least 1")
-        for key, value, allowed in (
-            ("reason", fault.reason, FAULT_THROTTLES),
-            ("action", fault.action, RECOVERY_ACTIONS),
-            ("location", fault.location, ECC_LOCATIONS),
-        ):
-            if value and value not in allowed:
-                raise ScenarioError(f"{where}: {key}: {value!r} is not known; allowed: {', '.join(allowed)}")
-        for link in fault.links:
-            if not 0 <= link < card.nvlinks:
-                raise ScenarioError(
-                    f"{where}: links: there is no link {link}; allowed: 0 to {card.nvlinks - 1}"
-                )
+        if fault.kind is FaultKind.PCIE_DEGRADED and fault.generation is None and fault.width is None:
+            raise ScenarioError(f"{where}: needs generation or width")
+        if not 0 <= fault.margin_celsius <= 20:
+            raise ScenarioError(f"{where}: margin: {fault.margin_celsius} is not allowed; allowed: 0 to 20")
+        for card in self._cards(fault.gpus):
+            _check_fault_on(where, fault, card)
 
 
-def _lacking(fault: Fault, card: Card) -> str | None:
+def _check_fault_on(where: str, fault: Fault, card: AnyCard) -> None:
+    if lacking := _lacking(fault.kind, card):
+        raise ScenarioError(f"{where}: kind: {fault.kind} cannot be, {card.name} has no {lacking}")
+    for key, value, allowed in (
+        ("reason", fault.reason, tuple(reason for reason in card.throttle_reasons if reason != "gpu_idle")),
+        ("action", fault.action, RECOVERY_ACTIONS),
+        ("location", fault.location, ECC_LOCATIONS),
+        ("block", fault.block, card.ras_blocks if isinstance(card, AmdCard) else ()),
+        ("type", fault.type, _error_types(card)),
+    ):
+        if value and value not in allowed:
+            raise ScenarioError(f"{where}: {key}: {value!r} is not known; allowed: {', '.join(allowed)}")
+    for link in fault.links:
+        if not 0 <= link < card.links:
+            raise ScenarioError(f"{where}: links: there is no link {link}; allowed: 0 to {card.links - 1}")
+    if fault.generation is not None and not 1 <= fault.generation <= card.pcie_generation:
+        raise ScenarioError(
+            f"{where}: generation: {fault.generation} is not allowed; allowed: 1 to {card.pcie_generation}"
+        )
+    widths = [width for width in PCIE_WIDTHS if width <= card.pcie_width]
+    if fault.width is not None and fault.width not in widths:
+        raise ScenarioError(
+            f"{where}: width: {fault.width} is not allowed; allowed: {', '.join(map(str, widths))}"
+        )
+
+
+def _error_types(card: AnyCard) -> tuple[str, ...]:
+    """The types of the errors that it counts by type."""
+    return card.ras_types if isinstance(card, AmdCard) else card.nvlink_errors
+
+
+def _lacking(kind: FaultKind, card: AnyCard) -> str | None:
     """What the card would need to have this fault and has not."""
-    if fault.kind is FaultKind.ECC and card.ecc != "on":
-        return "ECC"
-    if fault.kind is FaultKind.ROW_REMAP_PENDING and not (card.remap_banks or card.retires_pages):
-        return "spare memory rows"
-    if fault.kind is FaultKind.NVLINK_DOWN and not card.nvlinks:
-        return "NVLink"
-    if fault.kind is FaultKind.RECOVERY and not card.recovery_action:
-        return "recovery action"
-    return None
+    nvidia = card if isinstance(card, NvidiaCard) else None
+    amd = card if isinstance(card, AmdCard) else None
+    has: dict[FaultKind, tuple[str, object]] = {
+        FaultKind.XID: ("XID errors", nvidia),
+        FaultKind.ECC: (
+            "ECC by location: take ras" if amd and amd.ras_blocks else "ECC",
+            nvidia and nvidia.ecc == "on",
+        ),
+        FaultKind.ROW_REMAP_PENDING: (
+            "spare memory rows",
+            nvidia and (nvidia.remap_banks or nvidia.retires_pages),
+        ),
+        FaultKind.ROW_REMAP_FAILURE: ("spare memory rows", nvidia and nvidia.remap_banks),
+        FaultKind.NVLINK_DOWN: ("NVLink", nvidia and nvidia.links),
+        FaultKind.NVLINK_ERRORS: ("NVLink", nvidia and nvidia.links),
+        FaultKind.RECOVERY: ("recovery action", nvidia and nvidia.recovery_action),
+        FaultKind.RAS: ("RAS errors", amd and amd.ras_blocks),
+        FaultKind.XGMI_DOWN: ("XGMI links", amd and amd.links),
+        FaultKind.ENERGY_STUCK: ("energy counter", card.energy_counter),
+    }
+    what, there = has.get(kind, ("", True))
+    return None if there else what
 
 
 def _check_profiles(where: str, profiles: tuple[str, ...], card: Card) -> None:

@@ -12,12 +12,15 @@ from gputally.devices.simulated.ownership import HOST_KINDS, HostOwner, PodOwner
 from gputally.devices.simulated.scenario import (
     CUDA_VERSION,
     DEFAULT_GPUS,
+    DEFAULT_MARGIN_CELSIUS,
     DEFAULT_MODEL,
-    DRIVER_VERSION,
     ECC_LOCATIONS,
     FAULT_THROTTLES,
+    LEAST_RATE,
     MOMENTARY,
     MOST_GPUS,
+    MOST_RATE,
+    SOURCES,
     Fault,
     FaultKind,
     Memory,
@@ -51,6 +54,7 @@ _WORKLOAD = (
     "every",
     "count",
     "memory",
+    "leak",
     "load",
     "power",
     "name",
@@ -71,7 +75,19 @@ _FAULT = {
     FaultKind.ROW_REMAP_PENDING: ("start", "stop", "every"),
     FaultKind.NVLINK_DOWN: ("start", "stop", "every", "links"),
     FaultKind.RECOVERY: ("start", "stop", "every", "action"),
+    FaultKind.ROW_REMAP_FAILURE: ("start", "stop", "every"),
+    FaultKind.RAS: ("at", "every", "block", "type", "count"),
+    FaultKind.XGMI_DOWN: ("start", "stop", "every", "links"),
+    FaultKind.NVLINK_ERRORS: ("start", "stop", "every", "links", "type", "rate"),
+    FaultKind.PCIE_DEGRADED: ("start", "stop", "every", "generation", "width"),
+    FaultKind.PCIE_REPLAYS: ("start", "stop", "every", "rate"),
+    FaultKind.HOT: ("start", "stop", "every", "margin"),
+    FaultKind.ENERGY_STUCK: ("start", "stop", "every"),
+    FaultKind.SOURCE_DOWN: ("start", "stop", "every", "source"),
 }
+_LINKED = {FaultKind.NVLINK_DOWN, FaultKind.NVLINK_ERRORS, FaultKind.XGMI_DOWN}
+_TYPED = {FaultKind.RAS, FaultKind.NVLINK_ERRORS}
+_RATED = {FaultKind.PCIE_REPLAYS, FaultKind.NVLINK_ERRORS}
 _MIG = ("gpus", "profiles")
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
@@ -107,13 +123,14 @@ def load_scenario(
 def parse_scenario(data: Mapping[str, Any]) -> Scenario:
     """The scenario that these tables describe; ScenarioError names the table, the key and what is allowed."""
     top = _Table("", data, _TOP)
-    gpus = top.get("gpus", DEFAULT_GPUS, _gpu_count)
-    model = top.get("model", DEFAULT_MODEL, _text)
+    model: str | tuple[str, ...] = DEFAULT_MODEL
+    model = top.get("model", model, _models)
+    gpus = top.get("gpus", DEFAULT_GPUS if isinstance(model, str) else len(model), _gpu_count)
     return Scenario(
         gpus=gpus,
-        model=model.lower(),
+        model=model,
         seed=top.get("seed", 0, _integer),
-        driver_version=top.get("driver_version", DRIVER_VERSION, _version),
+        driver_version=top.get("driver_version", None, _version),
         cuda_version=top.get("cuda_version", CUDA_VERSION, _version),
         power_limit_watts=top.get("power_limit", None, _integer),
         workloads=tuple(_workload(table, gpus) for table in top.tables("workload", _WORKLOAD)),
@@ -168,6 +185,7 @@ def _workload(table: _Table, gpus: int) -> Workload:
         span=_span(table),
         count=table.get("count", 1, _integer),
         memory=table.get("memory", None, _memory),
+        leak_mib=table.get("leak", 0, _mebibytes),
         load_percent=table.get("load", 100, _percent),
         power_percent=table.get("power", 100, _percent),
         name=table.get("name", None, _text),
@@ -194,11 +212,13 @@ def _owner(table: _Table, shape: Shape) -> PodOwner | HostOwner | None:
 
 def _fault(table: _Table, gpus: int) -> Fault:
     kind = FaultKind(table.need("kind", _one_of(*FaultKind)))
-    table.allow(("kind", "gpus", *_FAULT[kind]))
+    # A source is down for all GPUs, or it is not.
+    of_gpus = kind is not FaultKind.SOURCE_DOWN
+    table.allow(("kind", *(["gpus"] if of_gpus else []), *_FAULT[kind]))
     momentary = kind in MOMENTARY
     return Fault(
         kind=kind,
-        gpus=table.get("gpus", tuple(range(gpus)), _indexes(gpus)),
+        gpus=table.get("gpus", tuple(range(gpus)), _indexes(gpus)) if of_gpus else (),
         moment=Moment(table.need("at", _seconds), table.get("every", None, _seconds))
         if momentary
         else Moment(0),
@@ -208,8 +228,16 @@ def _fault(table: _Table, gpus: int) -> Fault:
         uncorrected=table.get("uncorrected", 0, _count),
         location=table.get("location", ECC_LOCATIONS[0], _one_of(*ECC_LOCATIONS)),
         reason=table.need("reason", _one_of(*FAULT_THROTTLES)) if kind is FaultKind.THROTTLE else "",
-        links=table.need("links", _integers) if kind is FaultKind.NVLINK_DOWN else (),
+        links=table.need("links", _integers) if kind in _LINKED else (),
         action=table.need("action", _one_of(*RECOVERY_ACTIONS)) if kind is FaultKind.RECOVERY else "",
+        block=table.need("block", _text) if kind is FaultKind.RAS else "",
+        type=table.need("type", _text) if kind in _TYPED else "",
+        count=table.get("count", 1, _at_least_one),
+        rate=table.need("rate", _rate) if kind in _RATED else 0.0,
+        generation=table.get("generation", None, _integer),
+        width=table.get("width", None, _integer),
+        margin_celsius=table.get("margin", DEFAULT_MARGIN_CELSIUS, _integer),
+        source=table.get("source", SOURCES[0], _one_of(*SOURCES)) if not of_gpus else "",
     )
 
 
@@ -243,6 +271,18 @@ def _count(value: Any) -> int:
     return value
 
 
+def _at_least_one(value: Any) -> int:
+    if type(value) is not int or not 1 <= value <= 1_000_000:
+        raise ValueError("allowed: a whole number, 1 to 1000000")
+    return value
+
+
+def _rate(value: Any) -> float:
+    if type(value) not in (int, float) or not LEAST_RATE <= value <= MOST_RATE:
+        raise ValueError(f"allowed: {LEAST_RATE:g} to {MOST_RATE:g} in a second")
+    return float(value)
+
+
 def _flag(value: Any) -> bool:
     if type(value) is not bool:
         raise ValueError("allowed: true, false")
@@ -253,6 +293,14 @@ def _text(value: Any) -> str:
     if not isinstance(value, str) or not value or not value.isprintable():
         raise ValueError("allowed: text on one line")
     return value
+
+
+def _models(value: Any) -> str | tuple[str, ...]:
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return tuple(item.lower() for item in value)
+    if not isinstance(value, str):
+        raise ValueError("allowed: the name of a model, or a list with one for each GPU")
+    return value.lower()
 
 
 def _pod(value: Any) -> tuple[str, str]:
@@ -310,6 +358,13 @@ def _memory(value: Any) -> Memory:
             raise ValueError("allowed: at most 100%")
         return Memory(percent=amount)
     return Memory(mib=amount * (1024 if match[2] == "GiB" else 1))
+
+
+def _mebibytes(value: Any) -> int:
+    match = _MEMORY.fullmatch(value) if isinstance(value, str) else None
+    if match is None or match[2] == "%":
+        raise ValueError('allowed: such as "512MiB", "1GiB" in an hour')
+    return _memory(value).mib or 0
 
 
 def _seconds(value: Any) -> int:

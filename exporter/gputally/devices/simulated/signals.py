@@ -1,6 +1,6 @@
 """Clocks, fans, performance state and the like: what a card shows of its state in one second."""
 
-from gputally.devices.simulated.models import Card, Clocks
+from gputally.devices.simulated.cards import AmdCard, Card, Clocks, NvidiaCard
 from gputally.model import Labelled
 
 MHZ = 1_000_000
@@ -46,7 +46,36 @@ def clock_domains(clocks: Clocks) -> Labelled:
     }
 
 
-def application_clocks(card: Card) -> Labelled | None:
+def amd_clocks_now(card: AmdCard, busy: bool, factor: float) -> Labelled:
+    most, least = card.clocks_max, card.clocks_idle
+    graphics = max(least.graphics, _stepped(most.graphics, factor)) if busy else least.graphics
+    return {
+        ("graphics",): float(graphics * MHZ),
+        ("memory",): float((most if busy else least).memory * MHZ),
+        **{(domain.name,): float((domain.busy if busy else domain.idle) * MHZ) for domain in card.domains},
+    }
+
+
+def amd_clocks_max(card: AmdCard) -> Labelled:
+    return {
+        ("graphics",): float(card.clocks_max.graphics * MHZ),
+        ("memory",): float(card.clocks_max.memory * MHZ),
+        **{(domain.name,): float(domain.most * MHZ) for domain in card.domains if domain.most is not None},
+    }
+
+
+def sensors(card: AmdCard, core: int, intensity: int) -> Labelled:
+    """All thermometers, of which the core's is the first. None but that gets beyond its limit."""
+    celsius: dict[tuple[str, ...], float] = {}
+    for sensor in card.sensors:
+        value = core + sensor.idle + (sensor.busy - sensor.idle) * intensity // 1000
+        if sensor.critical is not None and sensor is not card.sensors[0]:
+            value = min(value, sensor.critical - 1)
+        celsius[sensor.name,] = float(value)
+    return celsius
+
+
+def application_clocks(card: NvidiaCard) -> Labelled | None:
     if card.clocks_application is None:
         return None
     graphics, memory = card.clocks_application
@@ -63,14 +92,14 @@ def fan_speeds(card: Card, celsius: int) -> Labelled | None:
     return {(str(fan),): percent / 100 for fan in range(card.fans)}
 
 
-def pcie_generation(card: Card, busy: bool) -> int:
+def pcie_generation(card: NvidiaCard, busy: bool) -> int:
     """Cards that go to a low performance state when idle slow the link down with it."""
     return card.pcie_generation if busy or card.performance_state_idle == 0 else 1
 
 
-def pcie_throughput(card: Card, intensity: int) -> Labelled:
+def pcie_throughput(generation: int, width: int, intensity: int) -> Labelled:
     """About a tenth of what the link can do, at full intensity; what comes in is the most of it."""
-    most = 985_000_000 * card.pcie_width * 2 ** (card.pcie_generation - 3)
+    most = 985_000_000 * width * 2**generation // 8
     received = most * intensity // 10_000 // PCIE_STEP_BYTES * PCIE_STEP_BYTES
     sent = received // 4 // PCIE_STEP_BYTES * PCIE_STEP_BYTES
     return {("tx",): float(sent), ("rx",): float(received)}

@@ -12,6 +12,7 @@ from random import Random
 from gputally.devices.simulated.scenario import Memory, Shape, Workload
 
 MINUTE = 60
+HOUR = 3600
 MINUTES_PER_DAY = 1440
 
 LOADING_SECONDS = 20
@@ -42,7 +43,8 @@ class Traits:
     fp64: float = 0.0
     fp32: float = 0.0
     fp16: float = 0.0
-    nvlink: bool = False
+    links: bool = False
+    """It talks to the other GPUs of its job."""
 
 
 _TRAINING = Traits(
@@ -57,7 +59,7 @@ _TRAINING = Traits(
     fp64=0.001,
     fp32=0.12,
     fp16=0.09,
-    nvlink=True,
+    links=True,
 )
 
 TRAITS: dict[Shape, Traits] = {
@@ -162,13 +164,14 @@ def minute_load(workload: Workload, key: str, minute: int) -> MinuteLoad | None:
 
 
 def held_mib(workload: Workload, age: int, available_mib: int) -> int:
-    """The memory that the workload holds on one GPU at this age: it grows in steps as a job loads."""
+    """The memory that the workload would hold on one GPU at this age: in steps as it loads, and leaks."""
     traits = TRAITS[workload.shape]
     percent = 0
     for since, step in traits.memory_steps:
         if age >= since:
             percent = step
-    return (workload.memory or traits.memory).of(available_mib) * percent // 100
+    leaked = workload.leak_mib * age // HOUR
+    return (workload.memory or traits.memory).of(available_mib) * percent // 100 + leaked
 
 
 def _training(rng: Random, _: int, ages: Sequence[int | None]) -> MinuteLoad:

@@ -44,7 +44,15 @@ def test_an_xid_and_a_throttled_time_come_within_the_first_half_hour_and_come_ba
 
 def test_something_of_everything_happens_at_some_time_of_the_day() -> None:
     scenario = default_scenario(8, "h100")
-    assert {fault.kind for fault in scenario.faults} == set(FaultKind)
+    assert {fault.kind for fault in scenario.faults} == {
+        FaultKind.XID,
+        FaultKind.ECC,
+        FaultKind.THROTTLE,
+        FaultKind.LOST,
+        FaultKind.ROW_REMAP_PENDING,
+        FaultKind.NVLINK_DOWN,
+        FaultKind.RECOVERY,
+    }
     engine = Engine(scenario)
     # 220 s is shorter than the shortest of the faults
     seen = [engine.readings(second) for second in range(0, 9 * 3600, 220)]
@@ -56,6 +64,16 @@ def test_something_of_everything_happens_at_some_time_of_the_day() -> None:
     assert any(len(reading.processes or ()) > 1 for reading in gpus)
     quiet = [reading for reading in seen[10] if not reading.processes]
     assert quiet, "and a GPU that nobody uses"
+
+
+def test_cards_of_amd_have_their_own_ills() -> None:
+    engine = Engine(default_scenario(8, "mi300x"))
+    seen = [reading for second in range(0, 4 * 3600, 220) for reading in engine.readings(second)]
+    assert any(not reading.up for reading in seen)
+    assert any(0 in (reading.xgmi_up or {}).values() for reading in seen)
+    assert any((reading.ras_errors or {}).get(("umc", "corrected")) for reading in seen)
+    assert any((reading.throttle_active or {}).get(("hw_thermal_slowdown",)) for reading in seen)
+    assert all(reading.xid_errors is None for reading in seen)
 
 
 def test_all_kinds_of_owners_are_there_in_the_first_four_hours() -> None:

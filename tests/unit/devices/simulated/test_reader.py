@@ -2,16 +2,18 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.devices import Reader
+from gputally.devices import Reader, Unavailable
 from gputally.devices.simulated import SimulatedReader, simulated_reader
 from gputally.devices.simulated.engine import Engine
-from gputally.devices.simulated.scenario import Scenario, ScenarioError, Shape, Workload
+from gputally.devices.simulated.scenario import Fault, FaultKind, Scenario, ScenarioError, Shape, Workload
+from gputally.devices.simulated.schedule import Span
 from gputally.model import ProcessSample
 
 BUSY = Scenario(gpus=1, workloads=(Workload(shape=Shape.TRAINING, gpus=(0,)),))
@@ -92,6 +94,27 @@ def test_a_clock_that_is_set_back_does_not_turn_counters_back() -> None:
     after = reader.read().readings[0]
     assert after.energy_millijoules == before.energy_millijoules
     assert after.process_samples == ()
+
+
+def test_the_source_can_be_down_for_a_while() -> None:
+    clock = Clock()
+    down = Fault(kind=FaultKind.SOURCE_DOWN, gpus=(), source="simulated", span=Span(100, 160))
+    reader = SimulatedReader(Engine(replace(BUSY, faults=(down,))), clock)
+    clock.now += 99.5
+    before = reader.read().readings[0]
+    for moment in (100, 130, 159.9):
+        clock.now = reader.began_at + moment
+        with pytest.raises(Unavailable, match=r"^the scenario has it down$"):
+            reader.read()
+    clock.now = reader.began_at + 160
+    after = reader.read().readings[0]
+    assert (after.energy_millijoules or 0) > (before.energy_millijoules or 0)
+    assert len(after.process_samples or ()) == 61, "what the driver kept meanwhile"
+
+
+def test_another_source_that_is_down_does_not_touch_the_gpus() -> None:
+    down = Fault(kind=FaultKind.SOURCE_DOWN, gpus=(), source="simulated_pods")
+    assert SimulatedReader(Engine(replace(BUSY, faults=(down,))), Clock()).read().readings
 
 
 def test_the_default_is_eight_h100() -> None:

@@ -163,6 +163,15 @@ def test_the_example_in_the_documentation_can_be_played(path: Path) -> None:
     assert [reading.up for reading in Engine(scenario).readings(660)] == [True, True, True, False]
 
 
+def test_the_documentation_has_a_row_for_every_fault_with_all_its_keys() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "simulator.md").read_text()
+    cells = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    for kind in FaultKind:
+        (keys,) = [row[1] for row in cells if f"`{kind}`" in row[0]]
+        assert all(f"`{key}`" in keys for key in _FAULT[kind]), kind
+    assert all(f"`{model}`" in page for model in MODEL_NAMES)
+
+
 @pytest.mark.parametrize(
     ("text", "owner"),
     [
@@ -201,6 +210,43 @@ def test_arguments_take_the_place_of_what_the_file_says(path: Path) -> None:
     assert scenario.workloads[0].gpus == (0, 1), "all of them, as many as there are now"
 
 
+def test_each_gpu_can_be_of_its_own_model(path: Path) -> None:
+    path.write_text('model = ["H100", "mi300x"]\n[[fault]]\nkind = "xid"\ngpus = [0]\ncode = 79\nat = 1\n')
+    scenario = load_scenario(path)
+    assert (scenario.gpus, scenario.model) == (2, ("h100", "mi300x"))
+    assert load_scenario(path, model="t4").model == "t4"
+
+
+def test_what_a_fault_does_not_say_has_a_default(path: Path) -> None:
+    path.write_text(
+        'model = "mi300x"\n'
+        '[[fault]]\nkind = "ras"\nblock = "umc"\ntype = "deferred"\nat = "1h"\n'
+        '[[fault]]\nkind = "hot"\n'
+        '[[fault]]\nkind = "source_down"\nstart = "1m"\nstop = "2m"\n'
+    )
+    ras, hot, down = load_scenario(path, gpus=2).faults
+    assert (ras.count, ras.moment, ras.gpus) == (1, Moment(3600), (0, 1))
+    assert hot.margin_celsius == 3
+    assert (down.source, down.gpus, down.span) == ("simulated", (), Span(60, 120))
+
+
+def test_what_a_fault_says_is_taken(path: Path) -> None:
+    path.write_text(
+        'gpus = 1\n[[workload]]\nshape = "training"\nleak = "2GiB"\n'
+        '[[fault]]\nkind = "nvlink_errors"\nlinks = [3, 1]\ntype = "crc_flit"\nrate = 0.5\n'
+        '[[fault]]\nkind = "pcie_degraded"\ngeneration = 1\nwidth = 4\nstop = 60\n'
+        '[[fault]]\nkind = "hot"\nmargin = 5\n'
+        '[[fault]]\nkind = "source_down"\nsource = "simulated_pods"\n'
+    )
+    scenario = load_scenario(path)
+    assert scenario.workloads[0].leak_mib == 2048
+    errors, degraded, hot, down = scenario.faults
+    assert (errors.links, errors.type, errors.rate) == ((1, 3), "crc_flit", 0.5)
+    assert (degraded.generation, degraded.width, degraded.span) == (1, 4, Span(0, 60))
+    assert hot.margin_celsius == 5
+    assert down.source == "simulated_pods"
+
+
 def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
     path.write_text('gpus = 4\n[[workload]]\nshape = "training"\ngpus = [3]\n')
     with pytest.raises(ScenarioError) as error:
@@ -219,6 +265,21 @@ def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
         ("gpus = true", "gpus: True is not allowed; allowed: 1 to 1024"),
         ("seed = 1.5", "seed: 1.5 is not allowed; allowed: a whole number"),
         ('model = "voodoo2"', f"model 'voodoo2' is not known; allowed: {', '.join(MODEL_NAMES)}"),
+        ("model = 7", "model: 7 is not allowed; allowed: the name of a model, or a list with one for each"),
+        ("model = []", "model: [] is not allowed; allowed: the name of a model, or a list"),
+        (
+            'gpus = 3\nmodel = ["h100", "t4"]',
+            "model: 2 models are not one for each of 3 GPUs",
+        ),
+        ('model = ["h100", "voodoo2"]', "model 'voodoo2' is not known; allowed: "),
+        (
+            'model = ["h100", "t4"]\npower_limit = 300',
+            "power_limit: 300 W is not allowed on Tesla T4; allowed: 60 to 70",
+        ),
+        (
+            'model = "mi300x"\npower_limit = 133',
+            "power_limit: 133 W is not allowed on AMD Instinct MI300X OAM; allowed: 134 to 750",
+        ),
         ('driver_version = "new"', "driver_version: 'new' is not allowed; allowed: numbers with dots"),
         (
             "power_limit = 10",
@@ -271,6 +332,21 @@ def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
         (
             '[[workload]]\nshape = "idle"\nmemory = "101%"',
             "workload 1: memory: '101%' is not allowed; allowed: at",
+        ),
+        *(
+            (
+                f'[[workload]]\nshape = "training"\nleak = {leak!r}',
+                f"workload 1: leak: {leak!r} is not allowed; allowed: such as",
+            )
+            for leak in ("5%", 5, "much")
+        ),
+        (
+            '[[workload]]\nshape = "idle"\nleak = "1GiB"',
+            "workload 1: leak: without a process nothing leaks",
+        ),
+        (
+            'model = "mi300x"\n[[workload]]\nshape = "training"\nkind = "mps"',
+            "workload 1: kind: mps is NVIDIA's",
         ),
         (
             '[[workload]]\nshape = "idle"\nload = "2GiB"',
@@ -404,6 +480,95 @@ def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
             'model = "t4"\n[[fault]]\nkind = "recovery"\naction = "gpu_reset"',
             "fault 1: kind: recovery cannot be, Tesla T4 has no recovery action",
         ),
+        (
+            'model = "t4"\n[[fault]]\nkind = "row_remap_failure"',
+            "fault 1: kind: row_remap_failure cannot be, Tesla T4 has no spare memory rows",
+        ),
+        ('[[fault]]\nkind = "nvlink_errors"\nlinks = [0]', "fault 1: type: is missing"),
+        (
+            '[[fault]]\nkind = "nvlink_errors"\nlinks = [0]\ntype = "crc_flit"',
+            "fault 1: rate: is missing",
+        ),
+        (
+            '[[fault]]\nkind = "nvlink_errors"\nlinks = [0]\ntype = "receive"\nrate = 1',
+            "fault 1: type: 'receive' is not known; allowed: replay, recovery, crc_flit, crc_data",
+        ),
+        (
+            '[[fault]]\nkind = "nvlink_errors"\nlinks = [18]\ntype = "replay"\nrate = 1',
+            "fault 1: links: there is no link 18; allowed: 0 to 17",
+        ),
+        *(
+            (
+                f'[[fault]]\nkind = "pcie_replays"\nrate = {rate}',
+                "fault 1: rate: ",
+            )
+            for rate in ("0", "-1", "1001", "nan", "true", '"1"')
+        ),
+        ('[[fault]]\nkind = "pcie_degraded"', "fault 1: needs generation or width"),
+        (
+            '[[fault]]\nkind = "pcie_degraded"\ngeneration = 6',
+            "fault 1: generation: 6 is not allowed; allowed: 1 to 5",
+        ),
+        (
+            '[[fault]]\nkind = "pcie_degraded"\nwidth = 3',
+            "fault 1: width: 3 is not allowed; allowed: 1, 2, 4, 8, 12, 16",
+        ),
+        ('[[fault]]\nkind = "hot"\nmargin = 21', "fault 1: margin: 21 is not allowed; allowed: 0 to 20"),
+        (
+            'model = "gtx1080ti"\n[[fault]]\nkind = "energy_stuck"',
+            "fault 1: kind: energy_stuck cannot be, NVIDIA GeForce GTX 1080 Ti has no energy counter",
+        ),
+        (
+            '[[fault]]\nkind = "source_down"\ngpus = [0]',
+            "fault 1: gpus: is not known; allowed: kind, start, stop, every, source",
+        ),
+        (
+            '[[fault]]\nkind = "source_down"\nsource = "kubelet"',
+            "fault 1: source: 'kubelet' is not allowed; allowed: simulated, simulated_pods",
+        ),
+        (
+            '[[fault]]\nkind = "ras"\nat = 1\nblock = "umc"\ntype = "corrected"',
+            "fault 1: kind: ras cannot be, NVIDIA H100 80GB HBM3 has no RAS errors",
+        ),
+        ('[[fault]]\nkind = "ras"\nat = 1\ntype = "corrected"', "fault 1: block: is missing"),
+        ('[[fault]]\nkind = "ras"\nat = 1\nblock = "umc"', "fault 1: type: is missing"),
+        (
+            'model = "mi210"\n[[fault]]\nkind = "ras"\nat = 1\nblock = "pcie_bif"\ntype = "corrected"',
+            "fault 1: block: 'pcie_bif' is not known; allowed: gfx, mmhub, sdma, umc",
+        ),
+        (
+            'model = "mi210"\n[[fault]]\nkind = "ras"\nat = 1\nblock = "umc"\ntype = "deferred"',
+            "fault 1: type: 'deferred' is not known; allowed: uncorrected, corrected",
+        ),
+        (
+            'model = "mi210"\n[[fault]]\nkind = "ras"\nat = 1\nblock = "umc"\ntype = "corrected"\ncount = 0',
+            "fault 1: count: 0 is not allowed; allowed: a whole number, 1 to 1000000",
+        ),
+        (
+            'model = "mi210"\n[[fault]]\nkind = "xgmi_down"\nlinks = [0]',
+            "fault 1: kind: xgmi_down cannot be, AMD Instinct MI210 has no XGMI links",
+        ),
+        (
+            'model = "mi300x"\n[[fault]]\nkind = "xid"\nat = 1\ncode = 79',
+            "fault 1: kind: xid cannot be, AMD Instinct MI300X OAM has no XID errors",
+        ),
+        (
+            'model = "mi300x"\n[[fault]]\nkind = "ecc"\nat = 1\ncorrected = 1',
+            "fault 1: kind: ecc cannot be, AMD Instinct MI300X OAM has no ECC by location: take ras",
+        ),
+        (
+            'model = "mi300x"\n[[fault]]\nkind = "nvlink_down"\nlinks = [0]',
+            "fault 1: kind: nvlink_down cannot be, AMD Instinct MI300X OAM has no NVLink",
+        ),
+        (
+            'model = "mi300x"\n[[fault]]\nkind = "throttle"\nreason = "hw_power_brake_slowdown"',
+            "fault 1: reason: 'hw_power_brake_slowdown' is not known; allowed: sw_power_cap, hw_slowdown, ",
+        ),
+        (
+            'model = ["h100", "mi300x"]\n[[fault]]\nkind = "xid"\nat = 1\ncode = 79',
+            "fault 1: kind: xid cannot be, AMD Instinct MI300X OAM has no XID errors",
+        ),
+        ('model = "mi300x"\n[[mig]]\nprofiles = ["1g.5gb"]', "mig 1: AMD Instinct MI300X OAM has no MIG"),
         ("[[mig]]", "mig 1: profiles: is missing"),
         ("[[mig]]\nprofiles = 7", "mig 1: profiles: 7 is not allowed; allowed: a list of texts"),
         ("[[mig]]\nprofiles = []", "mig 1: profiles: needs at least one; allowed: 1g.10gb, 1g.20gb, "),
@@ -466,6 +631,15 @@ _words = st.sampled_from(
         "lost",
         "nvlink_down",
         "recovery",
+        "ras",
+        "hot",
+        "pcie_degraded",
+        "nvlink_errors",
+        "source_down",
+        "umc",
+        "corrected",
+        "1GiB",
+        "mi300x",
         "all",
         "1h",
         "50%",

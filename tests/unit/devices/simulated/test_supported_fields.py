@@ -1,12 +1,12 @@
-"""Each card tells what the real one tells, and is silent where the real one is."""
+"""Each card of NVIDIA's tells what the real one tells, and is silent where the real one is."""
 
 from dataclasses import fields
 
 import pytest
 
-from gputally.devices.simulated import MODEL_NAMES
 from gputally.devices.simulated.default_scenario import default_scenario
 from gputally.devices.simulated.engine import Engine
+from gputally.devices.simulated.nvidia_cards import NVIDIA_CARDS
 from gputally.metrics.catalog import GPU_METRICS
 from gputally.model import Activity, Reading
 
@@ -47,7 +47,7 @@ SILENT = {
 }
 
 
-@pytest.mark.parametrize("model", MODEL_NAMES)
+@pytest.mark.parametrize("model", NVIDIA_CARDS)
 def test_a_card_fills_every_field_that_the_real_one_fills_and_no_other(model: str) -> None:
     (reading,) = Engine(default_scenario(1, model), pcie_throughput=True).readings(100, since=95)
     silent = {field.name for field in fields(Reading) if getattr(reading, field.name) is None}
@@ -62,7 +62,7 @@ def test_a_card_with_ecc_off_says_so_and_one_without_ecc_says_nothing() -> None:
 
 
 def test_desktop_cards_have_no_serial_number() -> None:
-    serials = {model: Engine(default_scenario(1, model)).readings(1)[0].gpu.serial for model in MODEL_NAMES}
+    serials = {model: Engine(default_scenario(1, model)).readings(1)[0].gpu.serial for model in NVIDIA_CARDS}
     assert [model for model, serial in serials.items() if serial is None] == ["rtx4090", "gtx1080ti"]
 
 

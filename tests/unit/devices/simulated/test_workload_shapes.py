@@ -5,8 +5,10 @@ from statistics import mean, pstdev
 
 import pytest
 
+from gputally.devices.simulated import MODEL_NAMES
 from gputally.devices.simulated.engine import Engine
 from gputally.devices.simulated.models import CARDS
+from gputally.devices.simulated.nvidia_cards import NVIDIA_CARDS
 from gputally.devices.simulated.scenario import Memory, Scenario, Shape, Workload
 from gputally.devices.simulated.schedule import Span
 from gputally.model import Reading
@@ -109,7 +111,30 @@ def test_a_hang_has_high_utilisation_and_low_power(model: str) -> None:
     near_idle = card.idle_watts + 0.1 * (card.default_watts - card.idle_watts)
     assert max(over(engine, range(61, 400, 7), "power_watts")) < near_idle
     tensor = read(engine, 300).tensor_active_ratio
-    assert tensor == (0 if card.activity_counters else None)
+    assert tensor == (0 if NVIDIA_CARDS[model].activity_counters else None)
+
+
+@pytest.mark.parametrize("model", MODEL_NAMES)
+def test_a_hang_is_told_from_work_by_the_power_limit_on_every_card(model: str) -> None:
+    """No card tells what it draws when idle: 30 % of its limit is between a hang and work on all of them."""
+    hung, trains = play(on_gpu_0(Shape.HANG), model=model), play(on_gpu_0(Shape.TRAINING), model=model)
+    for engine, least, most in ((hung, 0.0, 0.25), (trains, 0.8, 1.0)):
+        for second in range(120, 180, 7):
+            reading = read(engine, second)
+            assert (reading.gpu_utilization_ratio or 0) > 0.9
+            assert least < (reading.power_watts or 0) / (reading.power_limit_watts or 1) <= most
+
+
+@pytest.mark.parametrize("model", ["h100", "mi300x"])
+def test_a_leak_grows_steadily_until_the_memory_is_full(model: str) -> None:
+    leaking = on_gpu_0(Shape.INFERENCE, memory=Memory(percent=50), leak_mib=3600, count=2)
+    engine, steady = play(leaking, model=model), play(on_gpu_0(Shape.INFERENCE, count=2), model=model)
+    hours = [read(engine, 600 + hour * 3600).memory_used_bytes or 0 for hour in range(4)]
+    assert {after - before for before, after in pairwise(hours)} == {3600 * 2**20}
+    later = read(engine, 30 * 86400)
+    assert later.memory_free_bytes == 0
+    assert sum(process.memory_used_bytes or 0 for process in later.processes or ()) > hours[-1]
+    assert read(steady, 600).memory_used_bytes == read(steady, 4 * 3600).memory_used_bytes
 
 
 def test_idle_is_nothing_at_all() -> None:
