@@ -6,13 +6,16 @@ Registries are whatever pip, go, npm, cargo and apt are set up to use on this ma
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from tools import grafana_build
 from tools.progress import Failed, Work
 
 BUILD_JOBS = "2"
@@ -34,20 +37,17 @@ class Job:
 
 
 def go(job: Job) -> None:
-    """Build commands of one Go module, with the versions and checksums of that module's own go.sum."""
-    module, version = job.settings["module"].split("@")
+    """Build commands of one Go module, with the versions and checksums of that module's own go.sum.
+
+    `files` are files (name -> text) that the module's packages embed and its repository does not hold.
+    """
     environment = _go_environment(job)
-    command = job.find("go")
-    source = _go_module(job, environment)
-    # A module whose go.mod has replace directives cannot be `go install`ed: build it as a dependency of
-    # a module of our own, which takes over its go.mod.
-    wrapper = job.scratch / "wrapper"
-    wrapper.mkdir()
-    lines = (source / "go.mod").read_text().splitlines()
-    lines = ["module wrapper" if line.startswith("module ") else line for line in lines]
-    (wrapper / "go.mod").write_text("\n".join([*lines, f"require {module} {version}", ""]))
-    (wrapper / "go.sum").write_text((source / "go.sum").read_text())
-    (wrapper / "wrapper.go").write_text("package wrapper\n")
+    # Replace directives, as some of these modules have, hold only for a build inside the module.
+    source = job.scratch / "source"
+    _copy(_go_module(job, environment), source)
+    for name, text in job.settings.get("files", {}).items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(text)
     linker_flags = "-s -w"
     if variable := job.settings.get("version_variable"):
         linker_flags += f" -X {variable}={job.version}"
@@ -55,22 +55,27 @@ def go(job: Job) -> None:
         job.work.run(
             f"building {program} (minutes, the first time)",
             [
-                *(command, "build", "-p", BUILD_JOBS, "-trimpath", "-ldflags", linker_flags),
+                *(job.find("go"), "build", "-p", BUILD_JOBS, "-trimpath", "-ldflags", linker_flags),
                 *("-tags", ",".join(job.settings.get("tags", ()))),
-                *("-o", job.into / program, f"{module}/{package}"),
+                *("-o", job.into / program, f"./{package}"),
             ],
-            folder=wrapper,
+            folder=source,
             environment=environment,
         )
+
+
+def go_files(job: Job) -> None:
+    """Take folders out of a Go module, and build nothing."""
+    source = _go_module(job, _go_environment(job))
+    for program, folder in job.programs.items():
+        _copy(source / folder, job.into / program)
 
 
 def prometheus_ui(job: Job) -> None:
     """Build Prometheus's pages from its Go module, with the versions and hashes of its own lock file."""
     environment = _go_environment(job)
     pages = job.scratch / "ui"
-    shutil.copytree(_go_module(job, environment) / "web" / "ui", pages)
-    for path in (pages, *pages.rglob("*")):
-        path.chmod(path.stat().st_mode | 0o200)
+    _copy(_go_module(job, environment) / "web" / "ui", pages)
     node, npm = job.find("node"), job.find("npm")
     homes = ("npm_config_cache", "npm_config_store_dir", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
     environment |= {home: str(job.scratch / home) for home in homes}
@@ -84,6 +89,35 @@ def prometheus_ui(job: Job) -> None:
         job.work.run(step, [*pnpm, *arguments], folder=pages, environment=environment)
     for program, folder in job.programs.items():
         shutil.move(pages / folder, job.into / program)
+
+
+def grafana(job: Job) -> None:
+    """Build Grafana from its Go module, but for the plugins in `plugins_left_out`."""
+    environment = _go_environment(job)
+    source = job.scratch / "source"
+    _copy(_go_module(job, environment), source)
+    grafana_build.build(job, source, environment, BUILD_JOBS)
+    _launchers(job)
+
+
+def npm(job: Job) -> None:
+    """Install npm packages: those of `packages` (name@version -> hash), and not one more."""
+    wanted: Mapping[str, str] = job.settings["packages"]
+    flags = ("--ignore-scripts", "--no-audit", "--no-fund")
+    job.work.run(
+        "installing",
+        [job.find("npm"), "install", *flags, "--prefix", job.into, *wanted],
+        environment={"npm_config_cache": str(job.scratch / "cache")},
+    )
+    lock = json.loads((job.into / "package-lock.json").read_text())
+    installed = {
+        f"{place.removeprefix('node_modules/')}@{facts['version']}": facts["integrity"]
+        for place, facts in lock["packages"].items()
+        if place
+    }
+    if installed != wanted:
+        raise Failed(f"npm installed {installed}, and programs.toml expects {dict(wanted)}")
+    _launchers(job)
 
 
 def pypi(job: Job) -> None:
@@ -124,7 +158,10 @@ def cargo(job: Job) -> None:
 
 
 def debian(job: Job) -> None:
-    """Unpack Debian packages, not installed, from the archive that this machine's apt uses."""
+    """Unpack Debian packages, not installed, from the archive that this machine's apt uses.
+
+    With `dependencies_without`, all that they depend on comes too, but for the packages that it names.
+    """
     names = job.settings.get("only_for") or ", ".join(job.programs)
     instead = f"Put an executable named {names} on PATH instead."
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
@@ -134,11 +171,12 @@ def debian(job: Job) -> None:
         raise Failed(f"{job.work.title}: this machine's apt has no Debian archive to take it from. {instead}")
     options = _apt_options(job, archive)
     job.work.run("reading the package list", ["apt-get", *options, "update"])
-    job.work.run(
-        "downloading", ["apt-get", *options, "download", *job.settings["packages"]], folder=job.scratch
-    )
-    for file in job.scratch.glob("*.deb"):
-        job.work.run("unpacking", ["dpkg-deb", "-x", file, job.into / "root"])
+    packages = job.settings["packages"]
+    if (without := job.settings.get("dependencies_without")) is not None:
+        packages = _with_dependencies(job, options, without)
+    job.work.run("downloading", ["apt-get", *options, "download", *packages], folder=job.scratch)
+    unpack = 'for file in *.deb; do dpkg-deb -x "$file" "$0" || exit; done'
+    job.work.run("unpacking", ["sh", "-c", unpack, job.into / "root"], folder=job.scratch)
     _launchers(job)
 
 
@@ -152,6 +190,13 @@ def _launchers(job: Job) -> None:
         # The folder is found at run time, because the kit is renamed into place.
         place.write_text(f'#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\nexec {source} "$@"\n')
         place.chmod(0o755)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a folder of Go's module cache, which is read-only, so that it can be written to and removed."""
+    shutil.copytree(source, target)
+    for path in (target, *target.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o200)
 
 
 def _libraries_beside(job: Job, kits: Sequence[str]) -> list[str]:
@@ -171,6 +216,8 @@ def _go_environment(job: Job) -> dict[str, str]:
         "CGO_ENABLED": "0",
         "GOCACHE": str(job.scratch / "go-build"),
         "GOFLAGS": "-mod=mod -buildvcs=false",
+        # The public checksum database does not know every commit. The pin is the check.
+        "GONOSUMDB": job.settings["module"].partition("@")[0],
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
     }
@@ -207,6 +254,19 @@ def _debian_archive(job: Job) -> str | None:
     return None
 
 
+def _with_dependencies(job: Job, options: Sequence[str], without: Sequence[str]) -> list[str]:
+    """The packages of a kit and all that they depend on, on a machine that has nothing yet."""
+    plan = job.work.run(
+        "looking for what it depends on",
+        ["apt-get", *options, "install", "--simulate", "--no-install-recommends", *job.settings["packages"]],
+    )
+    return [
+        f"{name}={version}"
+        for name, version in re.findall(r"^Inst (\S+) \((\S+)", plan, re.MULTILINE)
+        if not any(fnmatch(name, pattern) for pattern in without)
+    ]
+
+
 def _apt_options(job: Job, archive: str) -> list[str]:
     """apt, pointed at one suite and at folders of its own: no root, and nothing of the machine changes."""
     keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -216,10 +276,13 @@ def _apt_options(job: Job, archive: str) -> list[str]:
     lists, cache = job.scratch / "lists", job.scratch / "cache"
     for folder in (lists / "partial", cache / "archives" / "partial"):
         folder.mkdir(parents=True)
+    installed = job.scratch / "status"
+    installed.touch()
     settings = {
         "Dir::Etc::SourceList": sources,
         "Dir::Etc::SourceParts": "-",
         "Dir::State::Lists": lists,
+        "Dir::State::status": installed,
         "Dir::Cache": cache,
         "APT::Sandbox::User": "",
         "Acquire::Languages": "none",
@@ -229,7 +292,10 @@ def _apt_options(job: Job, archive: str) -> list[str]:
 
 RECIPES: dict[str, Callable[[Job], None]] = {
     "go": go,
+    "go_files": go_files,
     "prometheus_ui": prometheus_ui,
+    "grafana": grafana,
+    "npm": npm,
     "pypi": pypi,
     "cargo": cargo,
     "debian": debian,

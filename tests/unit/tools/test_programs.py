@@ -180,7 +180,8 @@ def test_the_cache_is_outside_the_repository_by_default(monkeypatch: pytest.Monk
 
 def test_the_tests_and_the_demo_know_what_they_need() -> None:
     assert {"prometheus", "promtool", "nvidia-smi-535", "nvidia-smi-550", "cc"} <= set(programs.names("test"))
-    assert {"prometheus", "prometheus-ui"} <= set(programs.names("demo"))
+    assert {"alertmanager", "amtool", "chromium", "playwright-core", "node"} <= set(programs.names("test"))
+    assert {"prometheus", "prometheus-ui", "alertmanager-with-ui"} <= set(programs.names("demo"))
     assert "all-smi" not in programs.names("test")
     assert "go" not in programs.names()
 
@@ -190,10 +191,14 @@ def test_every_kit_can_be_made_from_its_pins_alone(name: str) -> None:
     made = programs.kits()[name]
     assert made.settings["recipe"] in recipes.RECIPES
     assert made.programs
-    assert re.fullmatch(r"\d+(\.\d+)*", made.settings["version"])
+    assert re.fullmatch(r"\d+(\.\d+)*(\.post\d+)?", made.settings["version"])
     if "module" in made.settings:
-        assert re.fullmatch(r"[a-z0-9./-]+@v\d+\.\d+\.\d+", made.settings["module"])
+        assert re.fullmatch(r"[a-z0-9./-]+@v\d+\.\d+\.\d+(-\d{14}-[0-9a-f]{12})?", made.settings["module"])
         assert made.settings["module_sum"].startswith("h1:")
+    if made.settings["recipe"] == "npm":
+        for package, integrity in made.settings["packages"].items():
+            assert re.fullmatch(r"[a-z@/-]+@\d+\.\d+\.\d+", package)
+            assert integrity.startswith("sha512-")
 
 
 def test_the_pins_name_no_registry() -> None:

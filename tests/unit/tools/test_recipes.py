@@ -35,43 +35,70 @@ def script(file: Path, text: str) -> None:
 
 
 def stand_in_go(folder: Path) -> Path:
-    """A `go` that downloads a module with a replace directive, and on `build` records what it was given."""
+    """A `go` that downloads a read-only module, and on `build` records where it is and what it was given."""
     source = folder / "module"
-    source.mkdir()
+    (source / "crds").mkdir(parents=True)
     (source / "go.mod").write_text(
         "module example.org/tool\n\ngo 1.25.0\n\nreplace a.org/x => b.org/y v1.0.0\n"
     )
-    (source / "go.sum").write_text("a.org/x v1.0.0 h1:x=\n")
+    (source / "crds" / "rule.yaml").write_text("kind: Rule\n")
+    for path in (source / "crds" / "rule.yaml", source / "crds", source):
+        path.chmod(path.stat().st_mode & ~0o222)
     facts = json.dumps({"Dir": str(source), "Sum": "h1:right="})
     script(
         folder / "go",
         f"""case "$1" in
         mod) echo 'go: downloading'; echo '{facts}' ;;
-        build) echo "$@" > {folder}/arguments; env > {folder}/environment; cp go.mod go.sum {folder} ;;
+        build) echo "$@" > {folder}/arguments; env > {folder}/environment; pwd > {folder}/built-in ;;
         esac""",
     )
     return source
 
 
-def test_a_go_program_is_built_from_a_module_of_ours_that_takes_over_its_replacements_and_sums(
+def test_a_go_program_is_built_inside_its_module_so_that_its_replacements_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("GOPATH", "GOMODCACHE"):
         monkeypatch.delenv(name, raising=False)
-    stand_in_go(tmp_path)
+    source = stand_in_go(tmp_path)
     recipes.go(job(tmp_path, {"tool": "cmd/tool"}, **MODULE, tags=["a", "b"], version_variable="v.Version"))
-    wrapper = (tmp_path / "go.mod").read_text()
-    assert "module wrapper\n" in wrapper
-    assert "replace a.org/x => b.org/y v1.0.0\n" in wrapper
-    assert "require example.org/tool v1.2.3\n" in wrapper
-    assert (tmp_path / "go.sum").read_text() == "a.org/x v1.0.0 h1:x=\n"
+    built_in = Path((tmp_path / "built-in").read_text().strip())
+    assert built_in.is_relative_to(tmp_path / "scratch")
+    assert (built_in / "go.mod").read_text() == (source / "go.mod").read_text()
     arguments = (tmp_path / "arguments").read_text()
     assert "-tags a,b" in arguments
     assert "-X v.Version=1.2.3" in arguments
-    assert arguments.endswith(f"-o {tmp_path}/into/tool example.org/tool/cmd/tool\n")
-    environment = (tmp_path / "environment").read_text()
-    assert f"GOMODCACHE={tmp_path}/scratch/" in environment
-    assert f"GOCACHE={tmp_path}/scratch/" in environment
+    assert arguments.endswith(f"-o {tmp_path}/into/tool ./cmd/tool\n")
+    given = environment_given(tmp_path)
+    assert given["GOMODCACHE"].startswith(f"{tmp_path}/scratch/")
+    assert given["GOCACHE"].startswith(f"{tmp_path}/scratch/")
+
+
+def test_only_the_module_that_is_pinned_is_not_looked_up_in_the_checksum_database(tmp_path: Path) -> None:
+    stand_in_go(tmp_path)
+    recipes.go(job(tmp_path, {"tool": "."}, **MODULE))
+    assert environment_given(tmp_path)["GONOSUMDB"] == "example.org/tool"
+
+
+def test_files_that_a_go_module_wants_and_does_not_hold_are_put_into_the_copy_that_is_built(
+    tmp_path: Path,
+) -> None:
+    source = stand_in_go(tmp_path)
+    recipes.go(job(tmp_path, {"tool": "."}, **MODULE, files={"ui/dist/index.html": "none"}))
+    built_in = Path((tmp_path / "built-in").read_text().strip())
+    assert (built_in / "ui/dist/index.html").read_text() == "none"
+    assert not (source / "ui").exists()
+
+
+def test_a_folder_of_a_go_module_is_taken_as_it_is_but_can_be_removed_again(tmp_path: Path) -> None:
+    stand_in_go(tmp_path)
+    made = job(tmp_path, {"tool-crds": "crds"}, **MODULE)
+    recipes.go_files(made)
+    taken = made.into / "tool-crds"
+    assert [file.name for file in taken.iterdir()] == ["rule.yaml"]
+    assert (taken / "rule.yaml").read_text() == "kind: Rule\n"
+    assert all(path.stat().st_mode & 0o200 for path in (taken, taken / "rule.yaml"))
+    assert not (tmp_path / "arguments").exists()
 
 
 def test_someones_own_go_module_cache_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,8 +111,9 @@ def test_someones_own_go_module_cache_is_shared(tmp_path: Path, monkeypatch: pyt
 def test_a_module_that_is_not_what_was_pinned_is_refused(tmp_path: Path) -> None:
     stand_in_go(tmp_path)
     wrong = job(tmp_path, {"tool": "cmd/tool"}, module=MODULE["module"], module_sum="h1:other=")
-    with pytest.raises(Failed, match="expects h1:other="):
-        recipes.go(wrong)
+    for recipe in (recipes.go, recipes.go_files):
+        with pytest.raises(Failed, match="expects h1:other="):
+            recipe(wrong)
     assert not (tmp_path / "arguments").exists()
 
 
@@ -104,6 +132,47 @@ def test_launchers_work_from_wherever_the_kit_is_renamed_to(tmp_path: Path) -> N
 
 def printed(*command: str | Path) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def stand_in_npm(folder: Path, installed: dict[str, str]) -> None:
+    """An `npm` that records its arguments, and installs these packages (place@version -> hash)."""
+    packages: dict[str, dict[str, str]] = {"": {}}
+    for package, integrity in installed.items():
+        place, _, version = package.rpartition("@")
+        packages[place] = {"version": version, "integrity": integrity}
+    (folder / "lock").write_text(json.dumps({"packages": packages}))
+    script(folder / "npm", f"echo $@ > {folder}/arguments; cp {folder}/lock {folder}/into/package-lock.json")
+
+
+def test_npm_packages_are_installed_by_version_without_running_anything_of_theirs(tmp_path: Path) -> None:
+    stand_in_npm(tmp_path, {"node_modules/@a/tool@1.2.3": "sha512-a", "node_modules/lib@4.5.6": "sha512-b"})
+    packages = {"@a/tool@1.2.3": "sha512-a", "lib@4.5.6": "sha512-b"}
+    made = job(tmp_path, {"tool": "node_modules/@a/tool"}, packages=packages)
+    recipes.npm(made)
+    arguments = (tmp_path / "arguments").read_text()
+    assert "--ignore-scripts" in arguments
+    assert arguments.endswith(f"--prefix {made.into} @a/tool@1.2.3 lib@4.5.6\n")
+    assert (made.into / "tool").readlink() == Path("node_modules/@a/tool")
+
+
+@pytest.mark.parametrize(
+    "installed",
+    [
+        {"node_modules/tool@1.2.3": "sha512-other"},
+        {"node_modules/tool@1.2.4": "sha512-a"},
+        {"node_modules/tool@1.2.3": "sha512-a", "node_modules/unknown@1.0.0": "sha512-b"},
+        {"node_modules/tool@1.2.3": "sha512-a", "node_modules/tool/node_modules/tool@1.2.3": "sha512-a"},
+    ],
+    ids=["another hash", "another version", "one more package", "one more, inside another"],
+)
+def test_npm_packages_that_are_not_what_was_pinned_are_refused(
+    tmp_path: Path, installed: dict[str, str]
+) -> None:
+    stand_in_npm(tmp_path, installed)
+    made = job(tmp_path, {"tool": "node_modules/tool"}, packages={"tool@1.2.3": "sha512-a"})
+    with pytest.raises(Failed, match=r"programs.toml expects \{'tool@1.2.3': 'sha512-a'\}"):
+        recipes.npm(made)
+    assert not (made.into / "tool").is_symlink()
 
 
 def rust_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +240,10 @@ def debian_machine(folder: Path, monkeypatch: pytest.MonkeyPatch, *targets: str)
     script(
         commands / "apt-get",
         f"""echo "$@" >> {folder}/calls
-        case "$*" in indextargets*) {lines} ;; *download*) touch tool.deb ;; esac""",
+        case "$*" in indextargets*) {lines} ;; *download*) touch tool.deb ;;
+        *install*) echo 'Inst libc6 (2.36-9 Debian:12 [amd64])'; echo 'Inst tool (9.1-1 Debian:12 [amd64])'
+          echo 'Inst libthing2 (2:4.5-6+b1 Debian:12 [amd64])'; echo 'Conf tool (9.1-1 Debian:12 [amd64])'
+        esac""",
     )
     script(commands / "dpkg-deb", 'mkdir -p "$3/usr/bin" && echo "#!/bin/sh" > "$3/usr/bin/tool"')
     monkeypatch.setenv("PATH", f"{commands}:/usr/bin:/bin")
@@ -203,6 +275,36 @@ def test_a_debian_package_comes_from_the_machines_own_archive_and_changes_nothin
         for folder in ("Dir::State::Lists", "Dir::Cache", "Dir::Etc::SourceList"):
             assert f"-o{folder}={made.scratch}/" in call
     assert "download tool=9.*" in calls.read_text()
+
+
+def test_a_debian_package_may_bring_what_it_depends_on_but_for_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = debian_machine(tmp_path, monkeypatch, "http://mirror.example/packages/ bookworm main")
+    made = job(
+        tmp_path,
+        {"tool-9": "root/usr/bin/tool"},
+        suite="bookworm",
+        component="main",
+        packages=["tool=9.*"],
+        dependencies_without=["libc[0-9]"],
+    )
+    recipes.debian(made)
+    *_, asked, downloaded = calls.read_text().splitlines()
+    assert asked.endswith("install --simulate --no-install-recommends tool=9.*")
+    assert f"-oDir::State::status={made.scratch}/status" in asked
+    assert (made.scratch / "status").read_text() == "", "what this machine has installed does not count"
+    assert downloaded.endswith(" download tool=9.1-1 libthing2=2:4.5-6+b1")
+
+
+def test_a_debian_package_that_cannot_be_unpacked_fails_the_kit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    debian_machine(tmp_path, monkeypatch, "http://mirror.example/packages/ bookworm main")
+    script(tmp_path / "commands" / "dpkg-deb", 'echo "$2 is no package"; exit 2')
+    made = job(tmp_path, {"tool": "root/usr/bin/tool"}, suite="bookworm", component="main", packages=["tool"])
+    with pytest.raises(Failed, match="unpacking failed"):
+        recipes.debian(made)
 
 
 @pytest.mark.parametrize("targets", [[], ["http://other.example/repository/ jammy main"]])

@@ -1,0 +1,127 @@
+"""What Prometheus would store of one target, scrape by scrape, as pieces of a remote-write request.
+
+Series that a scrape no longer has are marked as stale at once, as by a real scrape: that is why this is
+remote write and not the OpenMetrics text of `promtool tsdb create-blocks-from`, which has no such mark.
+The format: https://prometheus.io/docs/specs/prw/remote_write_spec/ (protobuf message, version 1.0).
+"""
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+
+from gputally.metrics.families import Family
+
+Labels = tuple[tuple[str, str], ...]
+Series = tuple[Labels, bytes]
+"""The labels (with `__name__`) that the exporter gives it, and its encoded samples, oldest first."""
+
+_Family = tuple[str, tuple[str, ...]]  # the name of the metric, those of its labels
+_Values = dict[tuple[str, ...], float]  # values of the labels -> value
+_SAMPLE = struct.Struct("<3sd7s").pack
+_STALE_SAMPLE = struct.Struct("<3sQ7s").pack
+_STALE = 0x7FF0_0000_0000_0002
+_NOTHING: _Values = {}
+
+
+class Tape:
+    """Remembers the scrapes of one target until they are taken off it."""
+
+    def __init__(self, scrape_seconds: float) -> None:
+        """`scrape_seconds` is what each scrape is said to have taken."""
+        self._scrape_seconds = scrape_seconds
+        self._samples: dict[_Family, defaultdict[tuple[str, ...], bytearray]] = {}
+        self._last: dict[_Family, _Values] = {}
+
+    def scrape(self, families: Iterable[Family], at_ms: int) -> None:
+        """The target answered with these."""
+        self._store(
+            {(family.metric.name, family.metric.labels): dict(family.samples) for family in families}, at_ms
+        )
+
+    def miss(self, at_ms: int) -> None:
+        """The target did not answer."""
+        self._store({}, at_ms)
+
+    def take(self) -> list[Series]:
+        """All that was stored since the last time; the tape goes on."""
+        taken = [
+            ((("__name__", name), *zip(names, values, strict=True)), bytes(samples))
+            for (name, names), series in self._samples.items()
+            for values, samples in series.items()
+        ]
+        self._samples = {}
+        return taken
+
+    def _store(self, scraped: dict[_Family, _Values], at_ms: int) -> None:
+        """The samples, and what Prometheus adds: who has gone, and how the scrape went."""
+        head, tail = _sample_frame(at_ms)
+        added = 0
+        for key, now in scraped.items():
+            series = self._series(key)
+            for values, value in now.items():
+                series[values] += _SAMPLE(head, value, tail)
+            added += len(now.keys() - self._last.get(key, _NOTHING).keys())
+        for key, before in self._last.items():
+            for values in before.keys() - scraped.get(key, _NOTHING).keys():
+                self._series(key)[values] += _STALE_SAMPLE(head, _STALE, tail)
+        count = sum(map(len, scraped.values()))
+        for name, value in (
+            ("up", bool(scraped)),
+            ("scrape_duration_seconds", self._scrape_seconds),
+            ("scrape_samples_scraped", count),
+            ("scrape_samples_post_metric_relabeling", count),
+            ("scrape_series_added", added),
+        ):
+            self._series((name, ()))[()] += _SAMPLE(head, value, tail)
+        self._last = scraped
+
+    def _series(self, key: _Family) -> defaultdict[tuple[str, ...], bytearray]:
+        series = self._samples.get(key)
+        if series is None:
+            series = self._samples[key] = defaultdict(bytearray)
+        return series
+
+
+def with_target(scraped: Labels, target: Mapping[str, str]) -> dict[str, str]:
+    """The labels that Prometheus stores with `honor_labels: true`; an empty one is none, whoever says so."""
+    return {name: value for name, value in {**target, **dict(scraped)}.items() if value}
+
+
+def encode_series(labels: Mapping[str, str], samples: bytes) -> bytes:
+    """One series of a write request; a request is any number of them."""
+    encoded = b"".join([_label(name, value) for name, value in sorted(labels.items())])
+    return _field(1, encoded + samples)
+
+
+def snappy(message: Sequence[bytes]) -> list[bytes]:
+    """The message in Snappy's block format, as it is: on one machine, packing it would only cost time."""
+    length = sum(map(len, message))
+    literal_of_four_byte_length = b"\xfc"
+    return [_varint(length), literal_of_four_byte_length + struct.pack("<I", length - 1), *message]
+
+
+def _sample_frame(at_ms: int) -> tuple[bytes, bytes]:
+    """What stands before and after the eight bytes of a value."""
+    tail = b"\x10" + _varint(at_ms)
+    if len(tail) != 7:
+        raise ValueError(f"{at_ms} ms since 1970 is not of this century")
+    return b"\x12\x10\x09", tail
+
+
+@lru_cache(maxsize=100_000)
+def _label(name: str, value: str) -> bytes:
+    return _field(1, _field(1, name.encode()) + _field(2, value.encode()))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return bytes((number << 3 | 2,)) + _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
