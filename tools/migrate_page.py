@@ -1,12 +1,14 @@
 """The tables of docs/migrate.md: other tools' metrics and flags, and ours for the same."""
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 
 from gputally.aliases import ALIASES, Alias
 from gputally.config import Config
 from gputally.metrics.compat import PROFILES, Row, load_rows
+from tools.stamping import put
+
+PAGE = "docs/migrate.md"
 
 
 def stamp(
@@ -17,17 +19,8 @@ def stamp(
 ) -> str:
     """The page with fresh tables between their marks: one per profile, and one for the flags."""
     for profile in profiles:
-        text = _put(metrics_table(rows(profile)), f"rows {profile}", text)
-    return _put(flags_table(aliases), "flags", text)
-
-
-def _put(fresh: str, mark: str, text: str) -> str:
-    before, after = f"<!-- {mark} -->\n", f"<!-- /{mark} -->"
-    place = f"{re.escape(before)}.*?{re.escape(after)}"
-    stamped, count = re.subn(place, lambda _: f"{before}\n{fresh}\n\n{after}", text, flags=re.DOTALL)
-    if count != 1:
-        raise SystemExit(f"docs/migrate.md has {count} places for the table <!-- {mark} -->, not 1")
-    return stamped
+        text = put(metrics_table(rows(profile)), f"rows {profile}", PAGE, text)
+    return put(flags_table(aliases), "flags", PAGE, text)
 
 
 def metrics_table(rows: Iterable[Row]) -> str:

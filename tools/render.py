@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tools import accuracy, metrics_page, migrate_page
+from alerts import chart, check, manifests
+from tools import accuracy, alerts_page, metrics_page, migrate_page
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -49,11 +50,19 @@ def stamp_accuracy(text: str) -> str:
     return stamped
 
 
+def whole(text: str) -> Render:
+    """For a file of which nothing is written by hand."""
+    return lambda _: text
+
+
 GENERATED: tuple[tuple[str, Render], ...] = (
     ("docs/metrics.md", lambda _: metrics_page.text()),
     ("docs/energy.md", stamp_accuracy),
     ("docs/migrate.md", migrate_page.stamp),
+    ("docs/alerts.md", alerts_page.stamp),
     ("Dockerfile", stamp_version(r'org\.opencontainers\.image\.version="([^"]*)"')),
+    ("helm/gputally/Chart.yaml", stamp_version(r'(?m)^(?:version: |appVersion: ")([^"\n]+)')),
+    *((path, whole(text)) for path, text in (manifests.files() | chart.files()).items()),
 )
 
 
@@ -75,6 +84,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tools/render", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
     options = parser.parse_args(arguments)
+    if wrong := check.problems():
+        print(*wrong, sep="\n", file=sys.stderr)
+        return 1
     found = stale()
     for path, now, right in found:
         name = path.relative_to(ROOT)

@@ -1,0 +1,59 @@
+"""Rules in the form of Prometheus's own files: names, labels and annotations complete."""
+
+from typing import Any
+
+import promql_parser
+
+from alerts.filling import with_defaults
+from alerts.groups import GROUPS
+from alerts.model import Alert, Group, Record
+from alerts.runbooks import runbook_url
+
+
+def rule_groups(groups: tuple[Group, ...] = GROUPS, *, disabled_too: bool = False) -> list[dict[str, Any]]:
+    """The groups as data, with the default settings; without the alerts that are off by default."""
+    return [
+        {
+            "name": group.name,
+            **({"interval": group.interval} if group.interval else {}),
+            "rules": [
+                _rule(rule)
+                for rule in with_defaults(group).rules
+                if disabled_too or not isinstance(rule, Alert) or rule.enabled
+            ],
+        }
+        for group in groups
+    ]
+
+
+def labels(alert: Alert) -> dict[str, str]:
+    return {
+        "severity": alert.severity.value,
+        "action": alert.action.value,
+        "audience": alert.audience.value,
+    }
+
+
+def annotations(alert: Alert) -> dict[str, str]:
+    return {
+        "summary": alert.summary,
+        "description": alert.description,
+        "runbook_url": runbook_url(alert.name),
+    }
+
+
+def _rule(rule: Alert | Record) -> dict[str, Any]:
+    expression = promql_parser.parse(rule.expr).prettify()
+    if isinstance(rule, Record):
+        named = {"labels": dict(rule.labels)} if rule.labels else {}
+        return {"record": rule.name, "expr": expression, **named}
+    timing = {"for": rule.for_}
+    if rule.keep_firing_for:
+        timing["keep_firing_for"] = rule.keep_firing_for
+    return {
+        "alert": rule.name,
+        "expr": expression,
+        **timing,
+        "labels": labels(rule),
+        "annotations": annotations(rule),
+    }

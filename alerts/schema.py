@@ -1,0 +1,31 @@
+"""Which series there are, and with which labels: the exporter's, the recorded ones, and Prometheus's own."""
+
+from alerts.promql import ANY, Labels, Schema
+from gputally.metrics import catalog
+from gputally.metrics.compat import load_rows
+from gputally.metrics.compat.dcgm_families import OLD_LABELS
+
+TARGET_LABELS: Labels = frozenset({"cluster", "node", "job", "instance"})
+"""What the scrape configuration puts on every series; honor_labels keeps the exporter's own."""
+
+_PROMETHEUS = ("up", "scrape_duration_seconds", "scrape_samples_scraped", "scrape_series_added")
+_ALERTS = ("ALERTS", "ALERTS_FOR_STATE")
+_OPEN = ("gputally_pod_info", "gputally_node_labels_info")
+"""These carry the labels that --pod-labels and --node-labels allow."""
+_COMPAT: dict[str, Labels] = {"dcgm": frozenset(OLD_LABELS), "nvidia-smi": frozenset({"uuid", ANY})}
+"""Profiles of --compat, and the labels of their metrics; those of nvidia-smi differ from one to the next."""
+
+
+def exported() -> Schema:
+    """Labels of everything that a scrape gives."""
+    labels = {metric.name: TARGET_LABELS | frozenset(metric.labels) for metric in catalog.CATALOG}
+    labels |= {name: labels[name] | {ANY} for name in _OPEN}
+    labels |= dict.fromkeys(_PROMETHEUS, TARGET_LABELS)
+    return labels | dict.fromkeys(_ALERTS, frozenset({"alertname", "alertstate", "severity", ANY}))
+
+
+def compat() -> Schema:
+    """Labels of what a scrape gives beside that with --compat dcgm,nvidia-smi."""
+    return {
+        row.name: TARGET_LABELS | labels for profile, labels in _COMPAT.items() for row in load_rows(profile)
+    }

@@ -1,0 +1,119 @@
+"""The chart's rules: the same as the plain ones, and each of their knobs is a value."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+
+from alerts import chart
+from alerts.groups import ALERTS, GROUPS
+from alerts.rules import rule_groups
+from alerts.settings import SETTINGS, TABLES
+from alerts.templating import camel
+from tools import environment, programs
+
+CHART = environment.ROOT / chart.CHART
+
+
+def template(values: dict[str, Any] | None = None) -> dict[str, Any]:
+    """kind -> object, of what `helm template` gives."""
+    command: list[str | Path] = [programs.path("helm"), "template", "gputally", CHART, "--values", "-"]
+    printed = subprocess.run(
+        command, input=json.dumps(values or {}), capture_output=True, text=True, check=False
+    )
+    assert printed.returncode == 0, printed.stderr
+    return {made["kind"]: made for made in yaml.safe_load_all(printed.stdout) if made}
+
+
+def groups(values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = template(values)["PrometheusRule"]["spec"]["groups"]
+    for group in found:
+        for rule in group["rules"]:
+            # The chart has them in one line, the plain files as people read them.
+            rule["expr"] = promql_parser.parse(rule["expr"]).prettify()
+    return found
+
+
+def alerts(values: dict[str, Any]) -> dict[str, Any]:
+    rules = [rule for group in groups({"rules": values}) for rule in group["rules"]]
+    return {rule["alert"]: rule for rule in rules if "alert" in rule}
+
+
+def test_with_default_values_the_chart_gives_the_plain_rules() -> None:
+    assert groups() == [group for group in rule_groups() if group["rules"]]
+
+
+def test_a_release_without_any_values_of_rules_gets_the_defaults() -> None:
+    assert groups({"rules": None}) == groups()
+
+
+def test_each_alert_can_be_switched_off_and_on() -> None:
+    switches = {alert.name: {"enabled": not alert.enabled} for alert in ALERTS}
+    assert alerts({"alerts": switches}).keys() == {alert.name for alert in ALERTS if not alert.enabled}
+
+
+def test_a_group_of_which_everything_is_off_is_not_written() -> None:
+    off = {"alerts": {alert.name: {"enabled": False} for alert in ALERTS}}
+    names = [group["name"] for group in groups({"rules": off})]
+    assert names == [group.name for group in GROUPS if group.records]
+
+
+def test_for_severity_and_keep_firing_for_of_each_alert_are_values() -> None:
+    changed = {"enabled": True, "for": "7m", "severity": "info", "keepFiringFor": "9m"}
+    rules = alerts({"alerts": dict.fromkeys((alert.name for alert in ALERTS), changed)})
+    assert len(rules) == len(ALERTS)
+    for rule in rules.values():
+        assert (rule["for"], rule["keep_firing_for"], rule["labels"]["severity"]) == ("7m", "9m", "info")
+
+
+def test_labels_and_the_address_of_runbooks_are_values() -> None:
+    rules = alerts({"additionalRuleLabels": {"team": "platform"}, "runbookUrl": "https://wiki.example/gpu"})
+    for name, rule in rules.items():
+        assert rule["labels"]["team"] == "platform"
+        assert rule["annotations"]["runbook_url"] == f"https://wiki.example/gpu/{name}.md"
+
+
+def test_each_setting_is_a_value_that_changes_what_is_rendered() -> None:
+    # A number, a duration and codes that stand nowhere else, each for one setting.
+    kinds: dict[type, Any] = {int: int, float: float, str: "{}m".format, tuple: lambda n: [n, n + 1]}
+    changed = {
+        camel(setting.name): kinds[type(setting.value)](40000 + 2 * number)
+        for number, setting in enumerate(SETTINGS)
+    }
+    rendered = json.dumps(template({"rules": {"settings": changed}}))
+    written = {
+        name: "|".join(map(str, value)) if isinstance(value, list) else str(value).removesuffix(".0")
+        for name, value in changed.items()
+    }
+    assert [name for name, value in written.items() if value not in rendered] == []
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_each_row_of_a_table_becomes_a_rule(table: Any) -> None:
+    rows = {"one.*": 1.25, "two": 3}
+    rendered = json.dumps(groups({"rules": {"tables": {camel(table.name): rows}}}))
+    for key, value in rows.items():
+        assert key in rendered
+        assert str(value) in rendered
+
+
+def test_what_prometheus_fills_in_is_left_to_it() -> None:
+    on = {"alerts": {alert.name: {"enabled": True} for alert in ALERTS}}
+    rules = alerts(on)
+    filled = {
+        alert["alert"]: alert
+        for group in rule_groups(disabled_too=True)
+        for alert in group["rules"]
+        if "alert" in alert
+    }
+    for name, rule in rules.items():
+        assert rule["annotations"] == filled[name]["annotations"]
+
+
+def test_every_alert_is_in_the_file_of_defaults() -> None:
+    defaults = yaml.safe_load(Path(CHART / "files/rules.yaml").read_text())
+    assert [*defaults["alerts"]] == [alert.name for alert in ALERTS]

@@ -1,0 +1,95 @@
+"""Who hears of what: Alertmanager's own tool asked about each severity and team, and strict schemas."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from alerts import manifests, routing
+from alerts.groups import ALERTS
+from alerts.model import Audience, Severity
+from tests.bundle import crds
+from tools import environment, programs
+
+TEAMS = {"nlp|nlp-.+": "email", "vision": "teams"}
+BY_SEVERITY = {Severity.CRITICAL: "pagerduty", Severity.WARNING: "slack", Severity.INFO: "slack"}
+PLAIN = environment.ROOT / manifests.PLAIN / "alertmanager.yml"
+
+
+@pytest.fixture(scope="module")
+def with_teams(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("routing") / "alertmanager.yml"
+    file.write_text(manifests.alertmanager(TEAMS))
+    return file
+
+
+def amtool(*arguments: str | Path) -> str:
+    asked = subprocess.run([programs.path("amtool"), *arguments], capture_output=True, text=True, check=False)
+    assert asked.returncode == 0, asked.stdout + asked.stderr
+    return asked.stdout.strip()
+
+
+def receiver(file: Path, **labels: str) -> str:
+    given = [f"{name}={value}" for name, value in labels.items()]
+    return amtool("config", "routes", "test", f"--config.file={file}", *given)
+
+
+def test_alertmanager_accepts_the_file_as_it_is_and_with_teams(with_teams: Path) -> None:
+    for file in (PLAIN, with_teams):
+        assert f"{len(routing.RECEIVERS) + 1} receivers" in amtool("check-config", file)
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_each_alert_reaches_whom_it_is_for(alert, with_teams: Path) -> None:  # type: ignore[no-untyped-def]
+    labels = {"alertname": alert.name, "severity": alert.severity.value, "audience": alert.audience.value}
+    team = alert.audience is Audience.TEAM
+    assert receiver(with_teams, **labels) == ("slack" if team else BY_SEVERITY[alert.severity])
+    if team:
+        assert receiver(with_teams, namespace="nlp", **labels) == "email"
+        assert receiver(with_teams, namespace="nlp-prod", **labels) == "email"
+        assert receiver(with_teams, namespace="vision", **labels) == "teams"
+        assert receiver(with_teams, namespace="visions", **labels) == "slack"
+
+
+def test_on_call_is_never_paged_for_what_a_team_does(with_teams: Path) -> None:
+    labels = {"alertname": "GPUTallyAny", "severity": "critical", "audience": "team", "namespace": "other"}
+    assert receiver(with_teams, **labels) == "slack"
+
+
+def test_alerts_of_others_are_left_alone() -> None:
+    assert receiver(PLAIN, alertname="KubePodCrashLooping", severity="critical") == "nobody"
+
+
+def test_one_message_per_node_and_not_one_per_gpu() -> None:
+    for route in routing.routes():
+        if any(matcher.label == "severity" for matcher in route.matchers):
+            assert route.group_by == ("cluster", "node")
+
+
+def test_maintenance_mutes_everything_but_what_is_critical() -> None:
+    loud = [route for route in routing.routes() if not route.muted_in_maintenance]
+    assert [str(matcher) for route in loud for matcher in route.matchers] == ['severity="critical"']
+
+
+def test_every_alert_that_routing_names_exists() -> None:
+    text = PLAIN.read_text().replace("GPUTally.+", "")
+    named = set(re.findall(r"GPUTally\w+", text))
+    assert named - {alert.name for alert in ALERTS} == set()
+
+
+@pytest.mark.parametrize("kind", routing.RECEIVERS)
+def test_the_operator_knows_every_field_of_each_kind_of_receiver(kind: str) -> None:
+    resource = yaml.safe_load(manifests.alertmanager_config(TEAMS, [kind]))
+    assert crds.faults(resource, "prometheus-operator-crds") == []
+    if kind != "teams":
+        # Microsoft's new kind of address came later than that.
+        assert crds.faults(resource, "prometheus-operator-crds-2024") == []
+
+
+def test_secrets_are_only_ever_named() -> None:
+    plain = yaml.safe_load(PLAIN.read_text())
+    for each in plain["receivers"]:
+        for settings in (s for key, listed in each.items() if key != "name" for s in listed):
+            assert any(key.endswith("_file") for key in settings), each["name"]

@@ -1,0 +1,186 @@
+"""From a fault on a GPU to the message that somebody reads: grouping, inhibition, resolution, restart."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.running import Exporter
+from tests.system.alerting import Alertmanager, Message, inbox, stack, write_alertmanager_config
+
+TWO_LOST = """
+gpus = 4
+model = "h100"
+
+[[fault]]
+kind = "xid"
+gpus = [1, 2]
+code = 79
+at = 1
+
+[[fault]]
+kind = "lost"
+gpus = [1, 2]
+start = 2
+stop = "{back}"
+"""
+HEALTHY = 'gpus = 1\nmodel = "h100"\n'
+HELD = """
+gpus = 1
+model = "h100"
+
+[[workload]]
+shape = "unrequested"
+pod = "nlp/shadow"
+"""
+
+
+def play(folder: Path, name: str, scenario: str) -> Exporter:
+    file = folder / f"{name}.toml"
+    file.write_text(scenario)
+    return Exporter(folder / f"{name}.log", "simulate", "--scenario", str(file), "--interval", "1s")
+
+
+def is_about(alert: str, status: str = "firing") -> Callable[[Message], bool]:
+    def wanted(message: Message) -> bool:
+        return message.status == status and any(name == alert for name, _, _ in message.alerts)
+
+    return wanted
+
+
+def test_two_lost_gpus_of_a_node_are_one_page_and_nothing_else_about_them_is_sent(tmp_path: Path) -> None:
+    with (
+        play(tmp_path, "ill", TWO_LOST.format(back="1d")) as ill,
+        play(tmp_path, "well", HEALTHY) as well,
+        stack(tmp_path, {"ill": ill.address, "well": well.address}) as (_, alertmanager, box),
+    ):
+        page = box.wait_for(
+            lambda message: message.receiver == "pagerduty" and len(message.alerts) == 2,
+            "a page with both GPUs",
+        )
+        assert page.alerts == (("GPUTallyGpuLost", "ill", "1"), ("GPUTallyGpuLost", "ill", "2"))
+        assert page.common["cluster"] == "test"
+        assert page.common["action"] == "drain"
+        first = page.whole["alerts"][0]
+        assert first["labels"].keys() >= {"uuid", "pci_bus_id", "model"}
+        assert first["annotations"]["runbook_url"].endswith("/GPUTallyGpuLost.md")
+        # Its XID is explained by the loss, and is held back.
+        held_back = {labels["alertname"] for labels in alertmanager.inhibited()}
+        assert "GPUTallyXidCritical" in held_back
+        assert "GPUTallyXidCritical" not in box.alert_names()
+
+
+def test_when_the_gpu_is_back_the_page_is_resolved_and_a_restart_repeats_nothing(tmp_path: Path) -> None:
+    with (
+        play(tmp_path, "ill", TWO_LOST.format(back="25s")) as ill,
+        stack(tmp_path, {"ill": ill.address}) as (_, alertmanager, box),
+    ):
+        box.wait_for(is_about("GPUTallyGpuLost"), "the page")
+        alertmanager.stop()
+        pages = [message for message in box.messages if message.receiver == "pagerduty"]
+        alertmanager.start()
+        box.wait_for(is_about("GPUTallyGpuLost", "resolved"), "its resolution, after a restart in between")
+        later = [m for m in box.messages if m.receiver == "pagerduty" and m.status == "firing"]
+        assert {m.alerts for m in later} == {m.alerts for m in pages}
+
+
+def test_an_exporter_that_is_down_is_reported_with_its_node(tmp_path: Path) -> None:
+    with (
+        play(tmp_path, "gone", HEALTHY) as gone,
+        play(tmp_path, "well", HEALTHY) as well,
+        stack(tmp_path, {"gone": gone.address, "well": well.address}) as (prometheus, _, box),
+    ):
+        prometheus.wait_for('sum(up{job="gputally"}) == 2')
+        gone.process.kill()
+        down = box.wait_for(is_about("GPUTallyExporterDown"), "the message about the exporter")
+        assert down.alerts == (("GPUTallyExporterDown", "gone", ""),)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "other"),
+    [
+        (
+            {"alertname": "KubeNodeNotReady", "node": "a"},
+            {"alertname": "GPUTallyExporterDown", "node": "a"},
+            {"alertname": "GPUTallyExporterDown", "node": "b"},
+        ),
+        (
+            {"alertname": "GPUTallyAllExportersDown"},
+            {"alertname": "GPUTallyExporterDown", "node": "a"},
+            {"alertname": "GPUTallyExporterDown", "node": "a", "cluster": "other"},
+        ),
+        (
+            {"alertname": "GPUTallyExporterDown", "node": "a"},
+            {"alertname": "GPUTallyXidCritical", "node": "a", "uuid": "1", "severity": "critical"},
+            {"alertname": "GPUTallyXidCritical", "node": "b", "uuid": "1", "severity": "critical"},
+        ),
+        (
+            {"alertname": "GPUTallyGpuLost", "node": "a", "uuid": "1", "severity": "critical"},
+            {"alertname": "GPUTallyXidCritical", "node": "a", "uuid": "1", "severity": "critical"},
+            {"alertname": "GPUTallyXidCritical", "node": "a", "uuid": "2", "severity": "critical"},
+        ),
+        (
+            {"alertname": "GPUTallyDriverNotAnswering", "node": "a", "severity": "critical"},
+            {"alertname": "GPUTallyGpuLost", "node": "a", "uuid": "1", "severity": "critical"},
+            {"alertname": "GPUTallyGpuLost", "node": "b", "uuid": "1", "severity": "critical"},
+        ),
+        (
+            {"alertname": "GPUTallyGpuLost", "node": "a", "uuid": "1", "severity": "critical"},
+            {"alertname": "GPUTallyGpusMissing", "node": "a", "severity": "warning"},
+            {"alertname": "GPUTallyGpusMissing", "node": "b", "severity": "warning"},
+        ),
+        (
+            {"alertname": "GPUTallyHeldIdleLong", "namespace": "a", "pod": "1"},
+            {"alertname": "GPUTallyHeldIdle", "namespace": "a", "pod": "1"},
+            {"alertname": "GPUTallyHeldIdle", "namespace": "a", "pod": "2"},
+        ),
+        (
+            {"alertname": "GPUTallyUncorrectableEcc", "node": "a", "uuid": "1", "severity": "critical"},
+            {"alertname": "GPUTallyRowRemapPending", "node": "a", "uuid": "1", "severity": "warning"},
+            # Neither has a uuid: that does not make them the same GPU.
+            {"alertname": "GPUTallyNoFreeGpu", "node": "a", "severity": "info"},
+        ),
+    ],
+    ids=[
+        "node down",
+        "all exporters down",
+        "exporter down",
+        "GPU lost",
+        "driver down",
+        "lost is missing",
+        "idle for longer",
+        "critical",
+    ],
+)
+def test_what_explains_an_alert_silences_it_and_no_other(
+    source: dict[str, str], target: dict[str, str], other: dict[str, str], tmp_path: Path
+) -> None:
+    with inbox() as box:
+        write_alertmanager_config(tmp_path / "alertmanager.yml", box)
+        alertmanager = Alertmanager(tmp_path)
+        alertmanager.start()
+        try:
+            alertmanager.tell([{"cluster": "test", **labels} for labels in (source, target, other)])
+            silenced = alertmanager.wait_for_inhibited()
+        finally:
+            alertmanager.stop()
+    assert silenced == [{"cluster": "test", **target}]
+
+
+def test_what_a_team_does_goes_to_the_team(tmp_path: Path) -> None:
+    with (
+        play(tmp_path, "shared", HELD) as shared,
+        stack(tmp_path, {"shared": shared.address}) as (_, _, box),
+    ):
+        message = box.wait_for(is_about("GPUTallyShadowUse"), "the message to the team")
+        assert message.receiver == "email"
+        assert message.common["namespace"] == "nlp"
+
+
+def test_in_a_maintenance_window_only_what_is_critical_is_sent(tmp_path: Path) -> None:
+    with (
+        play(tmp_path, "ill", TWO_LOST.format(back="1d") + HELD.split("\n", 3)[3]) as ill,
+        stack(tmp_path, {"ill": ill.address}, maintenance=True) as (_, _, box),
+    ):
+        box.wait_for(is_about("GPUTallyGpuLost"), "the page")
+        assert {message.receiver for message in box.messages} == {"pagerduty"}

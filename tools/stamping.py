@@ -1,0 +1,20 @@
+"""Puts generated tables between the marks `<!-- name -->` and `<!-- /name -->` of a page."""
+
+import re
+from collections.abc import Sequence
+
+
+def put(fresh: str, mark: str, page: str, text: str) -> str:
+    """`page` is its name, for the error when it does not have the marks exactly once."""
+    before, after = f"<!-- {mark} -->\n", f"<!-- /{mark} -->"
+    place = f"{re.escape(before)}.*?{re.escape(after)}"
+    stamped, count = re.subn(place, lambda _: f"{before}\n{fresh}\n\n{after}", text, flags=re.DOTALL)
+    if count != 1:
+        raise SystemExit(f"{page} has {count} places for the table <!-- {mark} -->, not 1")
+    return stamped
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """A Markdown table; bars in its cells are escaped."""
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
