@@ -3,6 +3,7 @@
 import base64
 import json
 import secrets
+import shutil
 import time
 import urllib.error
 import urllib.request
@@ -16,6 +17,7 @@ from tools.progress import Failed
 
 HOST = "127.0.0.1"
 ADMINISTRATOR = "admin"
+_STUMBLING = b"failed to create default organization"
 PROMETHEUS_UID = "prometheus"
 ALERTMANAGER_UID = "alertmanager"
 # Newer Grafanas call home in more ways than older ones know; they ignore what they do not know.
@@ -66,7 +68,13 @@ class Grafana:
         """Start it and wait until it is ready. Raises Failed."""
         child = children.start(self.prepare())
         deadline = time.monotonic() + seconds
+        stumbled = False
         while not self.is_ready():
+            if not stumbled and _has_stumbled(child):
+                stumbled = True
+                children.dismiss(child)
+                shutil.rmtree(self.folder / "data")
+                children.start(child)
             children.check()
             if time.monotonic() > deadline:
                 raise Failed(f"waited {seconds:.0f} s for Grafana, in vain; its log: {child.log}")
@@ -162,6 +170,12 @@ class Grafana:
         request = urllib.request.Request(self.url + path, headers={"Authorization": f"Basic {credentials}"})
         with urllib.request.urlopen(request, timeout=10) as response:
             return json.load(response)
+
+
+def _has_stumbled(child: Child) -> bool:
+    """Now and then Grafana 10 finds in its new database what it has just put there, and gives up."""
+    ended = child.process is not None and child.process.poll() is not None
+    return ended and _STUMBLING in child.log.read_bytes()
 
 
 def installation(program: Path) -> tuple[Path, Path]:

@@ -7,7 +7,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from alerts import chart, check, manifests
+from alerts import chart, manifests
+from alerts import check as alerts_check
+from dashboards import check as dashboards_check
+from dashboards import every
 from tools import accuracy, alerts_page, metrics_page, migrate_page
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -62,7 +65,7 @@ GENERATED: tuple[tuple[str, Render], ...] = (
     ("docs/alerts.md", alerts_page.stamp),
     ("Dockerfile", stamp_version(r'org\.opencontainers\.image\.version="([^"]*)"')),
     ("helm/gputally/Chart.yaml", stamp_version(r'(?m)^(?:version: |appVersion: ")([^"\n]+)')),
-    *((path, whole(text)) for path, text in (manifests.files() | chart.files()).items()),
+    *((path, whole(text)) for path, text in (manifests.files() | chart.files() | every.files()).items()),
 )
 
 
@@ -84,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tools/render", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
     options = parser.parse_args(arguments)
-    if wrong := check.problems():
+    if wrong := [*alerts_check.problems(), *dashboards_check.problems()]:
         print(*wrong, sep="\n", file=sys.stderr)
         return 1
     found = stale()

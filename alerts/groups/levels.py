@@ -171,6 +171,15 @@ _OWNER_LEVELS = Group(
             )
             for operation in _SUMMED
         ),
+        # How much of the bill is measured, shared out, or merely held.
+        Record(
+            "namespace:gputally_charged:watts",
+            f"sum by (cluster, namespace, basis) ({_rate('gputally_pod_energy_joules_total')})",
+        ),
+        Record(
+            "host:gputally_charged:watts",
+            f"sum by (cluster, node, owner, basis) ({_rate('gputally_host_energy_joules_total')})",
+        ),
         Record(
             "namespace:gputally_utilization:ratio",
             "avg by (cluster, namespace) (pod:gputally_utilization:ratio)",
@@ -253,6 +262,12 @@ _FLEET_LEVELS = Group(
         *_fleet("node", "cluster, node"),
         *_fleet("model", "cluster, model"),
         *_cluster(),
+        # How many GPUs are how busy, in tenths: what no mean tells, and ten thousand lines do not show.
+        Record(
+            "model:gputally_gpus_by_utilization:count",
+            'count_values by (cluster, model) ("utilization", '
+            f"floor({of_gpu('gputally_gpu_utilization_ratio')} * {MODEL} * 10) / 10)",
+        ),
         Record("cluster:gputally_shadow:gpus", "sum by (cluster) (namespace:gputally_shadow:gpus)"),
     ),
     _INTERVAL,

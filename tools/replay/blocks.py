@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import pickle
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -67,7 +68,8 @@ def write_history(
         record = partial(_record, period=period, began_at=began_at, process_metrics=process_metrics)
         # One process for each node: the threads of an exporter stay until the end of its process.
         spawn = multiprocessing.get_context("spawn")
-        with spawn.Pool(min(len(nodes), processes or os.cpu_count() or 1), maxtasksperchild=1) as pool:
+        at_a_time = min(len(nodes), processes or os.cpu_count() or 1)
+        with spawn.Pool(at_a_time, _leave_interrupts_to_the_parent, maxtasksperchild=1) as pool:
             pool.starmap(record, zip(nodes, files, strict=True), chunksize=1)
         played = time.monotonic()
         with serving(folder / "data", *_RECEIVER) as prometheus:
@@ -88,6 +90,11 @@ def move_blocks(source: Path, data_folder: Path) -> list[Path]:
         Path(shutil.move(meta.parent, data_folder / meta.parent.name))
         for meta in sorted(source.glob("*/meta.json"))
     ]
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    """It ends the pool, and nobody else has to say anything about a Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _record(node: Node, file: Path, period: Period, began_at: float | None, *, process_metrics: bool) -> None:

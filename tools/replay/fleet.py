@@ -20,6 +20,7 @@ from gputally.devices.simulated.scenario import Scenario
 from gputally.devices.simulated.scenario_file import load_scenario, parse_scenario
 from gputally.ledger import Ledger
 from gputally.ledger.state_file import encode
+from gputally.metrics.compat import Options, Scene, load_profile
 from gputally.metrics.families import ExporterFacts, build_families
 from tools.replay.tape import Series, Tape
 
@@ -76,6 +77,9 @@ class Node:
     down: tuple[tuple[float, float], ...] = ()
     """From when and until when (not included), in seconds since 1970, the exporter does not run. It goes on
     with its books, as one with a --state-file."""
+    compat: tuple[str, ...] = ()
+    """Profiles of --compat that it serves beside its own names."""
+    pcie_throughput: bool = False
     clones: tuple[str, ...] = ()
     """Nodes that do the same, on GPUs and with pods of their own."""
     state_file: Path | None = None
@@ -127,7 +131,7 @@ def play(
             boot_id=read_boot_id(Path("/proc")),
         )
         began_at = period.first - WARM_UP_SECONDS if began_at is None else began_at
-        collector = _collector(node.scenario, ledger, clock, began_at)
+        collector = _collector(node, ledger, clock, began_at)
         for seconds in range(WARM_UP_SECONDS, 0, -_INTERVAL_SECONDS):
             clock.now = period.first - seconds
             if clock.now >= began_at and not node.is_down(clock.now):
@@ -143,7 +147,10 @@ def play(
                 continue
             started_at = clock.now if started_at is None else started_at
             facts = _exporter_facts(node.name, started_at, number * _CPU_SECONDS_PER_SAMPLE)
-            tape.scrape(build_families(collector.sample(), facts), at_ms)
+            snapshot = collector.sample()
+            scene = Scene(snapshot, Options(node.name))
+            others = [family for profile in node.compat for family in load_profile(profile)(scene)]
+            tape.scrape([*build_families(snapshot, facts), *others], at_ms)
         collector.close(_TIMEOUT_SECONDS)
     keep(tape.take())
     if node.state_file:
@@ -156,10 +163,9 @@ def _telling_time(clock: Clock) -> Iterator[None]:
         yield
 
 
-def _collector(
-    scenario: Scenario | Path | str, ledger: Ledger, clock: Clock, began_at: float
-) -> collect.Collector:
-    reader = SimulatedReader(Engine(_scenario(scenario)), clock.time, began_at=began_at)
+def _collector(node: Node, ledger: Ledger, clock: Clock, began_at: float) -> collect.Collector:
+    engine = Engine(_scenario(node.scenario), pcie_throughput=node.pcie_throughput)
+    reader = SimulatedReader(engine, clock.time, began_at=began_at)
     return collect.Collector(
         [collect.Source([reader])],
         timeout_seconds=_TIMEOUT_SECONDS,

@@ -14,7 +14,7 @@ from typing import Any
 
 from tools import programs
 from tools.children import Child, Children
-from tools.demo import HOST, free_port
+from tools.ports import HOST, free_port
 from tools.progress import Failed
 from tools.replay.tape import snappy
 
@@ -22,6 +22,8 @@ _SECONDS_TO_START = 120
 _SECONDS_TO_ANSWER = 600
 # Data may be as old as it likes, whatever the clock says.
 _CONFIG = "storage:\n  tsdb:\n    retention:\n      time: 100y\n"
+UNMERGED = "--no-storage.tsdb.allow-overlapping-compaction"
+"""A flag, for who asks little: to merge what was recorded rule by rule takes more time than it saves."""
 _HEADERS = {
     "Content-Type": "application/x-protobuf",
     "Content-Encoding": "snappy",

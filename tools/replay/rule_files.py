@@ -70,7 +70,7 @@ def split_by_level(groups: Iterable[Group]) -> list[list[Group]]:
 
 def names_in(expr: str, names: Set[str]) -> set[str]:
     """Those of the names that the expression reads: as they are, or by a regular expression."""
-    found = names & set(_NAME.findall(expr))
+    found = set(_NAME.findall(expr)) & names
     for pattern in _NAMES.findall(expr):
         found |= {name for name in names if re.fullmatch(pattern, name)}
     return found

@@ -2,8 +2,9 @@
 
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -11,12 +12,10 @@ from tools import programs
 from tools.progress import Failed
 from tools.replay.blocks import move_blocks
 from tools.replay.fleet import Period
-from tools.replay.prometheus import serving
+from tools.replay.prometheus import UNMERGED, serving
 from tools.replay.rule_files import Group, read_groups, split_by_level
 
 _FILE = "rules.yml"
-_AS_IT_IS = "--no-storage.tsdb.allow-overlapping-compaction"
-"""Blocks that are merged while they are asked for cost time, and give samples twice."""
 
 
 def record_rules(
@@ -40,15 +39,31 @@ def record_rules(
     for groups in levels:
         with tempfile.TemporaryDirectory(prefix=".rules-", dir=data_folder) as scratch:
             folder = Path(scratch)
-            with serving(data_folder, _AS_IT_IS) as prometheus:
+            with serving(data_folder, UNMERGED, _lookback(period)) as prometheus:
                 _record(groups, period, prometheus.url, folder, block_hours)
             move_blocks(folder / "blocks", data_folder)
     return sum(len(group["rules"]) for groups in levels for group in groups)
 
 
+def _lookback(period: Period) -> str:
+    """What is recorded here is never marked as stale, so it must not count for long after its end."""
+    return f"--query.lookback-delta={2 * period.step:.0f}s"
+
+
+def _nameless(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """The rule with a result that has lost its name, as what is recorded does.
+
+    promtool takes what was `x` first and `-x` later, of an expression `x or -x`, for two series that it
+    cannot write as one.
+    """
+    return {**rule, "expr": f"({rule['expr']}\n) + 0"}
+
+
 def _record(groups: Sequence[Group], period: Period, url: str, folder: Path, block_hours: int) -> None:
-    without_interval = [{k: v for k, v in group.items() if k != "interval"} for group in groups]
-    (folder / _FILE).write_text(yaml.safe_dump({"groups": without_interval}))
+    written = [
+        {"name": group["name"], "rules": [_nameless(rule) for rule in group["rules"]]} for group in groups
+    ]
+    (folder / _FILE).write_text(yaml.safe_dump({"groups": written}))
     (folder / "blocks").mkdir()
     command: list[str | Path] = [
         *(programs.path("promtool"), "tsdb", "create-blocks-from", f"--max-block-duration={block_hours}h"),

@@ -226,6 +226,12 @@ groups:
       - record: namespace:gputally_memory_used:bytes
         expr: |-
           sum by (cluster, namespace) (pod:gputally_memory_used:bytes)
+      - record: namespace:gputally_charged:watts
+        expr: |-
+          sum by (cluster, namespace, basis) (rate(gputally_pod_energy_joules_total[ {{ $settings.rateWindow }} ]))
+      - record: host:gputally_charged:watts
+        expr: |-
+          sum by (cluster, node, owner, basis) (rate(gputally_host_energy_joules_total[ {{ $settings.rateWindow }} ]))
       - record: namespace:gputally_utilization:ratio
         expr: |-
           avg by (cluster, namespace) (pod:gputally_utilization:ratio)
@@ -406,6 +412,9 @@ groups:
       - record: cluster:gputally_co2:grams_per_hour
         expr: |-
           sum by (cluster) (node:gputally_co2:grams_per_hour)
+      - record: model:gputally_gpus_by_utilization:count
+        expr: |-
+          count_values by (cluster, model) ("utilization", floor(max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info) * 10) / 10)
       - record: cluster:gputally_shadow:gpus
         expr: |-
           sum by (cluster) (namespace:gputally_shadow:gpus)

@@ -17,8 +17,8 @@ def test_every_alert_is_listed_with_its_runbook() -> None:
 
 def test_every_setting_is_listed_with_its_default() -> None:
     page = alerts_page.settings_table()
-    for each in (*SETTINGS, *TABLES):
-        assert f"| `{camel(each.name)}` |" in page
+    for name in (*(setting.name for setting in SETTINGS), *(rows.name for rows in TABLES)):
+        assert f"| `{camel(name)}` |" in page
     assert "(48" not in page, "codes are written as in PromQL"
 
 

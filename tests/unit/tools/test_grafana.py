@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from tools import demo, programs
+from tools import programs
 from tools.children import Children
 from tools.grafana import ALERTMANAGER_UID, PROMETHEUS_UID, Grafana, ini, installation
+from tools.ports import free_port
 from tools.progress import Failed
 
 PROMETHEUS = "http://127.0.0.1:9090"
@@ -132,7 +133,7 @@ def test_a_program_without_its_files_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_grafana_that_does_not_get_ready_is_not_waited_for_forever(tmp_path: Path) -> None:
-    plan = replace(grafana(tmp_path), port=demo.free_port("Grafana", 0, 0))
+    plan = replace(grafana(tmp_path), port=free_port("Grafana", 0, 0))
     plan.program.write_text("#!/bin/sh\nexec sleep 60\n")
     plan.program.chmod(0o755)
     with Children() as children, pytest.raises(Failed, match=re.escape(str(plan.folder / "grafana.log"))):
@@ -140,11 +141,23 @@ def test_a_grafana_that_does_not_get_ready_is_not_waited_for_forever(tmp_path: P
 
 
 def test_a_grafana_that_ends_at_once_is_not_waited_for(tmp_path: Path) -> None:
-    plan = replace(grafana(tmp_path), port=demo.free_port("Grafana", 0, 0))
+    plan = replace(grafana(tmp_path), port=free_port("Grafana", 0, 0))
     plan.program.write_text("#!/bin/sh\necho no database\nexit 1\n")
     plan.program.chmod(0o755)
     with Children() as children, pytest.raises(Failed, match="no database"):
         plan.start(children)
+
+
+def test_a_grafana_that_stumbles_over_its_own_new_database_gets_another_one(tmp_path: Path) -> None:
+    plan = replace(grafana(tmp_path), port=free_port("Grafana", 0, 0))
+    plan.program.write_text(
+        '#!/bin/sh\necho start >> "$0.starts"\nmkdir data\n'
+        "echo failed to create default organization: UNIQUE constraint failed\nexit 1\n"
+    )
+    plan.program.chmod(0o755)
+    with Children() as children, pytest.raises(Failed, match="failed to create default organization"):
+        plan.start(children)
+    assert (plan.program.parent / "grafana.starts").read_text() == "start\n" * 2
 
 
 def test_the_real_one_shows_provisioned_dashboards_to_anybody_and_takes_changes_from_nobody(
@@ -157,7 +170,7 @@ def test_the_real_one_shows_provisioned_dashboards_to_anybody_and_takes_changes_
     plan = Grafana(
         programs.path("grafana"),
         own,
-        demo.free_port("Grafana", 0, 0),
+        free_port("Grafana", 0, 0),
         PROMETHEUS,
         dashboards,
         alertmanager="http://127.0.0.1:9093",

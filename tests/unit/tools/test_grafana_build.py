@@ -61,7 +61,11 @@ def job(folder: Path) -> recipes.Job:
     return recipes.Job(
         version="10.0.0",
         programs={"grafana": "home/bin/grafana"},
-        settings={"wire": "v0.7.0", "plugins_left_out": ["panel/news"]},
+        settings={
+            "module": "example.org/grafana@v1.2.3",
+            "wire": "v0.7.0",
+            "plugins_left_out": ["panel/news"],
+        },
         into=folder / "into",
         scratch=folder / "scratch",
         work=Work("grafana", folder / "log", io.StringIO()),
@@ -80,6 +84,17 @@ def test_the_kit_has_the_server_its_settings_and_what_it_serves_and_no_source(tm
         "public/app/plugins/panel/stat/img/icon.svg",
         *(f"public/{name}/file" for name in grafana_build.SERVED),
     }
+
+
+def test_the_program_is_a_link_into_its_home_where_grafana_looks_for_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = source_tree(tmp_path)
+    monkeypatch.setattr(recipes, "_go_module", lambda *_: module)
+    recipes.grafana(job(tmp_path))
+    program = tmp_path / "into" / "grafana"
+    assert program.resolve() == tmp_path / "into" / "home" / "bin" / "grafana"
+    assert json.loads((module / "package.json").read_text()) == MANIFEST
 
 
 def test_the_server_is_wired_before_it_is_built_and_the_pages_packages_come_before_the_pages(

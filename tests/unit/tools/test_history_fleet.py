@@ -102,6 +102,18 @@ def test_processes_are_there_when_asked_for(wanted: bool) -> None:
     assert any(name.startswith("gputally_process_") for name in found) is wanted
 
 
+def test_other_tools_names_and_pcie_throughput_are_there_when_asked_for() -> None:
+    plain = Node(name="n1", scenario=SCENARIO)
+    more = Node(name="n1", scenario=SCENARIO, compat=("dcgm", "nvidia-smi"), pcie_throughput=True)
+    period = Period(START, START + 120, 60)
+    added = played(more, period).keys() - played(plain, period).keys()
+    assert {
+        "DCGM_FI_DEV_GPU_TEMP",
+        "nvidia_smi_temperature_celsius",
+        "gputally_gpu_pcie_throughput_bytes_per_second",
+    } <= added
+
+
 def test_the_books_are_left_for_an_exporter_to_go_on_with(tmp_path: Path) -> None:
     node = Node(name="n1", scenario=SCENARIO, state_file=tmp_path / "books")
     energy = played(node, Period(START, START + 120, 60))[ENERGY]

@@ -1,0 +1,291 @@
+"""The rules on a real Prometheus: each alert fires for its fault, and none on a fleet that is well."""
+
+import json
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alerts.groups import ALERTS
+from alerts.rules import rule_groups
+from tests.bundle.scenarios import fleet
+from tests.running import Exporter, Samples, parse_samples
+from tests.system.test_prometheus import Prometheus, free_port
+from tools import programs
+from tools.replay.firing import Firing, firing
+from tools.replay.fleet import Period
+from tools.replay.prometheus import UNMERGED, serving
+
+# The fleet is played when the first test asks for it.
+pytestmark = pytest.mark.timeout(900)
+
+LOST = {"GPUTallyGpuLost"}
+"""Nothing more: not its values that are missing, not the pod that cannot use it."""
+EXPECTED: dict[str, set[str]] = {
+    # scenarios/cards.toml
+    "cards, GPU 0": {"GPUTallyXidCritical"},
+    "cards, GPU 1": {"GPUTallyXidWarning"},
+    # GPU 2: errors of programs are nobody's alert
+    "cards, GPU 3": {"GPUTallyUncorrectableEcc"},
+    "cards, GPU 4": {"GPUTallyRowRemapPending"},
+    "cards, GPU 5": {"GPUTallyRowRemapFailure"},
+    "cards, GPU 6": {"GPUTallyRecoveryNeeded"},
+    # What is slowed down by heat is hot.
+    "cards, GPU 7": {"GPUTallyThermalSlowdown", "GPUTallyTemperatureNearLimit"},
+    "cards, GPU 8": {"GPUTallyPowerBrake"},
+    "cards, GPU 9": {"GPUTallyTemperatureNearLimit"},
+    "cards, GPU 10": {"GPUTallyNvlinkCrcErrors"},
+    "cards, GPU 11": {"GPUTallyNvlinkErrors"},
+    # A link that goes down has had an error.
+    "cards, GPU 12": {"GPUTallyNvlinkDown", "GPUTallyNvlinkErrors"},
+    "cards, GPU 13": {"GPUTallyPcieDegraded"},
+    "cards, GPU 14": {"GPUTallyPcieReplays"},
+    "cards, GPU 15": LOST,
+    # The driver says why, and Alertmanager sends one of the two.
+    "cards, GPU 16": {*LOST, "GPUTallyXidCritical"},
+    "cards, GPU 17": {"GPUTallyEnergyCounterStuck"},
+    "cards, GPU 18": {"GPUTallyRetiredPagesPending"},
+    # scenarios/instinct.toml
+    "instinct, GPU 0": {"GPUTallyRasUncorrected"},
+    "instinct, GPU 1": {"GPUTallyRasErrors"},
+    "instinct, GPU 2": {"GPUTallyRasErrors"},
+    "instinct, GPU 3": {"GPUTallyXgmiDown"},
+    "instinct, GPU 4": {"GPUTallyTemperatureNearLimit"},
+    "instinct, GPU 5": {"GPUTallyMemoryTemperatureNearLimit"},
+    "instinct, GPU 6": {"GPUTallyTemperatureNearLimit", "GPUTallyMemoryTemperatureNearLimit"},
+    "instinct, GPU 7": {"GPUTallySuspectedHang"},
+    "instinct, GPU 8": LOST,
+    # scenarios/teams.toml
+    "pod sleepy/done-0": {"GPUTallyHeldIdle"},
+    # After an hour its team is told, after two it is a warning.
+    "pod sleepy/forgotten-0": {"GPUTallyHeldIdle", "GPUTallyHeldIdleLong"},
+    "pod curious/jupyter-0": {"GPUTallyHeldUnderused"},
+    "pod media/thumbnailer-0": {"GPUTallyShadowUse"},
+    "pod chat/leaky-0": {"GPUTallyMemoryLeak"},
+    "teams": {"GPUTallyUnknownUsers"},
+    "teams, GPU 5": {"GPUTallyMemoryNearlyFull"},
+    "teams, GPU 6": {"GPUTallyMemoryNearlyFull"},
+    "teams, GPU 7": {"GPUTallySuspectedHang"},
+    # scenarios/drifting.toml; less work in the namespace's only pod is less work of the namespace
+    "drifting, GPU 0": {"GPUTallyAnomalyGpu"},
+    "namespace drift": {"GPUTallyAnomalyNamespace"},
+    "namespace burst": {"GPUTallyAnomalyNamespace"},
+    # scenarios/fleet.py
+    "silent": {"GPUTallyExporterDown"},
+    "cluster dark": {"GPUTallyAllExportersDown"},
+    "driverless": {"GPUTallyDriverNotAnswering"},
+    "podless": {"GPUTallySourceFailing"},
+    "restarting": {"GPUTallyExporterRestarting"},
+    "shrunk": {"GPUTallyGpusMissing"},
+    "hungry": {"GPUTallyNodePowerOverBudget"},
+    "namespace lavish": {"GPUTallyNamespaceOverBudget"},
+    # Who cannot be named cannot be charged; on `teams` it is too little energy to matter.
+    "nameless": {"GPUTallyUnknownUsers", "GPUTallyUnattributedEnergy"},
+    "crowded": {"GPUTallyTooManySamples"},
+    "cluster full": {"GPUTallyNoFreeGpu"},
+    "all NVIDIA GeForce RTX 4090": {"GPUTallyGpusUnused"},
+}
+WHEN_ALL_IS_GONE = {"GPUTallyExporterAbsent"}
+NOT_SIMULATED = {
+    "GPUTallySnapshotStale": "an exporter that is stuck, or has another clock than Prometheus",
+    "GPUTallyValuesFailing": "a driver that fails for single values: simulated ones are there or not",
+    "GPUTallySourceSlow": "a source that takes real time",
+    "GPUTallyCheckpointFailing": "a disk: a replay has no state file",
+    "GPUTallyLedgerUnbalanced": "a bug in the ledger, or series that are lost on the way",
+    "GPUTallyScrapeSlow": "a network: every scrape of a replay takes as long",
+    "GPUTallyEnergyUnobserved": "an exporter that is late, but not restarted: a replay looks in time",
+}
+"""What the simulator has none of; promtool's cases alone show that these alerts fire."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What came of the fleet."""
+
+    url: str
+    rules: Path
+    fired: list[Firing]
+
+
+@pytest.fixture(scope="module")
+def replay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replay]:
+    folder = tmp_path_factory.mktemp("fleet")
+    rules = fleet.write(folder)
+    with serving(folder / "data", UNMERGED) as prometheus:
+        yield Replay(prometheus.url, rules, firing(prometheus.url, [rules], fleet.TWO_DAYS))
+
+
+def place(alert: Firing) -> str:
+    """Where it fires, as in EXPECTED."""
+    labels = dict(alert.labels)
+    if "pod" in labels:
+        return f"pod {labels['namespace']}/{labels['pod']}"
+    if "namespace" in labels:
+        return f"namespace {labels['namespace']}"
+    if "gpu" in labels:
+        return f"{labels['node']}, GPU {labels['gpu']}"
+    if "node" in labels:
+        return labels["node"]
+    if "model" in labels:
+        return f"all {labels['model']}"
+    return f"cluster {labels['cluster']}" if "cluster" in labels else "everywhere"
+
+
+def is_well(alert: Firing) -> bool:
+    return ("cluster", "well") in alert.labels
+
+
+def test_nothing_fires_on_a_healthy_fleet_in_two_days(replay: Replay) -> None:
+    on_by_default = {alert.name for alert in ALERTS if alert.enabled}
+    assert [found for found in replay.fired if is_well(found) and found.alert in on_by_default] == []
+
+
+def test_each_fault_fires_its_alerts_and_nothing_else(replay: Replay) -> None:
+    fired: dict[str, set[str]] = {}
+    for found in replay.fired:
+        if not is_well(found):
+            fired.setdefault(place(found), set()).add(found.alert)
+    assert fired == EXPECTED
+
+
+def test_when_no_exporter_is_left_there_is_one_alert_and_not_one_for_each_gpu(replay: Replay) -> None:
+    after = Period(fleet.END + 10 * fleet.MINUTE, fleet.END + 40 * fleet.MINUTE, fleet.STEP)
+    assert {found.alert for found in firing(replay.url, [replay.rules], after)} == WHEN_ALL_IS_GONE
+
+
+def test_every_alert_has_its_fault_or_a_reason_to_have_none() -> None:
+    provoked = set().union(WHEN_ALL_IS_GONE, *EXPECTED.values())
+    assert provoked & NOT_SIMULATED.keys() == set()
+    assert provoked | NOT_SIMULATED.keys() == {alert.name for alert in ALERTS}
+
+
+LIVELY = """
+model = ["h100", "a100", "mi300x", "t4"]
+
+[[mig]]
+gpus = [1]
+profiles = ["3g.20gb", "1g.5gb"]
+
+[[workload]]
+shape = "training"
+gpus = [0, 2]
+pod = "nlp/pretrain-0"
+controller = "Job/pretrain"
+
+[[workload]]
+shape = "inference"
+gpus = [0, 1]
+pod = "search/ranker-0"
+container = "server"
+
+[[workload]]
+shape = "inference"
+gpus = [0]
+pod = "search/ranker-0"
+container = "cache"
+
+[[workload]]
+shape = "unrequested"
+gpus = [0]
+pod = "media/thumbnailer-0"
+
+[[workload]]
+shape = "hang"
+gpus = [3]
+owner = "slurm/42"
+
+[[workload]]
+shape = "notebook"
+gpus = [3]
+
+[[fault]]
+kind = "xid"
+gpus = [0, 3]
+code = 79
+at = 1
+
+[[fault]]
+kind = "lost"
+gpus = [3]
+start = 5
+"""
+
+
+def test_no_rule_fails_while_two_exporters_of_a_node_are_there(tmp_path: Path) -> None:
+    """As in an update: every GPU and pod is there twice, and nothing may match many to many."""
+    groups = [group | {"interval": "1s"} for group in rule_groups(disabled_too=True)]
+    (tmp_path / "rules.yml").write_text(json.dumps({"groups": groups}))
+    scenario = tmp_path / "lively.toml"
+    scenario.write_text(LIVELY)
+    with Exporter(
+        tmp_path / "exporter.log", "simulate", "--scenario", str(scenario), "--interval", "1s"
+    ) as exporter:
+        twice = [
+            {
+                "targets": [exporter.address],
+                "labels": {"node": "n1", "instance": pod, "namespace": "gputally", "pod": pod},
+            }
+            for pod in ("old", "new")
+        ]
+        config = {
+            "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+            "rule_files": ["rules.yml"],
+            "scrape_configs": [{"job_name": "gputally", "honor_labels": True, "static_configs": twice}],
+        }
+        (tmp_path / "prometheus.yml").write_text(json.dumps(config))
+        with prometheus_on(tmp_path) as prometheus:
+            prometheus.wait_for("count(up == 1) == 2")
+            prometheus.wait_for('ALERTS{alertname="GPUTallyXidCritical"}')
+            wait_for_evaluations(prometheus, groups)
+            rules = [rule for group in prometheus.api("rules")["groups"] for rule in group["rules"]]
+            failures = own_samples(prometheus)["prometheus_rule_evaluation_failures_total"]
+    assert [(rule["name"], rule["lastError"]) for rule in rules if rule["health"] != "ok"] == []
+    assert sum(failures.values()) == 0
+
+
+@contextmanager
+def prometheus_on(folder: Path) -> Iterator[Prometheus]:
+    """With the configuration in the folder."""
+    port = free_port()
+    command = [
+        str(programs.path("prometheus")),
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with (folder / "prometheus.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        yield Prometheus(port)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def own_samples(prometheus: Prometheus) -> Samples:
+    """What Prometheus says of itself."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{prometheus.port}/metrics", timeout=10) as answer:
+        return parse_samples(answer.read().decode())
+
+
+def wait_for_evaluations(prometheus: Prometheus, groups: list[dict[str, Any]]) -> None:
+    """Every rule ten times more: long enough for those that read each other."""
+
+    def evaluated() -> dict[tuple[str, ...], float]:
+        return own_samples(prometheus)["prometheus_rule_evaluations_total"]
+
+    rules = {group["name"]: len(group["rules"]) for group in groups}
+    before = evaluated()
+    deadline = time.monotonic() + 90
+    while any(
+        evaluated()[group] - before[group] < 10 * rules[group[0].rpartition(";")[2]] for group in before
+    ):
+        assert time.monotonic() < deadline, "Prometheus does not evaluate the rules"
+        time.sleep(0.5)
+    assert len(before) == len(groups)
