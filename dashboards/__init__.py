@@ -1,0 +1,1 @@
+"""Grafana dashboards as code: one module each, which defines DASHBOARD."""

@@ -1,0 +1,299 @@
+"""Argo Workflows: what each workflow has of the GPUs, what of it works, and what that costs.
+
+A workflow is the workload of its pods, `Workflow/name`, and is found in what is recorded: its pods are gone
+long before somebody asks what it has cost.
+"""
+
+from typing import Any
+
+from dashboards import fields, links, palette
+from dashboards.build import dashboard, row
+from dashboards.panels import now, over_time, rows, stat, table, text, timeseries
+from dashboards.ranges import hours, kilowatt_hours, largest
+from dashboards.variables import CLUSTER, Variable
+
+_CLUSTER = 'cluster=~"$cluster"'
+_NAMESPACE = f'{_CLUSTER}, namespace=~"$namespace"'
+_ONLY_WORKFLOWS = 'workload=~"Workflow/.+"'
+_WORKFLOW = f'{_NAMESPACE}, workload=~"$workflow", {_ONLY_WORKFLOWS}'
+_BY = "cluster, namespace, workload"
+_BY_POD = "cluster, namespace, workload, pod"
+_NAMESPACES = Variable(
+    "namespace", "Namespace", f"workload:gputally_held:gpus{{{_CLUSTER}, {_ONLY_WORKFLOWS}}}"
+)
+_WORKFLOWS = Variable(
+    "workflow",
+    "Workflow",
+    f"workload:gputally_held:gpus{{{_NAMESPACE}, {_ONLY_WORKFLOWS}}}",
+    of="workload",
+)
+_MORE_IS_BETTER = fields.thresholds((0.3, palette.WARNING), (0.6, palette.GOOD), base=palette.CRITICAL)
+_SHARE_BAR: dict[str, Any] = {"unit": "percentunit", "decimals": 0, "bar_up_to": 1}
+_LETTERS = "ABCDEF"
+
+
+def _of(record: str) -> str:
+    return f"workload:gputally_{record}{{{_WORKFLOW}}}"
+
+
+def _of_pods(record: str) -> str:
+    return f"pod:gputally_{record}{{{_WORKFLOW}}}"
+
+
+def _worked(busy: str, held: str) -> str:
+    """On a GPU that several share, one may be busy for longer than its part of the time."""
+    return f"clamp_max({busy} / ({held} > 0), 1)"
+
+
+def _named(expression: str) -> str:
+    """With the workflow's name alone, beside the workload that links need."""
+    return f'label_replace({expression}, "workflow", "$1", "workload", "Workflow/(.+)")'
+
+
+_SEEN = f"timestamp({_of('held:gpus')})"
+_THIS_ONE = links.by_row("This workflow only", "argo", "namespace", workflow="workload")
+_SERIES_THIS_ONE = links.link(
+    "This workflow only",
+    "argo",
+    namespace="${__field.labels.namespace}",
+    workflow="${__field.labels.workload}",
+)
+_TO_POD = links.by_row("Pod", "workloads", "namespace", "pod")
+_TO_NAMESPACE = links.by_row("Namespace", "workloads", "namespace")
+_COUNTED = (
+    fields.column("Value #A", name="Cost", decimals=2, width=90),
+    fields.column("Value #B", name="Of it idle", decimals=2, width=90),
+    fields.column("Value #C", name="GPU-hours", decimals=2, width=100),
+    fields.column("Value #D", name="Worked", width=140, **_SHARE_BAR),
+    fields.column("Value #E", name="Energy", unit="kwatth", decimals=2, width=110),
+)
+
+DASHBOARD = dashboard(
+    "argo",
+    "Argo Workflows",
+    "What each workflow has of the GPUs, what of it works, and what that costs.",
+    row(
+        "",
+        stat(
+            "Workflows now",
+            "Workflows that hold or use a GPU at this moment. 0 for long, while some should run, means that "
+            "they wait for GPUs or are not recognised: see the bottom of the page.",
+            now(f"count(sum by ({_BY}) ({_of('held:gpus')}) > 0) or vector(0)"),
+            unit="short",
+            width=4,
+        ),
+        stat(
+            "GPUs held",
+            "GPUs that workflows hold, shares counted as parts. Compare it with what your quota allows.",
+            now(f"sum({_of('held:gpus')}) or vector(0)"),
+            unit="short",
+            width=4,
+            decimals=1,
+            steps=fields.thresholds(base=palette.HELD),
+        ),
+        stat(
+            "Worked",
+            "Share of the time for which workflows held GPUs that these did something. Above 60 % is good; "
+            "under 30 % steps hold GPUs while they load or wait.",
+            now(_worked(hours(_of("busy:gpus")), hours(_of("held:gpus")))),
+            unit="percentunit",
+            width=4,
+            decimals=0,
+            steps=_MORE_IS_BETTER,
+            no_value="-",
+        ),
+        stat(
+            "Energy",
+            "What the GPUs used for workflows in the chosen time.",
+            now(f"{kilowatt_hours(_of('energy:watts'))} or vector(0)"),
+            unit="kwatth",
+            width=4,
+            decimals=1,
+            steps=fields.thresholds(base=palette.POWER),
+        ),
+        stat(
+            "Cost",
+            "GPU hours and energy of workflows in the chosen time, at the prices that are set in the rules.",
+            now(f"{hours(_of('cost:per_hour'))} or vector(0)"),
+            unit="short",
+            width=4,
+            decimals=2,
+        ),
+        stat(
+            "Of it for idle GPUs",
+            "What was paid for GPUs that steps held and did not use. Near 0 is good: move steps without GPU "
+            "work to templates that do not ask for one.",
+            now(f"{hours(_of('wasted_cost:per_hour'))} or vector(0)"),
+            unit="short",
+            width=4,
+            decimals=2,
+            steps=fields.thresholds((0.01, palette.WASTE)),
+        ),
+        table(
+            "Workflows",
+            "Each workflow in the chosen time, the dearest first. Little work for many GPU-hours is where "
+            "money can be saved.",
+            rows(_named(f"topk(200, {hours(_of('cost:per_hour'), _BY)})")),
+            rows(_named(hours(_of("wasted_cost:per_hour"), _BY))),
+            rows(_named(hours(_of("held:gpus"), _BY))),
+            rows(_named(_worked(hours(_of("busy:gpus"), _BY), hours(_of("held:gpus"), _BY)))),
+            rows(_named(kilowatt_hours(_of("energy:watts"), _BY))),
+            rows(_named(f"min by ({_BY}) (min_over_time({_SEEN}[$__range:$__interval])) * 1000")),
+            columns=(
+                fields.column("namespace", name="Namespace", width=140, link=_TO_NAMESPACE),
+                fields.column("workflow", name="Workflow", link=_THIS_ONE),
+                *_COUNTED,
+                fields.column("Value #F", name="First seen", unit="dateTimeFromNow", width=140),
+                *fields.hide("workload"),
+            ),
+            hidden=("cluster",),
+            order=("namespace", "workflow", *(f"Value #{letter}" for letter in _LETTERS)),
+            sort_by="Cost",
+            only_with="Value #A",
+            no_value="No workflow had a GPU in this time",
+            width=24,
+            height=9,
+        ),
+        timeseries(
+            "GPUs held",
+            "The ten workflows that held the most. Flat blocks are steps; gaps between them are time in "
+            "which the workflow had no GPU.",
+            over_time(largest(_of("held:gpus"), _BY), "{{namespace}} {{workload}}"),
+            unit="short",
+            width=12,
+            height=9,
+            stack=True,
+            legend="bottom",
+            calcs=("mean", "max"),
+            links=(_SERIES_THIS_ONE,),
+        ),
+        timeseries(
+            "GPUs at work",
+            "What of the GPUs beside worked, the same scale. Far below what is held is waste.",
+            over_time(largest(_of("busy:gpus"), _BY), "{{namespace}} {{workload}}"),
+            unit="short",
+            width=12,
+            height=9,
+            stack=True,
+            legend="bottom",
+            calcs=("mean", "max"),
+            links=(_SERIES_THIS_ONE,),
+        ),
+    ),
+    row(
+        "Steps",
+        table(
+            "Steps (pods)",
+            "Each pod of the chosen workflows, the dearest first. A step that held a GPU and did not work "
+            "is one to run without.",
+            rows(_named(f"topk(200, {hours(_of_pods('cost:per_hour'), _BY_POD)})")),
+            rows(_named(hours(_of_pods("wasted_cost:per_hour"), _BY_POD))),
+            rows(_named(hours(_of_pods("held:gpus"), _BY_POD))),
+            rows(
+                _named(_worked(hours(_of_pods("busy:gpus"), _BY_POD), hours(_of_pods("held:gpus"), _BY_POD)))
+            ),
+            rows(_named(kilowatt_hours(_of_pods("energy:watts"), _BY_POD))),
+            columns=(
+                fields.column("namespace", name="Namespace", width=140),
+                fields.column("workflow", name="Workflow", width=260, link=_THIS_ONE),
+                fields.column("pod", name="Pod", link=_TO_POD),
+                *_COUNTED,
+                *fields.hide("workload"),
+            ),
+            hidden=("cluster",),
+            order=("namespace", "workflow", "pod", *(f"Value #{letter}" for letter in _LETTERS[:-1])),
+            sort_by="Cost",
+            only_with="Value #A",
+            no_value="No workflow had a GPU in this time",
+            width=24,
+            height=9,
+        ),
+        timeseries(
+            "Power",
+            "What the ten hungriest workflows draw. A step that falls to idle power and stays held may hang.",
+            over_time(largest(_of("energy:watts"), _BY), "{{namespace}} {{workload}}"),
+            unit="watt",
+            width=8,
+            stack=True,
+            legend="bottom",
+            calcs=("mean", "max"),
+            links=(_SERIES_THIS_ONE,),
+        ),
+        timeseries(
+            "Cost per hour",
+            "GPU hours and energy, the ten dearest workflows.",
+            over_time(largest(_of("cost:per_hour"), _BY), "{{namespace}} {{workload}}"),
+            unit="short",
+            width=8,
+            decimals=2,
+            stack=True,
+            legend="bottom",
+            calcs=("mean", "max"),
+            links=(_SERIES_THIS_ONE,),
+        ),
+        timeseries(
+            "Memory used",
+            "Device memory of the ten workflows with the most. Far below the cards' memory, a smaller card "
+            "or a MIG device does.",
+            over_time(largest(_of("memory_used:bytes"), _BY), "{{namespace}} {{workload}}"),
+            unit="bytes",
+            width=8,
+            stack=True,
+            legend="bottom",
+            calcs=("mean", "max"),
+            links=(_SERIES_THIS_ONE,),
+        ),
+    ),
+    row(
+        "When workflows are missing",
+        stat(
+            "Pods known",
+            "Share of the pods on GPUs whose owner the exporter can name. Under 100 % workflows are missing "
+            "above: switch on what the text beside says.",
+            now(
+                f'count(max by (cluster, namespace, pod) (gputally_pod_info{{workload!="", {_NAMESPACE}}}))'
+                f" / count(max by (cluster, namespace, pod) (gputally_pod_info{{{_NAMESPACE}}}))"
+            ),
+            unit="percentunit",
+            width=4,
+            height=7,
+            decimals=0,
+            steps=fields.thresholds((0.5, palette.WARNING), (1, palette.GOOD), base=palette.CRITICAL),
+        ),
+        table(
+            "By the label of the pods alone",
+            "Workflows that are known by the label of their pods, now. It is filled with --pod-labels, also "
+            "by an exporter that runs as a sidecar of a step.",
+            rows(
+                "max by (namespace, label_workflows_argoproj_io_workflow, pod, workload)"
+                f' (gputally_pod_info{{label_workflows_argoproj_io_workflow!="", {_NAMESPACE}}})'
+            ),
+            columns=(
+                fields.column("namespace", name="Namespace", width=120),
+                fields.column("label_workflows_argoproj_io_workflow", name="Workflow"),
+                fields.column("pod", name="Pod", link=_TO_POD),
+                fields.column("workload", name="Workload"),
+            ),
+            hidden=("Value",),
+            order=("namespace", "label_workflows_argoproj_io_workflow", "pod", "workload"),
+            no_value="No pod has the label now: --pod-labels may be missing",
+            width=10,
+            height=7,
+        ),
+        text(
+            """**What to switch on**
+
+- `--kubernetes` lets the exporter ask for the pods of its node. Argo's label \
+`workflows.argoproj.io/workflow` then makes a pod the workload `Workflow/name`, which this page reads.
+- `--pod-labels workflows.argoproj.io/workflow` puts that label on `gputally_pod_info` as well; with \
+`workflows.argoproj.io/*` also those that you copy to pods with `podMetadata`.
+- The recording rules of GPUTally must run: everything over time is theirs.
+""",
+            width=10,
+            height=7,
+        ),
+    ),
+    variables=(CLUSTER, _NAMESPACES, _WORKFLOWS),
+    since="now-24h",
+    annotate=False,
+)

@@ -1,0 +1,147 @@
+"""Whether links lead somewhere, and names in tables, overrides and links are those of what a query gives."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+from alerts import promql
+from dashboards.check_queries import labels_of
+from dashboards.reading import Json, called, labels_in, panel_queries, panels, variables
+
+_TO_DASHBOARD = re.compile(r"/d/([\w-]+)")
+_GIVEN = re.compile(r"[?&]var-(\w+)=")
+_KEPT = re.compile(r"\$\{(\w+):queryparam\}")
+_LABEL_OF_SERIES = re.compile(r"\$\{__field\.labels\.(\w+)\}")
+_COLUMN_OF_ROW = re.compile(r'\$\{__data\.fields(?:\.(\w+)|\["([^"]+)"\])\}')
+
+
+def faults(dashboard: Json, every: Mapping[str, Json], known: promql.Schema) -> Iterator[str]:
+    """What is wrong with the links of a dashboard, and with the names that its panels use."""
+    by_uid = {other["uid"]: other for other in every.values()}
+    for uid in sorted(set(_TO_DASHBOARD.findall(json.dumps(dashboard))) - by_uid.keys()):
+        yield f"a link leads to {uid}, which is no dashboard"
+    for panel in panels(dashboard):
+        for link in _links(panel):
+            for fault in _address_faults(link["url"], dashboard, by_uid):
+                yield f"{called(panel)}: link {link['title']}: {fault}"
+        for fault in _name_faults(panel, known):
+            yield f"{called(panel)}: {fault}"
+    tags = {tag for other in every.values() for tag in other["tags"]}
+    for link in dashboard["links"]:
+        for tag in link["tags"]:
+            if tag not in tags:
+                yield f"link {link['title']}: no dashboard has the tag {tag}"
+
+
+def _links(panel: Json) -> Iterator[Json]:
+    yield from panel.get("links", ())
+    config = panel["fieldConfig"]
+    yield from config["defaults"].get("links", ())
+    for override in config["overrides"]:
+        yield from _links_of(override)
+
+
+def _links_of(override: Json) -> Iterator[Json]:
+    for changed in override["properties"]:
+        if changed["id"] == "links":
+            yield from changed["value"]
+
+
+def _address_faults(url: str, here: Json, by_uid: Mapping[str, Json]) -> Iterator[str]:
+    found = _TO_DASHBOARD.match(url)
+    if found is None:
+        if not url.startswith("https://"):
+            yield f"{url} is neither a dashboard nor a page"
+        return
+    there = by_uid.get(found[1])
+    if there is None:
+        return
+    for name in (*_GIVEN.findall(url), *_KEPT.findall(url)):
+        if name not in variables(there):
+            yield f"{found[1]} has no variable {name}"
+    for name in _KEPT.findall(url):
+        if name not in variables(here):
+            yield f"there is no variable {name} here to take along"
+    if "${__url_time_range}" not in url:
+        yield "it does not take the time range along"
+
+
+def _name_faults(panel: Json, known: promql.Schema) -> Iterator[str]:
+    # What is wrong with a query itself is said elsewhere.
+    with suppress(promql.Wrong):
+        if panel["type"] == "table":
+            yield from _table_faults(panel, known)
+        else:
+            yield from _series_faults(panel, known)
+
+
+def _table_faults(panel: Json, known: promql.Schema) -> Iterator[str]:
+    queries = panel_queries(panel)
+    values = {f"Value #{query.ref_id}" for query in queries} if len(queries) > 1 else {"Value"}
+    has = {"Time", *values}.union(*(labels_of(query, known) for query in queries))
+    if promql.ANY in has:
+        return
+    left = set(has)
+    for step in panel.get("transformations", ()):
+        for name in _names_in_step(step):
+            if name not in has:
+                yield f"{step['id']}: there is no column {name}"
+        left -= step["options"].get("excludeByName", {}).keys()
+    shown = _display_names(panel)
+    for override in panel["fieldConfig"]["overrides"]:
+        matcher = override["matcher"]
+        if matcher["id"] == "byName" and matcher["options"] not in left:
+            yield f"there is no column {matcher['options']} to change"
+    for sorted_by in panel["options"].get("sortBy", ()):
+        if sorted_by["displayName"] not in {shown.get(name, name) for name in left}:
+            yield f"it is sorted by {sorted_by['displayName']}, which is no column"
+    for link in _links(panel):
+        for plain, quoted in _COLUMN_OF_ROW.findall(link["url"]):
+            if (plain or quoted) not in left | {shown[name] for name in left & shown.keys()}:
+                yield f"link {link['title']}: there is no column {plain or quoted}"
+
+
+def _names_in_step(step: Json) -> Iterator[str]:
+    options = step["options"]
+    yield from options.get("excludeByName", ())
+    yield from options.get("indexByName", ())
+    yield from options.get("renameByName", ())
+    yield from (each["fieldName"] for each in options.get("filters", ()))
+
+
+def _display_names(panel: Json) -> dict[str, str]:
+    """Name of a column -> what stands above it."""
+    return {
+        override["matcher"]["options"]: changed["value"]
+        for override in panel["fieldConfig"]["overrides"]
+        for changed in override["properties"]
+        if changed["id"] == "displayName"
+    }
+
+
+def _series_faults(panel: Json, known: promql.Schema) -> Iterator[str]:
+    queries = panel_queries(panel)
+    legends = [_pattern(query.legend) for query in queries]
+    for override in panel["fieldConfig"]["overrides"]:
+        matcher = override["matcher"]
+        if matcher["id"] == "byName" and not any(
+            re.fullmatch(legend, matcher["options"]) for legend in legends
+        ):
+            yield f"no series is called {matcher['options']}"
+    linked = {label for link in _links(panel) for label in _LABEL_OF_SERIES.findall(link["url"])}
+    for query in queries:
+        has = labels_of(query, known)
+        for label in sorted(linked - has):
+            if promql.ANY not in has:
+                yield f"its link uses {label}, and {query.ref_id} has {', '.join(sorted(has)) or 'no labels'}"
+
+
+def _pattern(legend: str) -> str:
+    """What the legend's text can be, as a regular expression."""
+    if legend == "__auto":
+        return ".*"
+    text = re.escape(legend)
+    for label in labels_in(legend):
+        text = re.sub(rf"\\\{{\\\{{\\? *{label}\\? *\\\}}\\\}}", ".*", text)
+    return text

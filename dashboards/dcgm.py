@@ -1,0 +1,260 @@
+"""GPU Monitoring (DCGM): temperature, power, use, memory and clocks under the names of dcgm-exporter.
+
+For people who stay with DCGM_FI_* and nvidia_smi_*: from GPUTally with `--compat dcgm,nvidia-smi`, or from
+the exporters of those names. Where DCGM tells nothing, as on GKE, nvidia-smi takes its place.
+"""
+
+from typing import Any
+
+from dashboards import fields, links, palette
+from dashboards.build import dashboard, row
+from dashboards.panels import Modern, now, over_time, rows, stat, state_timeline, table, text, timeseries
+from dashboards.variables import Variable
+
+_CLUSTER = 'cluster=~"$cluster"'
+_INSTANCE = f'{_CLUSTER}, instance=~"$instance"'
+_DCGM = f'{_INSTANCE}, gpu=~"$gpu"'
+_SMI = f'{_INSTANCE}, gpu_id=~"$gpu"'
+_EITHER = '__name__=~"DCGM_FI_DEV_GPU_TEMP|nvidia_smi_temperature_celsius"'
+_VARIABLES = (
+    Variable("cluster", "Cluster", f"{{{_EITHER}}}"),
+    Variable("instance", "Instance", f"{{{_EITHER}, {_CLUSTER}}}"),
+    Variable("gpu", "GPU", f"DCGM_FI_DEV_GPU_TEMP{{{_INSTANCE}}}"),
+)
+_BY = "cluster, instance, Hostname, gpu"
+_LEGEND = "{{Hostname}} GPU {{gpu}}"
+_MIB = 1 << 20
+_HEAT = fields.thresholds((80, palette.WARNING), (90, palette.CRITICAL))
+_MORE_IS_BETTER = fields.thresholds((30, palette.WARNING), (60, palette.GOOD), base=palette.CRITICAL)
+_TO_GPU = links.link("GPU", "node", node="${__field.labels.Hostname}", gpu="${__field.labels.gpu}")
+_ROW_TO_GPU = links.by_row("GPU", "node", "gpu", node="Hostname")
+_BAR: dict[str, Any] = {"unit": "percent", "decimals": 0, "bar_up_to": 100}
+
+
+def _dcgm(field: str, how: str = "max") -> str:
+    """One sample for each GPU; `sum` of what is told of each pod or GPU instance by itself."""
+    return f"{how} by ({_BY}) (DCGM_FI_DEV_{field}{{{_DCGM}}})"
+
+
+def _smi(selector: str, index: str = "gpu_id") -> str:
+    """The same of nvidia-smi, with labels like DCGM's: the host is the target's address without its port."""
+    named = f'label_replace({selector}, "gpu", "$1", "{index}", "(.+)")'
+    placed = f'label_replace({named}, "Hostname", "$1", "instance", "([^:]+).*")'
+    return f"max by ({_BY}) ({placed})"
+
+
+def _or_smi(dcgm: str, metric: str) -> str:
+    return f"{dcgm} or on (cluster, instance, gpu) {_smi(f'nvidia_smi_{metric}{{{_SMI}}}')}"
+
+
+# dcgm-exporter's values are of pods where there are several: together they can be no more than all of it.
+_UTILIZATION = f"clamp_max({_dcgm('GPU_UTIL', 'sum')}, 100)"
+_TEMPERATURE = _or_smi(_dcgm("GPU_TEMP"), "temperature_celsius")
+_POWER = _or_smi(_dcgm("POWER_USAGE"), "power_usage_watts")
+_SMI_INDEX = f'max by (cluster, instance, uuid, index) (nvidia_smi_gpu_info{{{_INSTANCE}, index=~"$gpu"}})'
+_SMI_MEMORY = _smi(
+    f"max by (cluster, instance, uuid) (nvidia_smi_memory_used_bytes{{{_INSTANCE}}})"
+    f" * on (cluster, instance, uuid) group_left (index) {_SMI_INDEX}",
+    "index",
+)
+_MEMORY = f"{_dcgm('FB_USED', 'sum')} * {_MIB} or on (cluster, instance, gpu) {_SMI_MEMORY}"
+_MEMORY_SHARE = (
+    f"sum({_dcgm('FB_USED', 'sum')}) / (sum({_dcgm('FB_USED', 'sum')}) + sum({_dcgm('FB_FREE')})) * 100"
+)
+_EXPORTERS = (
+    f"max by (cluster, job, instance) (up{{{_INSTANCE}}})"
+    f" and on (cluster, job) max by (cluster, job) (last_over_time({{{_EITHER}, {_CLUSTER}}}[$__range]))"
+)
+
+
+def _lines(title: str, description: str, expr: str, unit: str, **more: object) -> Modern:
+    """A line for each GPU, a third of the page wide."""
+    options: dict[str, object] = {
+        "width": 8,
+        "height": 9,
+        "legend": "bottom",
+        "links": (_TO_GPU,),
+        "calcs": ("mean",),
+    }
+    return timeseries(
+        title,
+        description,
+        over_time(expr, _LEGEND),
+        unit=unit,
+        **{**options, **more},  # type: ignore[arg-type]
+    )
+
+
+DASHBOARD = dashboard(
+    "dcgm",
+    "GPU Monitoring (DCGM)",
+    "Temperature, power, use, memory and clocks of NVIDIA GPUs under the names of DCGM and nvidia-smi.",
+    row(
+        "",
+        stat(
+            "GPUs",
+            "GPUs that are reported. A fall means that a node or its exporter has gone.",
+            over_time(f"count({_TEMPERATURE})"),
+            unit="short",
+            width=4,
+        ),
+        stat(
+            "GPU utilisation",
+            "Mean over all GPUs. Above 60 % is good; under 30 % they mostly wait.",
+            over_time(f"avg({_or_smi(_UTILIZATION, 'gpu_utilization_percent')})"),
+            unit="percent",
+            width=4,
+            decimals=0,
+            steps=_MORE_IS_BETTER,
+        ),
+        stat(
+            "Memory used",
+            "Share of all GPU memory that is taken. From 95 % on the next allocation may fail.",
+            over_time(_MEMORY_SHARE),
+            unit="percent",
+            width=4,
+            decimals=0,
+            steps=fields.thresholds((95, palette.CRITICAL), base=palette.MEMORY),
+        ),
+        stat(
+            "Power",
+            "What all GPUs draw together. Compare it with what supplies and cooling can do.",
+            over_time(f"sum({_POWER})"),
+            unit="watt",
+            width=4,
+            steps=fields.thresholds(base=palette.POWER),
+        ),
+        stat(
+            "Hottest GPU",
+            "The highest core temperature. Most cards slow down between 85 and 95 degrees.",
+            over_time(f"max({_TEMPERATURE})"),
+            unit="celsius",
+            width=4,
+            decimals=0,
+            steps=_HEAT,
+        ),
+        stat(
+            "Exporters down",
+            "Targets of the jobs that report GPUs which do not answer. 0 is good.",
+            now(f"count(({_EXPORTERS}) == 0) or vector(0)"),
+            unit="short",
+            width=4,
+            steps=fields.thresholds((1, palette.CRITICAL)),
+            background=True,
+        ),
+        _lines(
+            "GPU utilisation (DCGM)",
+            "Share of the time in which a kernel ran. GKE may show 0 here: see nvidia-smi's beside.",
+            _UTILIZATION,
+            "percent",
+            most=100,
+        ),
+        _lines(
+            "GPU utilisation (nvidia-smi)",
+            "The same, from nvidia-smi. Flat at 0 while somebody holds the GPU is waste.",
+            _smi(f"nvidia_smi_gpu_utilization_percent{{{_SMI}}}"),
+            "percent",
+            most=100,
+        ),
+        _lines(
+            "Memory of each GPU",
+            "Device memory that is taken. A line that only ever grows may be a leak.",
+            _MEMORY,
+            "bytes",
+        ),
+        _lines(
+            "Temperature",
+            "Core temperature. The lower the better; most cards slow down between 85 and 95 degrees.",
+            _TEMPERATURE,
+            "celsius",
+            steps=_HEAT,
+            fill=0,
+        ),
+        _lines(
+            "Power of each GPU",
+            "What each GPU draws. Flat at its limit is full work; far below it at full utilisation is a job "
+            "that waits or hangs.",
+            _POWER,
+            "watt",
+        ),
+        _lines(
+            "Memory utilisation",
+            "Share of the time in which device memory was read or written. High at low power is a job that "
+            "waits for memory.",
+            _or_smi(f"clamp_max({_dcgm('MEM_COPY_UTIL', 'sum')}, 100)", "memory_utilization_percent"),
+            "percent",
+            most=100,
+        ),
+    ),
+    row(
+        "Clocks and exporters",
+        _lines(
+            "SM clock",
+            "Clock of the compute units. It falls when the GPU is idle; a fall while it is busy is a loss "
+            "to heat or power.",
+            f"{_dcgm('SM_CLOCK')} * 1e6",
+            "hertz",
+        ),
+        _lines(
+            "Memory clock",
+            "Clock of the device memory. Full or idle; in between for long is not normal.",
+            f"{_dcgm('MEM_CLOCK')} * 1e6",
+            "hertz",
+        ),
+        state_timeline(
+            "Exporter status",
+            "Whether each exporter answered Prometheus. Red gaps are time of which nothing is known.",
+            over_time(_EXPORTERS, "{{instance}}"),
+            mappings=fields.UP,
+            width=8,
+            height=9,
+        ),
+    ),
+    row(
+        "Pods and energy",
+        table(
+            "Pods on GPUs",
+            "Each pod's part of its GPU now, the busiest first. Memory without utilisation for long is a "
+            "GPU that is held and not used.",
+            rows(f'sum by ({_BY}, namespace, pod) (DCGM_FI_DEV_GPU_UTIL{{pod!="", {_DCGM}}})'),
+            rows(f'sum by ({_BY}, namespace, pod) (DCGM_FI_DEV_FB_USED{{pod!="", {_DCGM}}}) * {_MIB}'),
+            columns=(
+                fields.column("namespace", name="Namespace"),
+                fields.column("pod", name="Pod", link=links.by_row("Pod", "workloads", "namespace", "pod")),
+                fields.column("Hostname", name="Host"),
+                fields.column("gpu", name="GPU", width=70, link=_ROW_TO_GPU),
+                fields.column("Value #A", name="Utilisation", width=170, **_BAR),
+                fields.column("Value #B", name="Memory", unit="bytes", width=110),
+            ),
+            hidden=("cluster", "instance"),
+            order=("namespace", "pod", "Hostname", "gpu", "Value #A", "Value #B"),
+            sort_by="Utilisation",
+            no_value="No pod is on a GPU",
+            width=14,
+        ),
+        stat(
+            "Energy",
+            "What all GPUs used in the chosen time, by their own counters.",
+            now(f"sum(increase(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{{_DCGM}}}[$__range])) / 3.6e9"),
+            unit="kwatth",
+            width=4,
+            height=8,
+            decimals=1,
+            steps=fields.thresholds(base=palette.POWER),
+        ),
+        text(
+            """**Where these names come from**
+
+GPUTally gives them with `--compat dcgm,nvidia-smi`, beside its own; dcgm-exporter and nvidia-smi exporters \
+give them too.
+
+The other dashboards of GPUTally read its own names, and also know AMD GPUs, owners and costs.
+""",
+            width=6,
+            height=8,
+        ),
+    ),
+    variables=_VARIABLES,
+    tags=("dcgm",),
+    annotate=False,
+)

@@ -1,0 +1,428 @@
+"""The bill: energy, money and CO2 of a range, by namespace, workload and model, and whether it adds up.
+
+All sums are of records of the same minutes: what namespaces, others and nobody are charged for is what the
+GPUs' meters have counted, but for what was used before Prometheus first saw a series.
+"""
+
+from dashboards import fields, links, palette
+from dashboards.build import dashboard, row
+from dashboards.panels import bar_gauge, now, over_time, pie, rows, stat, table, timeseries
+from dashboards.ranges import hours, kilowatt_hours, largest
+from dashboards.variables import CLUSTER, NAMESPACE
+
+_CLUSTER = 'cluster=~"$cluster"'
+_NAMESPACE = f'{_CLUSTER}, namespace=~"$namespace"'
+_BY_WORKLOAD = "cluster, namespace, workload"
+_HOST, _NOBODY = "(not in Kubernetes)", "(nobody)"
+
+_PODS_COLOR, _HOST_COLOR = palette.BUSY, palette.HELD
+_BOOKS = {
+    "pods": _PODS_COLOR,
+    "not in Kubernetes": _HOST_COLOR,
+    **{f"nobody: {reason}": color for reason, color in palette.BY_REASON.items()},
+}
+_METER = fields.override(
+    "meter",
+    color={"mode": "fixed", "fixedColor": palette.POWER},
+    custom__stacking={"mode": "none", "group": "B"},
+    custom__fillOpacity=0,
+    custom__lineWidth=2,
+)
+_SHARE_BAR: fields.Json = {"unit": "percentunit", "decimals": 1, "bar_up_to": 1}
+_MONEY: fields.Json = {"unit": "none", "decimals": 2}
+
+
+def _all(level: str, record: str) -> str:
+    """Of the whole cluster, whatever namespace is chosen: what the meters have counted is everybody's."""
+    return f"{level}:gputally_{record}{{{_CLUSTER}}}"
+
+
+def _namespaces(record: str) -> str:
+    return f"namespace:gputally_{record}{{{_NAMESPACE}}}"
+
+
+def _workloads(record: str) -> str:
+    return hours(f"workload:gputally_{record}{{{_NAMESPACE}}}", _BY_WORKLOAD)
+
+
+def _models(record: str) -> str:
+    return hours(f"model:gputally_{record}{{{_CLUSTER}}}", "model")
+
+
+def _owners(record: str) -> str:
+    return hours(_all("host", record), "cluster, node, owner")
+
+
+def _or_zero(expression: str) -> str:
+    return f"({expression} or vector(0))"
+
+
+_METERED = kilowatt_hours(_all("cluster", "energy:watts"))
+_PODS_ENERGY = _or_zero(kilowatt_hours(_all("namespace", "energy:watts")))
+_HOST_ENERGY = _or_zero(kilowatt_hours(_all("host", "energy:watts")))
+_NOBODYS_ENERGY = _or_zero(kilowatt_hours(_all("cluster", "unattributed:watts")))
+_COST = hours(_all("cluster", "cost:per_hour"))
+_NOBODYS_COST = _or_zero(hours(_all("cluster", "unallocated_cost:per_hour")))
+_CO2 = hours(_all("cluster", "co2:grams_per_hour"))
+
+
+def _nobodys(reason: str) -> str:
+    return f'cluster:gputally_unattributed:watts{{{_CLUSTER}, reason="{reason}"}}'
+
+
+def _line(expression: str, name: str) -> str:
+    """A line of the bill that is no namespace's."""
+    return f'label_replace({expression}, "namespace", "{name}", "cluster", ".*")'
+
+
+def _bill(record: str, nobody: str = "") -> str:
+    """With the lines of those who are in no namespace it is the whole."""
+    lines = [
+        hours(_namespaces(record), "cluster, namespace"),
+        _line(hours(_all("host", record), "cluster"), _HOST),
+        *([_line(nobody, _NOBODY)] if nobody else []),
+    ]
+    return f"sum by (namespace) ({' or '.join(lines)})"
+
+
+def _by_cluster(record: str) -> str:
+    return hours(_all("cluster", record), "cluster")
+
+
+_COST_BILL = _bill("cost:per_hour", _by_cluster("unallocated_cost:per_hour"))
+_CHARGED = f'{{__name__=~"(namespace|host):gputally_charged:watts", {_NAMESPACE}}}'
+_LEDGER_CHARGED = f'{{__name__=~"gputally_(pod|host|gpu_unattributed)_energy_joules_total", {_CLUSTER}}}'
+_BOOK = "cluster, node, instance, gpu"
+
+
+_BY_BASIS = kilowatt_hours(_CHARGED, "basis")
+
+_TO_NAMESPACE = links.by_row("Its pods", "workloads", "namespace")
+_TO_MODEL = links.by_row("GPUs of this model", "fleet", "model")
+_TO_NODE = links.by_row("Node", "node", "node")
+
+DASHBOARD = dashboard(
+    "energy",
+    "Energy and chargeback",
+    "What the GPUs have used and cost over the chosen range, who pays for it, and whether the books balance.",
+    row(
+        "",
+        stat(
+            "Energy",
+            "What all GPUs have used over the chosen range, from their own energy counters.",
+            now(_METERED),
+            unit="kwatth",
+            width=4,
+            decimals=2,
+            steps=fields.thresholds(base=palette.POWER),
+        ),
+        stat(
+            "Cost",
+            "What all GPUs have cost over the chosen range, hours and energy, at the prices that are set "
+            "in the rules (see Prices, below).",
+            now(_COST),
+            width=4,
+            **_MONEY,
+        ),
+        stat(
+            "CO2",
+            "What making this energy has emitted, by the grams for each kWh that are set in the rules.",
+            now(_CO2),
+            unit="massg",
+            width=4,
+            decimals=2,
+        ),
+        stat(
+            "Charged",
+            "Part of the cost that pods and others are charged for; the rest is nobody's. Above 70 % is "
+            "good; under 40 % most is paid for GPUs that nobody holds.",
+            now(f"1 - {_NOBODYS_COST} / {_COST}"),
+            unit="percentunit",
+            width=4,
+            decimals=1,
+            steps=fields.thresholds((0.4, palette.WARNING), (0.7, palette.GOOD), base=palette.CRITICAL),
+        ),
+        stat(
+            "Cost of nobody",
+            "What GPUs that nobody holds, and energy that nobody can be charged for, have cost. It has "
+            "to be spread over all, or saved by having fewer GPUs.",
+            now(_NOBODYS_COST),
+            width=4,
+            steps=fields.thresholds(base=palette.IDLE),
+            links=(links.link("Idle and waste", "waste"),),
+            **_MONEY,
+        ),
+        stat(
+            "Books differ by",
+            "Difference between the meters and all that is charged: pods, others and nobody. Under 1 % of "
+            "some hours is good, and is what was used before a pod's first scrape; more means that series "
+            "are lost.",
+            now(f"abs({_METERED} - {_PODS_ENERGY} - {_HOST_ENERGY} - {_NOBODYS_ENERGY}) / ({_METERED} > 0)"),
+            unit="percentunit",
+            width=4,
+            decimals=2,
+            steps=fields.thresholds((0.01, palette.WARNING), (0.05, palette.CRITICAL)),
+            background=True,
+        ),
+        table(
+            "The bill, by namespace",
+            "Who has used and cost what over the chosen range. With the lines of nobody and of what is not "
+            "in Kubernetes it adds up to the sums above. Much cost of idle is what to talk about.",
+            rows(_COST_BILL),
+            rows(f"{_COST_BILL} / on () group_left () ({_COST} > 0)"),
+            rows(_bill("held:gpus", f"{_by_cluster('gpus:count')} - {_by_cluster('held:gpus')}")),
+            rows(f"{_bill('energy:watts', _by_cluster('unattributed:watts'))} / 1000"),
+            rows(
+                _bill(
+                    "co2:grams_per_hour",
+                    f"{_by_cluster('unattributed:watts')} / {_by_cluster('energy:watts')} * "
+                    f"{_by_cluster('co2:grams_per_hour')}",
+                )
+            ),
+            rows(_bill("wasted_cost:per_hour")),
+            columns=(
+                fields.column("namespace", name="Namespace", link=_TO_NAMESPACE),
+                fields.column("Value #A", name="Cost", width=80, **_MONEY),
+                fields.column("Value #B", name="Share of all", width=120, **_SHARE_BAR),
+                fields.column("Value #C", name="GPU hours", unit="none", decimals=1, width=90),
+                fields.column("Value #D", name="Energy", unit="kwatth", decimals=2, width=95),
+                fields.column("Value #E", name="CO2", unit="massg", decimals=1, width=85),
+                fields.column("Value #F", name="Cost of idle", width=100, **_MONEY),
+            ),
+            order=("namespace", *(f"Value #{letter}" for letter in "ABCDEF")),
+            sort_by="Cost",
+            width=15,
+            height=10,
+        ),
+        pie(
+            "Cost, by namespace",
+            "How the cost of the chosen range divides: the eight dearest namespaces, the others, what is "
+            "not in Kubernetes, and nobody. A large part of nobody is what to work on.",
+            now(f"topk(8, {hours(_namespaces('cost:per_hour'), 'namespace')})", "{{namespace}}"),
+            now(
+                f"{hours(_namespaces('cost:per_hour'))}"
+                f" - sum(topk(8, {hours(_namespaces('cost:per_hour'), 'namespace')})) > 0.005",
+                "other namespaces",
+            ),
+            now(hours(_all("host", "cost:per_hour")), "not in Kubernetes"),
+            now(_NOBODYS_COST, "nobody"),
+            unit="none",
+            width=9,
+            height=10,
+            decimals=2,
+            overrides=fields.colors_of(
+                {
+                    "nobody": palette.IDLE,
+                    "not in Kubernetes": _HOST_COLOR,
+                    "other namespaces": palette.NEUTRAL,
+                }
+            ),
+        ),
+        timeseries(
+            "The books: owners against the meter",
+            "Power that is charged to pods, to others and to nobody, stacked, and what the meters count "
+            "as a line. They meet when the books balance; a gap under the line is energy that is lost to "
+            "the bill.",
+            over_time(f"sum({_all('namespace', 'energy:watts')})", "pods"),
+            over_time(f"sum({_all('host', 'energy:watts')})", "not in Kubernetes"),
+            *(over_time(f"sum({_nobodys(reason)})", f"nobody: {reason}") for reason in palette.BY_REASON),
+            over_time(f"sum({_all('cluster', 'energy:watts')})", "meter"),
+            unit="watt",
+            width=15,
+            height=8,
+            stack=True,
+            overrides=(*fields.colors_of(_BOOKS), _METER),
+            calcs=("mean",),
+        ),
+        bar_gauge(
+            "Where the energy went",
+            "The same over the whole range: the bars of pods, others and nobody add up to the meter. "
+            "Idle is the price of GPUs that wait; unknown and unobserved should be next to nothing.",
+            now(_METERED, "meter"),
+            now(_PODS_ENERGY, "pods"),
+            now(_HOST_ENERGY, "not in Kubernetes"),
+            *(
+                now(_or_zero(kilowatt_hours(_nobodys(reason))), f"nobody: {reason}")
+                for reason in palette.BY_REASON
+            ),
+            unit="kwatth",
+            width=9,
+            height=8,
+            decimals=2,
+            overrides=fields.colors_of({**_BOOKS, "meter": palette.POWER}),
+        ),
+    ),
+    row(
+        "By workload",
+        table(
+            "Workloads of the chosen namespaces",
+            "Deployments, jobs and the like, with all the pods they had; at most 200, the dearest. Names "
+            "need --kubernetes, which tells who made a pod; without it a namespace has one line.",
+            rows(f"topk(200, {_workloads('cost:per_hour')})"),
+            rows(_workloads("held:gpus")),
+            rows(f"{_workloads('energy:watts')} / 1000"),
+            rows(_workloads("co2:grams_per_hour")),
+            rows(_workloads("wasted_cost:per_hour")),
+            columns=(
+                fields.column("namespace", name="Namespace", width=110, link=_TO_NAMESPACE),
+                fields.column("workload", name="Workload"),
+                fields.column("Value #A", name="Cost", width=80, **_MONEY),
+                fields.column("Value #B", name="GPU hours", unit="none", decimals=1, width=90),
+                fields.column("Value #C", name="Energy", unit="kwatth", decimals=2, width=95),
+                fields.column("Value #D", name="CO2", unit="massg", decimals=1, width=85),
+                fields.column("Value #E", name="Cost of idle", width=100, **_MONEY),
+            ),
+            hidden=("cluster",),
+            order=("namespace", "workload", *(f"Value #{letter}" for letter in "ABCDE")),
+            sort_by="Cost",
+            only_with="Value #A",
+            width=14,
+            height=10,
+        ),
+        table(
+            "Not in Kubernetes",
+            "Slurm jobs, containers, services and sessions that are no pods; at most 100, the dearest. "
+            "In a cluster there should be few: nobody's budget pays for them.",
+            rows(f"topk(100, {_owners('cost:per_hour')})"),
+            rows(_owners("held:gpus")),
+            rows(f"{_owners('energy:watts')} / 1000"),
+            columns=(
+                fields.column("owner", name="Owner"),
+                fields.column("node", name="Node", link=_TO_NODE),
+                fields.column("Value #A", name="Cost", width=75, **_MONEY),
+                fields.column("Value #B", name="GPU hours", unit="none", decimals=1, width=90),
+                fields.column("Value #C", name="Energy", unit="kwatth", decimals=2, width=95),
+            ),
+            hidden=("cluster",),
+            order=("owner", "node", *(f"Value #{letter}" for letter in "ABC")),
+            sort_by="Cost",
+            only_with="Value #A",
+            width=10,
+            height=10,
+        ),
+    ),
+    row(
+        "By model, and prices",
+        table(
+            "Models",
+            "What the GPUs of each model have used and cost, whoever had them. A large part of nobody is "
+            "money for GPUs that wait.",
+            rows(_models("cost:per_hour")),
+            rows(f"{_models('unallocated_cost:per_hour')} / ({_models('cost:per_hour')} > 0)"),
+            rows(_models("gpus:count")),
+            rows(f"{_models('energy:watts')} / 1000"),
+            rows(_models("co2:grams_per_hour")),
+            rows(f"max by (model) (gpu:gputally_price:per_hour{{{_CLUSTER}}})"),
+            columns=(
+                fields.column("model", name="Model", link=_TO_MODEL),
+                fields.column("Value #A", name="Cost", width=80, **_MONEY),
+                fields.column("Value #B", name="Part of nobody", width=130, **_SHARE_BAR),
+                fields.column("Value #C", name="GPU hours", unit="none", decimals=1, width=90),
+                fields.column("Value #D", name="Energy", unit="kwatth", decimals=2, width=95),
+                fields.column("Value #E", name="CO2", unit="massg", decimals=1, width=85),
+                fields.column("Value #F", name="Price of an hour", width=130, **_MONEY),
+            ),
+            order=("model", *(f"Value #{letter}" for letter in "ABCDEF")),
+            sort_by="Cost",
+            width=16,
+            height=7,
+        ),
+        stat(
+            "Price of a kWh",
+            "At the GPU's plug: the price that is set, times what the building draws for each watt "
+            "(PUE). 0 where the price of an hour has the energy in it.",
+            now(
+                f"1000 * sum({_all('cluster', 'energy_cost:per_hour')})"
+                f" / (sum({_all('cluster', 'energy:watts')}) > 0)"
+            ),
+            unit="none",
+            width=4,
+            height=7,
+            decimals=3,
+        ),
+        stat(
+            "CO2 of a kWh",
+            "At the GPU's plug: the grams that are set, times what the building draws for each watt "
+            "(PUE). Below 100 g is clean power; the world's mean is 445 g.",
+            now(
+                f"1000 * sum({_all('cluster', 'co2:grams_per_hour')})"
+                f" / (sum({_all('cluster', 'energy:watts')}) > 0)"
+            ),
+            unit="massg",
+            width=4,
+            height=7,
+            decimals=0,
+        ),
+    ),
+    row(
+        "Over time",
+        timeseries(
+            "Cost per hour, by namespace",
+            "GPU hours and energy of the ten dearest namespaces of the range, what is not in Kubernetes, "
+            "and nobody. The grey part is what free GPUs cost.",
+            over_time(largest(_namespaces("cost:per_hour"), "namespace"), "{{namespace}}"),
+            over_time(f"sum({_all('host', 'cost:per_hour')})", "not in Kubernetes"),
+            over_time(f"sum({_all('cluster', 'unallocated_cost:per_hour')})", "nobody"),
+            unit="none",
+            decimals=2,
+            stack=True,
+            overrides=fields.colors_of({"nobody": palette.IDLE, "not in Kubernetes": _HOST_COLOR}),
+            legend="bottom",
+            calcs=("mean",),
+        ),
+        timeseries(
+            "Power, by namespace",
+            "What the ten namespaces with the most energy of the range draw, as it is charged to their "
+            "pods. A peak that all share is what the room has to cool.",
+            over_time(largest(_namespaces("energy:watts"), "namespace"), "{{namespace}}"),
+            unit="watt",
+            stack=True,
+            links=(links.by_label("Its pods", "workloads", "namespace"),),
+            legend="bottom",
+            calcs=("mean",),
+        ),
+    ),
+    row(
+        "How it was charged",
+        timeseries(
+            "Power, by the way it is charged",
+            "Measured: the owner was alone on the GPU, as good as the meter. Shared: divided by time on the "
+            "GPU, exact only in sum. Held: nobody ran anything, so whoever holds the GPU pays.",
+            over_time(f"sum by (basis) ({_CHARGED})", "{{basis}}"),
+            unit="watt",
+            stack=True,
+            overrides=fields.colors_of(palette.BY_BASIS),
+            width=11,
+            legend="bottom",
+            calcs=("mean",),
+        ),
+        pie(
+            "Energy, by the way it is charged",
+            "The same over the whole range. The more is measured, the less there is to argue about; much "
+            "held is waste.",
+            now(_BY_BASIS, "{{basis}}"),
+            unit="kwatth",
+            width=8,
+            overrides=fields.colors_of(palette.BY_BASIS),
+        ),
+        stat(
+            "Ledger error",
+            "In the last scrape, the largest difference between a GPU's meter and all that was ever "
+            "charged for it. The exporter keeps it at 0, to the millijoule; 1 J or more is a bug or lost "
+            "series.",
+            now(
+                f"round(max(abs(sum by ({_BOOK}) (gputally_gpu_energy_joules_total{{{_CLUSTER}}})"
+                f" - sum by ({_BOOK}) ({_LEDGER_CHARGED}))), 0.001)"
+            ),
+            unit="joule",
+            width=5,
+            height=8,
+            decimals=3,
+            steps=fields.thresholds((1, palette.CRITICAL)),
+            background=True,
+        ),
+    ),
+    variables=(CLUSTER, NAMESPACE),
+    since="now-24h",
+    refresh="5m",
+)

@@ -1,0 +1,387 @@
+"""The exporters themselves: do they and their sources answer, how long do they take, what do they cost?"""
+
+from typing import Any
+
+from alerts.filling import defaults
+from dashboards import fields, links, palette
+from dashboards.build import dashboard, row
+from dashboards.panels import Modern, now, over_time, rows, stat, table, timeseries
+from dashboards.variables import CLUSTER, Variable
+
+_CLUSTER = 'cluster=~"$cluster"'
+_JOB = f'{_CLUSTER}, job=~"$job"'
+_NODE = f'{_JOB}, node=~"$node"'
+_VARIABLES = (
+    CLUSTER,
+    # One of them: of all jobs, `up` would have every target that Prometheus knows.
+    Variable("job", "Job", f"gputally_exporter_info{{{_CLUSTER}}}", multi=False),
+    Variable("node", "Node", f"gputally_exporter_info{{{_JOB}}}"),
+)
+_SET = defaults()
+_BY_NODE = "cluster, node"
+_BOOKS = 'source="state_file"'
+_ANY_IS_BAD = fields.thresholds((1, palette.CRITICAL))
+_ANY_IS_WORTH_A_LOOK = fields.thresholds((1, palette.WARNING))
+_OLD = fields.thresholds((60, palette.WARNING), (float(_SET["snapshot_stale_seconds"]), palette.CRITICAL))
+_SLOW = fields.thresholds((1, palette.WARNING), (float(_SET["scrape_slow_seconds"]), palette.CRITICAL))
+_MANY = fields.thresholds((float(_SET["samples_max"]), palette.WARNING))
+_TO_NODE = links.by_row("Node", "node", "node")
+_NODE_COLUMN = fields.column("node", name="Node", link=_TO_NODE)
+_AGE = f"time() - max by ({_BY_NODE}) (gputally_snapshot_timestamp_seconds{{{_NODE}}})"
+
+
+def _marked(steps: dict[str, Any]) -> dict[str, Any]:
+    """For the cells of a table: only what is bad has a colour."""
+    return {**steps, "steps": [{"color": palette.CLEAR, "value": None}, *steps["steps"][1:]]}
+
+
+def _of(metric: str, *matchers: str, by: str = _BY_NODE, how: str = "max") -> str:
+    return f"{how} by ({by}) ({metric}{{{', '.join((_NODE, *matchers))}}})"
+
+
+def _rate(metric: str) -> str:
+    return f"max by ({_BY_NODE}) (rate({metric}{{{_NODE}}}[$__rate_interval]))"
+
+
+def _increase(metric: str, by: str, *matchers: str, within: str = "$__range") -> str:
+    return f"sum by ({by}) (increase({metric}{{{', '.join((_NODE, *matchers))}}}[{within}]))"
+
+
+def _failing(by: str) -> str:
+    """How many sources do not answer; 0 where all do."""
+    up = _of("gputally_source_up", by="cluster, node, source")
+    return f"count by ({by}) ({up}) - sum by ({by}) ({up})"
+
+
+def _across_nodes(title: str, description: str, per_node: str, unit: str) -> Modern:
+    """The most and the middle of all nodes: two lines, however many there are."""
+    return timeseries(
+        title,
+        description,
+        over_time(f"max({per_node})", "most"),
+        over_time(f"quantile(0.5, {per_node})", "median"),
+        unit=unit,
+        width=8,
+        legend="bottom",
+        calcs=("mean", "max"),
+    )
+
+
+DASHBOARD = dashboard(
+    "exporter",
+    "Exporter",
+    "The exporters themselves: do they and their sources answer, how long do they take, what do they cost.",
+    row(
+        "",
+        stat(
+            "Exporters",
+            "Exporters that answer Prometheus, and those that do not. Of a node whose exporter is down "
+            "nothing is known.",
+            now(f"sum({_of('up')})", "up"),
+            now(f"count({_of('up')} == 0) or vector(0)", "down"),
+            unit="short",
+            width=4,
+            overrides=(
+                fields.override("down", thresholds=_ANY_IS_BAD),
+                fields.override("up", thresholds=fields.thresholds(base=palette.GOOD)),
+            ),
+        ),
+        stat(
+            "Sources down",
+            "Sources of readings, owners and names that do not answer now. 0 is good; what only they know "
+            "is missing.",
+            now(f"count({_of('gputally_source_up', by='cluster, node, source')} == 0) or vector(0)"),
+            unit="short",
+            width=4,
+            steps=_ANY_IS_WORTH_A_LOOK,
+            background=True,
+        ),
+        stat(
+            "Oldest data",
+            "How long ago the exporter that is furthest behind last looked. More than a minute is bad.",
+            now(f"max({_AGE})"),
+            unit="s",
+            width=4,
+            decimals=0,
+            steps=_OLD,
+        ),
+        stat(
+            "Slowest source",
+            "The longest that a source took for its last look. Milliseconds are normal; seconds mean a "
+            "driver or an API server that stalls.",
+            over_time(f"max({_of('gputally_source_duration_seconds')})"),
+            unit="s",
+            width=4,
+            steps=_SLOW,
+        ),
+        stat(
+            "Slowest scrape",
+            "The longest that Prometheus waited for an exporter. Under a second is good; at the scrape's "
+            "timeout the node is lost from sight.",
+            over_time(f"max({_of('scrape_duration_seconds')})"),
+            unit="s",
+            width=4,
+            steps=_SLOW,
+        ),
+        stat(
+            "Samples",
+            "In one scrape of all exporters: what they cost Prometheus. It grows with GPUs and pods; a jump "
+            "is worth a look.",
+            over_time(f"sum({_of('scrape_samples_scraped')})"),
+            unit="short",
+            width=4,
+        ),
+        table(
+            "Exporters",
+            "Each exporter now, those with the oldest data first.",
+            rows(f"topk(500, {_AGE})"),
+            rows(_failing(_BY_NODE)),
+            rows(_of("gputally_source_duration_seconds", by="cluster, node", how="sum")),
+            rows(_of("scrape_duration_seconds")),
+            rows(_of("scrape_samples_scraped")),
+            rows(_of("process_resident_memory_bytes")),
+            rows(_rate("process_cpu_seconds_total")),
+            columns=(
+                _NODE_COLUMN,
+                fields.column(
+                    "Value #A", name="Data is old", unit="s", decimals=0, width=105, steps=_marked(_OLD)
+                ),
+                fields.column(
+                    "Value #B", name="Failing sources", width=125, steps=_marked(_ANY_IS_WORTH_A_LOOK)
+                ),
+                fields.column("Value #C", name="A sample takes", unit="s", width=125, steps=_marked(_SLOW)),
+                fields.column("Value #D", name="A scrape takes", unit="s", width=125, steps=_marked(_SLOW)),
+                fields.column("Value #E", name="Samples", unit="none", width=90, steps=_marked(_MANY)),
+                fields.column("Value #F", name="Memory", unit="bytes", decimals=0, width=90),
+                fields.column("Value #G", name="CPU", unit="percentunit", decimals=1, width=70),
+            ),
+            hidden=("cluster",),
+            order=("node", *(f"Value #{letter}" for letter in "ABCDEFG")),
+            sort_by="Data is old",
+            width=24,
+            height=8,
+        ),
+        table(
+            "Sources",
+            "Each source on all nodes. A source that fails on one node is that node; on all of them it is a "
+            "permission or a setting.",
+            rows(f"sum by (source) ({_of('gputally_source_up', by='cluster, node, source')})"),
+            rows(_failing("source")),
+            rows(_of("gputally_source_duration_seconds", by="source")),
+            rows(_increase("gputally_source_failures_total", "source")),
+            rows(_increase("gputally_source_overruns_total", "source")),
+            columns=(
+                fields.column("source", name="Source"),
+                fields.column("Value #A", name="Answers", width=85),
+                fields.column("Value #B", name="Fails", width=70, steps=_marked(_ANY_IS_WORTH_A_LOOK)),
+                fields.column(
+                    "Value #C", name="Slowest", unit="s", decimals=1, width=95, steps=_marked(_SLOW)
+                ),
+                fields.column("Value #D", name="Failures", decimals=0, width=85),
+                fields.column("Value #E", name="Too slow", decimals=0, width=85),
+            ),
+            order=("source", *(f"Value #{letter}" for letter in "ABCDE")),
+            sort_by="Fails",
+            width=12,
+            height=9,
+        ),
+        timeseries(
+            "How long sources take",
+            "The slowest node, by source. A step up is a driver or API server in trouble, or more processes "
+            "to look at.",
+            over_time(_of("gputally_source_duration_seconds", by="source"), "{{source}}"),
+            unit="s",
+            width=12,
+            height=9,
+            legend="bottom",
+        ),
+    ),
+    row(
+        "Errors",
+        table(
+            "Sources that fail now",
+            "Which source on which node, and since when it has not answered. Empty is good; the exporter's "
+            "log has the reason and what to do.",
+            rows(
+                "topk(100, (time() - "
+                + _of("gputally_source_last_success_timestamp_seconds", by="cluster, node, source")
+                + ") and on (cluster, node, source) "
+                + _of("gputally_source_up", by="cluster, node, source")
+                + " == 0)"
+            ),
+            columns=(
+                _NODE_COLUMN,
+                fields.column("source", name="Source"),
+                fields.column("Value", name="Silent for", unit="s", decimals=0, width=120),
+            ),
+            hidden=("cluster",),
+            order=("node", "source", "Value"),
+            sort_by="Silent for",
+            no_value="All sources answer",
+            width=8,
+        ),
+        table(
+            "Values that failed to be read",
+            "Single values that failed, or were dropped as implausible, in the chosen time. A few are "
+            "normal; one field on all nodes is a driver that does not know it.",
+            rows(f"topk(100, {_increase('gputally_source_errors_total', 'node, source, field, error')} > 0)"),
+            columns=(
+                _NODE_COLUMN,
+                fields.column("source", name="Source"),
+                fields.column("field", name="Field"),
+                fields.column("error", name="Error"),
+                fields.column("Value", name="Times", decimals=0, width=80),
+            ),
+            order=("node", "source", "field", "error", "Value"),
+            sort_by="Times",
+            no_value="Every value was read",
+            width=10,
+        ),
+        timeseries(
+            "Failures over time",
+            "Looks at whole sources that failed or were too slow, all nodes together. 0 is good; values are "
+            "old while a source is too slow.",
+            over_time(
+                f"sum({_increase('gputally_source_failures_total', 'source', within='$__rate_interval')})",
+                "failures",
+            ),
+            over_time(
+                f"sum({_increase('gputally_source_overruns_total', 'source', within='$__rate_interval')})",
+                "too slow",
+            ),
+            unit="short",
+            width=6,
+            bars=True,
+            legend="bottom",
+            calcs=("max",),
+            overrides=fields.colors_of({"failures": palette.CRITICAL, "too slow": palette.WARNING}),
+        ),
+    ),
+    row(
+        "What they cost",
+        _across_nodes(
+            "How long scrapes take",
+            "What Prometheus waits for an exporter. Milliseconds are normal: a scrape reads nothing, it "
+            "gives the last sample.",
+            _of("scrape_duration_seconds"),
+            "s",
+        ),
+        _across_nodes(
+            "Memory",
+            "Resident memory of an exporter. Flat is good; a line that only grows is a leak.",
+            _of("process_resident_memory_bytes"),
+            "bytes",
+        ),
+        _across_nodes(
+            "CPU",
+            "Share of one core that an exporter uses. A few percent are normal; --interval makes it look "
+            "less often.",
+            _rate("process_cpu_seconds_total"),
+            "percentunit",
+        ),
+        _across_nodes(
+            "Samples in a scrape",
+            "Per exporter. Many short pods or --process-metrics make many; "
+            f"{int(_SET['samples_max']):,} are too many.",
+            _of("scrape_samples_scraped"),
+            "short",
+        ),
+        _across_nodes(
+            "Open files",
+            "File descriptors of an exporter. Flat is good; a line that only grows is a leak.",
+            _of("process_open_fds"),
+            "short",
+        ),
+        timeseries(
+            "New series",
+            "Series that Prometheus had not seen in the scrape before, all exporters together. Peaks are "
+            "pods that come; a high plateau is cardinality that Prometheus pays for.",
+            over_time(f"sum({_of('scrape_series_added')})", "new series"),
+            unit="short",
+            width=8,
+            legend="hidden",
+        ),
+        table(
+            "Most samples",
+            "Exporters with the most samples in a scrape: where cardinality comes from.",
+            rows(f"topk(20, {_of('scrape_samples_scraped')})"),
+            rows(f"count by ({_BY_NODE}) (gputally_pod_active{{{_NODE}}})"),
+            rows(f"count by ({_BY_NODE}) (gputally_process_active{{{_NODE}}}) or {_of('up')} * 0"),
+            columns=(
+                _NODE_COLUMN,
+                fields.column("Value #A", name="Samples", unit="none", steps=_marked(_MANY)),
+                fields.column("Value #B", name="Pods and devices", decimals=0),
+                fields.column("Value #C", name="Processes", decimals=0),
+            ),
+            hidden=("cluster",),
+            order=("node", "Value #A", "Value #B", "Value #C"),
+            sort_by="Samples",
+            width=24,
+            height=7,
+        ),
+    ),
+    row(
+        "Books and versions",
+        stat(
+            "Unsaved books",
+            "Exporters whose state file could not be written. 0 is good; else energy and GPU-seconds begin "
+            "anew with the next restart.",
+            now(f"count({_of('gputally_source_up', _BOOKS)} == 0) or vector(0)"),
+            unit="short",
+            width=4,
+            steps=_ANY_IS_BAD,
+            background=True,
+        ),
+        stat(
+            "Without a state file",
+            "Exporters that run without --state-file. Their books begin anew with each restart; 0 is good "
+            "where bills are made of them.",
+            now(
+                f"count({_of('gputally_exporter_info')} unless on ({_BY_NODE})"
+                f" {_of('gputally_source_up', _BOOKS)}) or vector(0)"
+            ),
+            unit="short",
+            width=4,
+            steps=_ANY_IS_WORTH_A_LOOK,
+        ),
+        stat(
+            "Youngest books",
+            "How long ago the youngest books of a GPU began. Short, after no new GPU came, means that a "
+            "state file was lost.",
+            now(f"time() - max({_of('gputally_gpu_books_began_timestamp_seconds')})"),
+            unit="dtdurations",
+            width=4,
+        ),
+        stat(
+            "Restarts",
+            "Restarts of exporters in the chosen time. A roll-out is one for each; more than that is a "
+            "crash or too little memory.",
+            now(f"sum(changes(process_start_time_seconds{{{_NODE}}}[$__range]))"),
+            unit="short",
+            width=4,
+        ),
+        _across_nodes(
+            "How long saving the books takes",
+            "Each sample is saved before it is shown. Milliseconds are normal; seconds are a disk that "
+            "stalls.",
+            _of("gputally_source_duration_seconds", _BOOKS),
+            "s",
+        ),
+        table(
+            "Versions",
+            "What runs where. After an upgrade there should be one line.",
+            rows(f"count by (version, python) ({_of('gputally_exporter_info', by='version, python, node')})"),
+            columns=(
+                fields.column("version", name="GPUTally"),
+                fields.column("python", name="Python"),
+                fields.column("Value", name="Exporters"),
+            ),
+            order=("version", "python", "Value"),
+            sort_by="Exporters",
+            width=16,
+            height=4,
+        ),
+    ),
+    variables=_VARIABLES,
+    annotate=False,
+)

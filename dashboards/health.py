@@ -1,0 +1,644 @@
+"""Which GPUs are ill, what ails them, and what to do: errors, memory, heat, power, links, and what hangs."""
+
+from typing import Any
+
+from alerts.filling import defaults
+from alerts.groups import GROUPS
+from alerts.groups.phrases import GPU
+from alerts.settings import SETTINGS
+from alerts.xids import CATALOG, XIDS, Xid
+from dashboards import fields, links, palette
+from dashboards.build import dashboard, row
+from dashboards.panels import bar_gauge, now, over_time, rows, stat, table, timed, timeseries
+from dashboards.variables import CLUSTER, NODE
+
+_NODE = 'cluster=~"$cluster", node=~"$node"'
+_SET = defaults()
+_ANY_IS_BAD = fields.thresholds((1, palette.CRITICAL))
+_ANY_IS_WORTH_A_LOOK = fields.thresholds((1, palette.WARNING))
+# In cells that may be empty nothing is good, either.
+_ONLY_BAD = fields.thresholds((1, palette.CRITICAL), base=palette.CLEAR)
+_SLOW = fields.thresholds((0.001, palette.WARNING), base=palette.CLEAR)
+_ONLY_YES = fields.words({1: ("yes", palette.CRITICAL)})
+_INFO = f"max by (cluster, node, uuid, model) (gputally_gpu_info{{{_NODE}}})"
+_WITH_MODEL = f"* on (cluster, node, uuid) group_left (model) {_INFO}"
+_HOUR, _DAY = 3600, 86400
+
+
+def _of(metric: str, *matchers: str, more: str = "", over: str = "", within: str = "") -> str:
+    """One sample for each GPU, of the metric now or of what a function says of its last while."""
+    selected = f"gputally_gpu_{metric}{{{', '.join((_NODE, *matchers))}}}"
+    value = f"{over}({selected}[{within}])" if over else selected
+    return f"max by ({GPU}{', ' + more if more else ''}) ({value})"
+
+
+def _throttled(reasons: str) -> str:
+    return _of("throttle_active", f'reason=~"{reasons}"') + " == 1"
+
+
+def _count(condition: str) -> str:
+    return f"count({condition}) or vector(0)"
+
+
+_XID_TIMES = _of("xid_last_timestamp_seconds", more="xid", over="last_over_time", within="$__range")
+_CRITICAL_XIDS = _of(
+    "xid_last_timestamp_seconds", f'xid=~"{_SET["xid_critical"]}"', over="max_over_time", within="$__range"
+)
+_UNCORRECTED = (
+    _of("ecc_errors_total", 'type="uncorrected"', 'lifetime="volatile"')
+    + " > 0 or "
+    + _of("ras_errors_total", 'type="uncorrected"')
+    + " > 0"
+)
+_WANTS_RESET = (
+    "(" + _of("recovery_action", 'action!="none"') + " == 1"
+    f" or {_of('remapped_rows_pending')} == 1 or {_of('retired_pages_pending')} == 1)"
+)
+_LIMIT = f"({_of('power_enforced_limit_watts')} or {_of('power_limit_watts')})"
+_STALLED = (
+    f"{_of('power_watts', over='max_over_time', within='5m')} / {_LIMIT} < {_SET['hang_power_ratio']} and "
+    f"{_of('utilization_ratio', over='min_over_time', within='5m')} >= {_SET['hang_utilization_ratio']}"
+)
+_LINKS = f'{{__name__=~"gpu:gputally_gpu_(nvlink|xgmi)_up:sum", {_NODE}}}'
+_LINKS_LOST = f"max_over_time({_LINKS}[{_SET['link_window']}]) - {_LINKS}"
+_MARGIN = (
+    f"({_of('temperature_margin_celsius')}"
+    f" or {_of('temperature_slowdown_celsius')} - {_of('temperature_celsius')})"
+)
+_PCIE_SPEED = (
+    f"{_of('pcie_width', over='max_over_time', within='15m')} / {_of('pcie_width_max')} * 2 ^ "
+    f"({_of('pcie_generation', over='max_over_time', within='15m')} - {_of('pcie_generation_max')}) < 1"
+    f" and {_of('utilization_ratio', over='avg_over_time', within='15m')} >= {_SET['pcie_busy_ratio']}"
+)
+_HOLDERS = (
+    f"(max by ({GPU}, namespace, pod) (gputally_pod_active{{{_NODE}}}) == 1"
+    f" or max by ({GPU}, owner) (gputally_host_active{{{_NODE}}}) == 1)"
+)
+
+
+def _copied(expression: str, label: str, *names: str) -> str:
+    """The label under other names as well: a column of a table for each, with words of its own."""
+    for name in names:
+        expression = f'label_replace({expression}, "{name}", "$1", "{label}", "(.+)")'
+    return expression
+
+
+def _aged(least: int, most: int | None) -> str:
+    """GPUs whose last error of the card is so many seconds old."""
+    codes = f'xid=~"{_SET["xid_critical"]}|{_SET["xid_warning"]}"'
+    age = f"time() - {_of('xid_last_timestamp_seconds', codes)}"
+    younger = "" if most is None else f" < {most}"
+    return f"{age} >= {least}{younger}"
+
+
+def _xid_color(xid: Xid) -> str:
+    codes = {setting.name: setting.value for setting in SETTINGS}
+    for name, color in (("xid_critical", palette.CRITICAL), ("xid_warning", palette.WARNING)):
+        listed = codes[name]
+        if isinstance(listed, tuple) and xid.code in listed:
+            return color
+    return palette.IDLE
+
+
+def _xid_words(attribute: str, otherwise: str) -> list[dict[str, Any]]:
+    known = fields.words({xid.code: (getattr(xid, attribute), _xid_color(xid)) for xid in XIDS.values()})
+    rest = {"pattern": ".+", "result": {"text": otherwise, "color": palette.UNKNOWN, "index": len(XIDS)}}
+    return [*known, {"type": "regex", "options": rest}]
+
+
+def _alerting(severities: str) -> str:
+    """When each alert about a GPU or a node began, whether it fires yet or not."""
+    chosen = f'alertname=~"GPUTally.+", severity=~"{severities}", node!="", namespace="", {_NODE}'
+    return f"max by (alertname, node, gpu, model) (ALERTS_FOR_STATE{{{chosen}}})"
+
+
+def _alert_words() -> list[dict[str, Any]]:
+    return fields.texts({alert.name: alert.summary for group in GROUPS for alert in group.alerts})
+
+
+_TO_NODE = links.by_row("Node", "node", "node")
+_TO_GPU = links.by_row("GPU", "node", "node", "gpu")
+_SERIES_TO_GPU = links.by_label("GPU", "node", "node", "gpu")
+_TO_POD = links.by_row("Pod", "workloads", "namespace", "pod")
+_TO_CATALOG = {"title": "NVIDIA's catalog", "url": CATALOG, "targetBlank": True}
+_NODE_COLUMN = fields.column("node", name="Node", width=150, link=_TO_NODE)
+_WIDE_NODE_COLUMN = fields.column("node", name="Node", width=170, link=_TO_NODE)
+_GPU_COLUMN = fields.column("gpu", name="GPU", width=60, link=_TO_GPU)
+_MODEL_COLUMN = fields.column("model", name="Model")
+_XID_COLUMNS = (
+    fields.column("xid", name="XID", width=60, link=_TO_CATALOG),
+    fields.column(
+        "meaning", name="What happened", width=290, mappings=_xid_words("meaning", "not known here")
+    ),
+    fields.override("cause", displayName="Look at", mappings=_xid_words("cause", "?"), custom__width=80),
+    fields.override(
+        "action", displayName="What to do", mappings=_xid_words("action", "look it up in NVIDIA's catalog")
+    ),
+)
+
+DASHBOARD = dashboard(
+    "health",
+    "Health",
+    "Which GPUs are ill, what ails them, and what to do about it.",
+    row(
+        "",
+        stat(
+            "Lost",
+            "GPUs that are there and do not answer. 0 is good; else their work has failed.",
+            now(_count(f"{_of('up')} == 0")),
+            unit="short",
+            width=6,
+            height=3,
+            steps=_ANY_IS_BAD,
+            background=True,
+        ),
+        stat(
+            "Critical XIDs",
+            "GPUs that reported, in the chosen time, an XID after which they have to be reset or repaired. "
+            "0 is good.",
+            now(_count(f"max by ({GPU}) ({_CRITICAL_XIDS}) > time() - $__range_s")),
+            unit="short",
+            width=6,
+            height=3,
+            steps=_ANY_IS_BAD,
+            background=True,
+        ),
+        stat(
+            "Uncorrected errors",
+            "GPUs with an error that ECC or RAS could not correct since the driver was loaded. 0 is good; "
+            "what the others computed may be wrong.",
+            now(_count(_UNCORRECTED)),
+            unit="short",
+            width=6,
+            height=3,
+            steps=_ANY_IS_BAD,
+            background=True,
+        ),
+        stat(
+            "Want a reset",
+            "GPUs for which the driver asks for a reset or more, or that need one to replace broken memory. "
+            "0 is good; else plan it for when their jobs have ended.",
+            now(_count(f"max by ({GPU}) ({_WANTS_RESET})")),
+            unit="short",
+            width=6,
+            height=3,
+            steps=_ANY_IS_WORTH_A_LOOK,
+            background=True,
+        ),
+        stat(
+            "Slowed down by heat",
+            "GPUs that run slower now because they are too hot. 0 is good; several in one node or rack mean "
+            "fans or air.",
+            now(_count(f"max by ({GPU}) ({_throttled('hw_thermal_slowdown|sw_thermal_slowdown')})")),
+            unit="short",
+            width=6,
+            height=3,
+            steps=_ANY_IS_WORTH_A_LOOK,
+            background=True,
+        ),
+        stat(
+            "Power brake",
+            "GPUs that the machine's power supply holds down now. 0 is good; else a supply has failed or is "
+            "overloaded.",
+            now(_count(_throttled("hw_power_brake_slowdown"))),
+            unit="short",
+            width=6,
+            height=3,
+            steps=_ANY_IS_WORTH_A_LOOK,
+            background=True,
+        ),
+        stat(
+            "Links down",
+            f"NVLink and XGMI links that were up within {_SET['link_window']} and are not now. 0 is good; "
+            "else jobs over several GPUs fail or crawl.",
+            now(f"sum({_LINKS_LOST}) or vector(0)"),
+            unit="short",
+            width=6,
+            height=3,
+            steps=_ANY_IS_WORTH_A_LOOK,
+            background=True,
+        ),
+        stat(
+            "Look hung",
+            "GPUs that are fully busy and draw next to no power, as one does that waits for another for "
+            "ever. 0 is good.",
+            now(_count(_STALLED)),
+            unit="short",
+            width=6,
+            height=3,
+            steps=_ANY_IS_WORTH_A_LOOK,
+            background=True,
+        ),
+        table(
+            "XID errors",
+            "Errors that the driver of NVIDIA reported, the newest first. Orange ones call somebody, yellow "
+            "ones can wait for working hours, grey ones are mostly faults of programs.",
+            rows(_copied(f"topk(100, {_XID_TIMES})", "xid", "meaning", "cause", "action") + " * 1000"),
+            rows(_of("xid_errors_total", more="xid", over="last_over_time", within="$__range")),
+            columns=(
+                fields.column("Value #A", name="Last", unit="dateTimeFromNow", width=135),
+                _WIDE_NODE_COLUMN,
+                _GPU_COLUMN,
+                *_XID_COLUMNS,
+                fields.column("Value #B", name="Errors", width=75),
+            ),
+            hidden=("cluster", "uuid"),
+            order=("Value #A", "node", "gpu", "xid", "meaning", "cause", "action", "Value #B"),
+            sort_by="Last",
+            no_value="No XID in this time",
+            width=24,
+            height=8,
+        ),
+        table(
+            "What is wrong now",
+            "Alerts about GPUs and nodes, those that still wait to fire too, the gravest first. Empty is "
+            "good; the link of a cell leads to what to do.",
+            rows(f"{_alerting('critical')} * 0 + 2 or {_alerting('warning')} * 0 + 1"),
+            rows(f"{_alerting('critical|warning')} * 1000"),
+            columns=(
+                fields.column(
+                    "Value #A",
+                    name="Severity",
+                    width=90,
+                    mappings=fields.words(
+                        {2: ("critical", palette.CRITICAL), 1: ("warning", palette.WARNING)}
+                    ),
+                ),
+                fields.column("Value #B", name="Since", unit="dateTimeFromNow", width=150),
+                _WIDE_NODE_COLUMN,
+                _GPU_COLUMN,
+                fields.column("model", name="Model", width=250),
+                fields.override(
+                    "alertname",
+                    displayName="What is wrong, and what to do",
+                    mappings=_alert_words(),
+                    links=[links.runbook("alertname")],
+                ),
+                # An alert about a whole node has no GPU.
+                *(fields.override(name, noValue="") for name in ("gpu", "model")),
+            ),
+            order=("Value #A", "Value #B", "node", "gpu", "model", "alertname"),
+            sort_by="Severity",
+            no_value="Nothing is wrong",
+            width=24,
+            height=8,
+        ),
+    ),
+    row(
+        "Memory",
+        timed(
+            timeseries(
+                "Memory errors",
+                "ECC errors as they come, all GPUs together. Corrected ones are harmless while few; one "
+                "that could not be corrected has ended work, and its card wants a reset.",
+                over_time(
+                    "sum by (type) (increase("
+                    f'gputally_gpu_ecc_errors_total{{lifetime="volatile", {_NODE}}}[$__rate_interval]))',
+                    "{{type}}",
+                ),
+                unit="short",
+                width=8,
+                bars=True,
+                legend="bottom",
+                calcs=("max",),
+                overrides=fields.colors_of({"corrected": palette.HELD, "uncorrected": palette.CRITICAL}),
+            ),
+            step="5m",
+        ),
+        table(
+            "Cards with errors in their memory",
+            "Errors over the life of the card, rows or pages taken out of use, and what waits for a reset. "
+            "A card with uncorrected errors that come again, or a failed replacement, is to be exchanged.",
+            *(
+                rows(
+                    "topk(50, "
+                    + _of("ecc_errors_total", 'lifetime="aggregate"', f'type="{kind}"')
+                    + f" > 0) {_WITH_MODEL}"
+                )
+                for kind in ("uncorrected", "corrected")
+            ),
+            rows(
+                f"topk(50, sum by ({GPU}) ({_of('remapped_rows', more='cause')}"
+                f" or {_of('retired_pages', more='cause')}) > 0) {_WITH_MODEL}"
+            ),
+            rows(
+                f"topk(50, ({_of('remapped_rows_pending')} or {_of('retired_pages_pending')}) > 0)"
+                f" {_WITH_MODEL}"
+            ),
+            rows(f"topk(50, {_of('remapped_rows_failure')} > 0) {_WITH_MODEL}"),
+            columns=(
+                _NODE_COLUMN,
+                _GPU_COLUMN,
+                _MODEL_COLUMN,
+                fields.column("Value #A", name="Not corrected", width=115, steps=_ONLY_BAD),
+                fields.column("Value #B", name="Corrected", width=90),
+                fields.column("Value #C", name="Taken out", width=85),
+                fields.column("Value #D", name="To reset", width=85, mappings=_ONLY_YES, steps=_ONLY_BAD),
+                fields.column("Value #E", name="Failed", width=70, mappings=_ONLY_YES, steps=_ONLY_BAD),
+            ),
+            hidden=("cluster", "uuid"),
+            order=("node", "gpu", "model", *(f"Value #{letter}" for letter in "ABCDE")),
+            sort_by="Not corrected",
+            no_value="No card has errors",
+            width=16,
+        ),
+        table(
+            "Banks that run out of spare rows",
+            "Memory banks that have few spare rows left, or none. Empty is good; a card with a bank without "
+            "any fails at the next broken row.",
+            rows(
+                "topk(50, "
+                + _of("remap_banks", 'availability=~"low|none"', more="availability")
+                + f" > 0) {_WITH_MODEL}"
+            ),
+            columns=(
+                _NODE_COLUMN,
+                _GPU_COLUMN,
+                _MODEL_COLUMN,
+                fields.column(
+                    "availability",
+                    name="Spare rows",
+                    width=100,
+                    mappings=fields.words(
+                        {"low": ("few", palette.WARNING), "none": ("none", palette.CRITICAL)}
+                    ),
+                ),
+                fields.column("Value", name="Banks", width=80),
+            ),
+            hidden=("cluster", "uuid"),
+            order=("node", "gpu", "model", "availability", "Value"),
+            sort_by="Banks",
+            no_value="All banks have spare rows",
+            width=12,
+        ),
+        table(
+            "Errors by block of the chip (AMD)",
+            "RAS errors since the driver was loaded. Deferred ones become uncorrected when the data is "
+            "used: both are bad, corrected ones are harmless while few.",
+            rows(f"topk(50, {_of('ras_errors_total', more='block, type')} > 0) {_WITH_MODEL}"),
+            columns=(
+                _NODE_COLUMN,
+                _GPU_COLUMN,
+                _MODEL_COLUMN,
+                fields.column("block", name="Block", width=80),
+                fields.column(
+                    "type",
+                    name="Errors that were",
+                    width=130,
+                    mappings=fields.words(
+                        {
+                            "corrected": ("corrected", palette.HELD),
+                            "deferred": ("deferred", palette.WARNING),
+                            "uncorrected": ("not corrected", palette.CRITICAL),
+                        }
+                    ),
+                ),
+                fields.column("Value", name="Errors", width=80),
+            ),
+            hidden=("cluster", "uuid"),
+            order=("node", "gpu", "model", "block", "type", "Value"),
+            sort_by="Errors",
+            no_value="No errors",
+            width=12,
+        ),
+    ),
+    row(
+        "Heat and power",
+        timed(
+            timeseries(
+                "GPUs slowed down",
+                "How many GPUs were held down, by reason. The room's cooling shows as heat on many nodes at "
+                "once; a failed power supply as a power brake on all GPUs of one.",
+                *(
+                    over_time(_count(_throttled(reason)), name)
+                    for reason, name in (
+                        ("hw_thermal_slowdown", "too hot (hardware)"),
+                        ("sw_thermal_slowdown", "too hot (driver)"),
+                        ("hw_power_brake_slowdown", "power brake"),
+                    )
+                ),
+                unit="short",
+                width=8,
+                legend="bottom",
+                calcs=("max",),
+                overrides=fields.colors_of(
+                    {
+                        "too hot (hardware)": palette.CRITICAL,
+                        "too hot (driver)": palette.WASTE,
+                        "power brake": palette.BUSY,
+                    }
+                ),
+            ),
+            step="5m",
+        ),
+        table(
+            "Closest to their limit",
+            "Degrees left until a GPU slows itself down, those with the fewest. Under "
+            f"{_SET['temperature_margin_celsius']} is bad, above 15 there is nothing to do.",
+            rows(f"sort(bottomk(20, {_MARGIN}))"),
+            columns=(
+                _NODE_COLUMN,
+                _GPU_COLUMN,
+                fields.column(
+                    "Value",
+                    name="Degrees left",
+                    unit="none",
+                    decimals=0,
+                    steps=fields.thresholds(
+                        (float(_SET["temperature_margin_celsius"]), palette.WARNING),
+                        (15, palette.GOOD),
+                        base=palette.CRITICAL,
+                    ),
+                    bar_up_to=50,
+                ),
+            ),
+            hidden=("cluster", "uuid"),
+            order=("node", "gpu", "Value"),
+            width=8,
+        ),
+        table(
+            "Longest slowed down",
+            "For how long hardware held a GPU down in the chosen time. Nothing is good; hours are work that "
+            "was paid for and not done.",
+            rows(
+                "topk(50, "
+                + _of(
+                    "throttle_active",
+                    'reason=~"hw_thermal_slowdown|hw_power_brake_slowdown"',
+                    more="reason",
+                    over="avg_over_time",
+                    within="$__range",
+                )
+                + " * $__range_s > 0)"
+            ),
+            columns=(
+                _NODE_COLUMN,
+                _GPU_COLUMN,
+                fields.column(
+                    "reason",
+                    name="By",
+                    mappings=fields.words(
+                        {
+                            "hw_thermal_slowdown": ("heat", palette.CRITICAL),
+                            "hw_power_brake_slowdown": ("power", palette.BUSY),
+                        }
+                    ),
+                ),
+                fields.column("Value", name="For", unit="s", decimals=0, width=90),
+            ),
+            hidden=("cluster", "uuid"),
+            order=("node", "gpu", "reason", "Value"),
+            sort_by="For",
+            no_value="No GPU was slowed down",
+            width=8,
+        ),
+    ),
+    row(
+        "Links",
+        table(
+            "GPUs with links down",
+            f"GPUs with fewer NVLink or XGMI links than they had within {_SET['link_window']}. Empty is "
+            "good; reset the GPUs of the node when it is drained.",
+            rows(f"topk(50, max by (cluster, node, gpu, model) ({_LINKS_LOST} > 0))"),
+            columns=(
+                _NODE_COLUMN,
+                _GPU_COLUMN,
+                _MODEL_COLUMN,
+                fields.column("Value", name="Links", width=70, steps=_ANY_IS_WORTH_A_LOOK),
+            ),
+            hidden=("cluster",),
+            order=("node", "gpu", "model", "Value"),
+            sort_by="Links",
+            no_value="All links are up",
+            width=8,
+        ),
+        table(
+            "NVLink errors",
+            f"Errors a second, now. Fewer than {_SET['nvlink_crc_per_second']} CRC errors a second are "
+            "corrected and do no harm; any other kind is a link that fails.",
+            rows(
+                "topk(50, sum by (cluster, node, gpu, type) "
+                f"(rate(gputally_gpu_nvlink_errors_total{{{_NODE}}}[$__rate_interval])) > 0)"
+            ),
+            columns=(
+                _NODE_COLUMN,
+                _GPU_COLUMN,
+                fields.column("type", name="Kind"),
+                fields.column("Value", name="Per second", decimals=2, width=100),
+            ),
+            hidden=("cluster",),
+            order=("node", "gpu", "type", "Value"),
+            sort_by="Per second",
+            no_value="No errors",
+            width=8,
+        ),
+        table(
+            "PCIe",
+            "Busy GPUs whose PCIe link got less than its full speed in 15 minutes, and GPUs with packets "
+            f"that were sent again. More than {_SET['pcie_replays_per_minute']} a minute are a bad contact.",
+            rows(f"topk(50, {_PCIE_SPEED})"),
+            rows(f"topk(50, {_of('pcie_replays_total', over='rate', within='$__rate_interval')} * 60 > 0)"),
+            columns=(
+                _NODE_COLUMN,
+                _GPU_COLUMN,
+                fields.column(
+                    "Value #A",
+                    name="Speed",
+                    width=70,
+                    unit="percentunit",
+                    decimals=0,
+                    steps=_SLOW,
+                ),
+                fields.column(
+                    "Value #B",
+                    name="Replays/min",
+                    decimals=1,
+                    steps=fields.thresholds(
+                        (float(_SET["pcie_replays_per_minute"]), palette.WARNING), base=palette.CLEAR
+                    ),
+                ),
+            ),
+            hidden=("cluster", "uuid"),
+            order=("node", "gpu", "Value #A", "Value #B"),
+            sort_by="Replays/min",
+            no_value="All links are fast",
+            width=8,
+        ),
+    ),
+    row(
+        "Hangs, and how old errors are",
+        table(
+            "GPUs that look hung, and whose they are",
+            f"Busy for at least {float(_SET['hang_utilization_ratio']):.0%} of the time at under "
+            f"{float(_SET['hang_power_ratio']):.0%} of the power limit. Ask the owner whether the job still "
+            "makes progress.",
+            rows(
+                f"topk(50, {_HOLDERS} * 0 + on (cluster, node, uuid) group_left () ({_STALLED})"
+                f" or on (cluster, node, uuid) ({_STALLED}))"
+            ),
+            columns=(
+                _NODE_COLUMN,
+                _GPU_COLUMN,
+                fields.column("namespace", name="Namespace", width=110),
+                fields.column("pod", name="Pod", link=_TO_POD),
+                fields.column("owner", name="No pod"),
+                fields.column("Value", name="Of its power limit", unit="percentunit", decimals=0, width=130),
+            ),
+            hidden=("cluster", "uuid"),
+            order=("node", "gpu", "namespace", "pod", "owner", "Value"),
+            no_value="No GPU looks hung",
+            width=12,
+        ),
+        timed(
+            timeseries(
+                "GPUs that look hung",
+                "How many GPUs were fully busy and drew next to no power. Short peaks are loading and "
+                "compiling; a plateau is a job that waits for ever.",
+                over_time(_count(_STALLED), "look hung"),
+                unit="short",
+                width=12,
+                legend="hidden",
+                overrides=fields.colors_of({"look hung": palette.WARNING}),
+            ),
+            step="5m",
+        ),
+        bar_gauge(
+            "How old the newest error of each GPU is",
+            "GPUs by the age of their last XID, faults of programs left out. Young ones are for now; many "
+            "old ones are a fleet that ages.",
+            *(
+                now(_count(_aged(least, most)), name)
+                for name, least, most in (
+                    ("under an hour", 0, _HOUR),
+                    ("under a day", _HOUR, _DAY),
+                    ("under a week", _DAY, 7 * _DAY),
+                    ("older", 7 * _DAY, None),
+                )
+            ),
+            unit="short",
+            width=8,
+        ),
+        table(
+            "XIDs by code",
+            "How many GPUs have had each error since their exporter started, how often, and when last. One "
+            "GPU with many is that card; one code on many GPUs is a driver or a program.",
+            rows(
+                _copied(f"count by (xid) ({_of('xid_errors_total', more='xid')})", "xid", "meaning", "cause")
+            ),
+            rows(f"sum by (xid) ({_of('xid_errors_total', more='xid')})"),
+            rows(f"max by (xid) ({_of('xid_last_timestamp_seconds', more='xid')}) * 1000"),
+            columns=(
+                *_XID_COLUMNS[:-1],
+                fields.column("Value #A", name="GPUs", width=65),
+                fields.column("Value #B", name="Errors", width=75),
+                fields.column("Value #C", name="Last", unit="dateTimeFromNow"),
+            ),
+            order=("xid", "meaning", "cause", "Value #A", "Value #B", "Value #C"),
+            sort_by="Last",
+            no_value="No XIDs",
+            width=16,
+        ),
+    ),
+    variables=(CLUSTER, NODE),
+    since="now-24h",
+)

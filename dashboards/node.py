@@ -1,0 +1,651 @@
+"""Everything about one machine and its cards: who is on them, what they do, and what ails them."""
+
+from dashboards import fields, links, palette
+from dashboards.build import dashboard, row
+from dashboards.panels import (
+    Modern,
+    alert_list,
+    now,
+    over_time,
+    rows,
+    stat,
+    state_timeline,
+    table,
+    timeseries,
+)
+from dashboards.variables import CLUSTER, Variable
+
+_NODE = 'cluster=~"$cluster", node=~"$node"'
+_CARD = f'{_NODE}, gpu=~"$gpu"'
+_ONE_NODE = Variable("node", "Node", 'gputally_gpu_info{cluster=~"$cluster"}', multi=False)
+_GPU = Variable("gpu", "GPU", f"gputally_gpu_info{{{_NODE}}}")
+
+_ANY_IS_BAD = fields.thresholds((1, palette.CRITICAL), base=palette.CLEAR)
+_HEAT = fields.thresholds((80, palette.WARNING), (90, palette.CRITICAL))
+_HEAT_OF_CELL = fields.thresholds((80, palette.WARNING), (90, palette.CRITICAL), base=palette.CLEAR)
+
+_YES_IS_BAD = fields.words({0: ("no", palette.CLEAR), 1: ("yes", palette.CRITICAL)})
+_STATES = {
+    4: ("lost", palette.CRITICAL),
+    3: ("slowed down by its hardware", palette.WARNING),
+    2: ("held, idle", palette.WASTE),
+    1: ("busy", palette.BUSY),
+    0: ("free", palette.IDLE),
+}
+_THROTTLE = {
+    "hw_power_brake_slowdown": (8, "power brake", palette.CRITICAL),
+    "hw_thermal_slowdown": (7, "too hot (hardware)", palette.CRITICAL),
+    "hw_slowdown": (6, "slowed down (hardware)", palette.WARNING),
+    "sw_thermal_slowdown": (5, "too hot (driver)", palette.WASTE),
+    "sw_power_cap": (4, "power limit", palette.HELD),
+    "sync_boost": (3, "waits for its group", palette.NEUTRAL),
+    "applications_clocks_setting": (2, "clocks set by a user", palette.IDLE),
+    "display_clock_setting": (2, "clocks set by a user", palette.IDLE),
+}
+"""Why clocks are held down, the gravest first; the reason gpu_idle is no news."""
+_ON_OFF = {0: ("off", palette.IDLE), 1: ("on", palette.GOOD)}
+_ACTIONS = {
+    "none": (0, "nothing", palette.GOOD),
+    "drain_p2p": (1, "drain what talks to it", palette.WASTE),
+    "recover_imex_domain": (2, "recover the IMEX domain", palette.WASTE),
+    "drain_and_reset": (3, "drain and reset", palette.WARNING),
+    "gpu_reset": (4, "reset the GPU", palette.WARNING),
+    "bus_reset": (5, "reset the bus", palette.CRITICAL),
+    "node_reboot": (6, "reboot the node", palette.CRITICAL),
+    "system_reboot": (7, "reboot the system", palette.CRITICAL),
+}
+
+
+def _of(metric: str, *matchers: str, by: str = "gpu", how: str = "max") -> str:
+    """One series for each card, or for what `by` says."""
+    return f"{how} by ({by}) (gputally_gpu_{metric}{{{', '.join((_CARD, *matchers))}}})"
+
+
+def _rate(metric: str, *matchers: str, by: str = "gpu") -> str:
+    return f"sum by ({by}) (rate(gputally_gpu_{metric}{{{', '.join((_CARD, *matchers))}}}[$__rate_interval]))"
+
+
+def _increase(metric: str, *matchers: str, by: str = "gpu") -> str:
+    chosen = f"gputally_gpu_{metric}{{{', '.join((_CARD, *matchers))}}}"
+    return f"sum by ({by}) (increase({chosen}[$__rate_interval]))"
+
+
+def _all(metric: str, how: str) -> str:
+    return f"{how}(max by (cluster, node, gpu, uuid) (gputally_gpu_{metric}{{{_CARD}}}))"
+
+
+def _coded(metric: str, label: str, codes: dict[str, tuple[int, str, str]]) -> str:
+    """One number for each card: the highest code of the states that it is in, 0 in none."""
+    parts = (
+        f'(gputally_gpu_{metric}{{{_CARD}, {label}="{value}"}} == 1) * {code}'
+        for value, (code, _, _) in codes.items()
+    )
+    return f"max by (gpu) ({' or '.join(parts)} or gputally_gpu_{metric}{{{_CARD}}} * 0)"
+
+
+def _state() -> str:
+    hardware = f'gputally_gpu_throttle_active{{{_CARD}, reason=~"hw_.+"}}'
+    return (
+        f"(max by (gpu) (gputally_gpu_up{{{_CARD}}}) == 0) + 4"
+        f" or (max by (gpu) ({hardware}) == 1) * 3"
+        f" or (max by (gpu) (device:gputally_utilization:ratio{{{_CARD}}}) > 0.01) * 0 + 1"
+        f" or (max by (gpu) (device:gputally_held:gpus{{{_CARD}}}) > 0) * 0 + 2"
+        f" or max by (gpu) (gputally_gpu_up{{{_CARD}}}) * 0"
+    )
+
+
+def _links_down(kind: str) -> str:
+    return f"sum by (gpu) (max by (gpu, link) (gputally_gpu_{kind}_up{{{_CARD}}}) == bool 0)"
+
+
+def _owners(of_pod: str, of_host: str, of_unknown: str = "") -> str:
+    """The same of pods, of owners that are no pods, and of those who cannot be named."""
+    found = [
+        f'label_replace(sum by (gpu, namespace, pod) ({of_pod}), "owner", "$1", "pod", "(.*)")',
+        f"sum by (gpu, owner) ({of_host})",
+    ]
+    if of_unknown:
+        unknown = f"sum by (gpu, reason) ({of_unknown})"
+        found.append(f'label_replace({unknown}, "owner", "unknown: $1", "reason", "(.*)")')
+    return " or ".join(found)
+
+
+def _lines(
+    title: str,
+    description: str,
+    expr: str,
+    unit: str,
+    *,
+    width: int = 8,
+    most: float | None = None,
+    steps: fields.Json | None = None,
+) -> Modern:
+    """A line for each card."""
+    return timeseries(
+        title,
+        description,
+        over_time(expr, "GPU {{gpu}}"),
+        unit=unit,
+        width=width,
+        height=7,
+        most=most,
+        steps=steps,
+        fill=0,
+        legend="bottom",
+        calcs=(),
+    )
+
+
+_WITH_MODEL = (
+    f"label_replace(max by (node, gpu, model) (gputally_gpu_info{{{_CARD}}}) * on (node, gpu) group_left () "
+    + _of("up", by="node, gpu")
+    + ', "model", "$1", "model", "(?:NVIDIA|AMD) (.+)")'
+)
+_IDENTITY = (
+    "gpu",
+    "model",
+    "serial",
+    "pci_bus_id",
+    "vbios_version",
+    "driver_version",
+    "cuda_version",
+    "energy_source",
+)
+_NO_LINKS = "These cards have no links to one another"
+_TO_CARD = links.by_row("This GPU only", "node", "gpu", node="node")
+_TO_POD = links.by_row("This pod", "workloads", "namespace", "pod")
+
+DASHBOARD = dashboard(
+    "node",
+    "Node and GPU",
+    "One machine and its cards: who is on them, what they do, and what ails them.",
+    row(
+        "",
+        stat(
+            "GPUs",
+            "GPUs of this node that answer. One that does not is lost: its work has failed.",
+            now(_all("up", "sum"), "answer"),
+            now(f"{_all('up', 'count')} - {_all('up', 'sum')}", "lost"),
+            unit="short",
+            width=3,
+            steps=fields.thresholds(base=palette.CLEAR),
+            overrides=(fields.override("lost", thresholds=_ANY_IS_BAD),),
+            background=True,
+        ),
+        stat(
+            "Utilisation",
+            "Share of the time in which the GPUs ran something. Above 60 % is good; under 30 % they mostly "
+            "wait.",
+            over_time(_all("utilization_ratio", "avg")),
+            unit="percentunit",
+            width=3,
+            decimals=0,
+            steps=fields.thresholds((0.3, palette.WARNING), (0.6, palette.GOOD), base=palette.CRITICAL),
+            sparkline=True,
+        ),
+        stat(
+            "Memory",
+            "Share of the GPUs' memory that is taken. From 95 % on the next allocation may fail.",
+            over_time(f"{_all('memory_used_bytes', 'sum')} / {_all('memory_total_bytes', 'sum')}"),
+            unit="percentunit",
+            width=3,
+            decimals=0,
+            steps=fields.thresholds((0.95, palette.CRITICAL), base=palette.MEMORY),
+            sparkline=True,
+        ),
+        stat(
+            "Power",
+            "What the GPUs draw now, together. Compare it with what the node's supply and cooling can do.",
+            over_time(_all("power_watts", "sum")),
+            unit="watt",
+            width=3,
+            steps=fields.thresholds(base=palette.POWER),
+            sparkline=True,
+        ),
+        stat(
+            "Hottest",
+            "The highest core temperature. Most cards slow down between 85 and 95 degrees.",
+            over_time(_all("temperature_celsius", "max")),
+            unit="celsius",
+            width=3,
+            decimals=0,
+            steps=_HEAT,
+            sparkline=True,
+        ),
+        stat(
+            "Held idle",
+            "GPUs that somebody holds and does not use, counted by time. Near 0 is good.",
+            over_time(f"sum(device:gputally_wasted:gpus{{{_CARD}}})"),
+            unit="short",
+            width=3,
+            decimals=1,
+            steps=fields.thresholds((0.5, palette.WASTE)),
+            sparkline=True,
+            links=(links.link("Idle and waste", "waste"),),
+        ),
+        stat(
+            "Cost/hour",
+            "GPU hours and energy of the whole node, at the prices that are set in the rules.",
+            over_time(f"sum(node:gputally_cost:per_hour{{{_NODE}}})"),
+            unit="short",
+            width=3,
+            decimals=2,
+            sparkline=True,
+        ),
+        stat(
+            "Data age",
+            "How long ago the exporter of this node last looked. More than a minute is bad: what this page "
+            "shows is old.",
+            now(f"time() - max(gputally_snapshot_timestamp_seconds{{{_NODE}}})"),
+            unit="s",
+            width=3,
+            decimals=0,
+            steps=fields.thresholds((60, palette.WARNING), (300, palette.CRITICAL)),
+            links=(links.link("Exporter", "exporter", node="$node"),),
+        ),
+        table(
+            "Cards",
+            "Each GPU now. High utilisation at little power may be a job that hangs; a hot card will slow "
+            "down.",
+            rows(_WITH_MODEL),
+            rows(f"max by (node, gpu) (device:gputally_utilization:ratio{{{_CARD}}})"),
+            rows(f"{_of('memory_used_bytes', by='node, gpu')} / {_of('memory_total_bytes', by='node, gpu')}"),
+            rows(_of("power_watts", by="node, gpu")),
+            rows(f"{_of('power_watts', by='node, gpu')} / {_of('power_limit_watts', by='node, gpu')}"),
+            rows(_of("temperature_celsius", by="node, gpu")),
+            columns=(
+                fields.column("gpu", name="GPU", width=50, link=_TO_CARD),
+                fields.column("model", name="Model", width=135),
+                fields.column(
+                    "Value #A",
+                    name="State",
+                    width=55,
+                    mappings=fields.words({0: ("lost", palette.CRITICAL), 1: ("up", palette.CLEAR)}),
+                ),
+                fields.share("Value #B", "Utilisation"),
+                fields.share("Value #C", "Memory"),
+                fields.column("Value #D", name="Power", unit="watt", decimals=0, width=65),
+                fields.share("Value #E", "Of its limit"),
+                fields.column(
+                    "Value #F", name="Core", unit="celsius", decimals=0, width=60, steps=_HEAT_OF_CELL
+                ),
+                *fields.hide("node"),
+            ),
+            order=("gpu", "model", *(f"Value #{letter}" for letter in "ABCDEF")),
+            width=12,
+            height=10,
+        ),
+        table(
+            "Who is on them",
+            "Pods, and owners that are no pods, with what they take of each GPU now. An owner that is "
+            "unknown, or memory without SM time for long, is worth a question.",
+            rows(
+                _owners(
+                    f"gputally_pod_processes{{{_CARD}}}",
+                    f"gputally_host_processes{{{_CARD}}}",
+                    f"gputally_gpu_unattributed_processes{{{_CARD}}}",
+                )
+            ),
+            rows(
+                _owners(
+                    f"gputally_pod_sm_utilization_ratio{{{_CARD}}}",
+                    f"gputally_host_sm_utilization_ratio{{{_CARD}}}",
+                    f"gputally_gpu_unattributed_sm_utilization_ratio{{{_CARD}}}",
+                )
+            ),
+            rows(
+                _owners(
+                    f"gputally_pod_memory_used_bytes{{{_CARD}}}",
+                    f"gputally_host_memory_used_bytes{{{_CARD}}}",
+                    f"gputally_gpu_unattributed_memory_used_bytes{{{_CARD}}}",
+                )
+            ),
+            rows(
+                _owners(
+                    f"rate(gputally_pod_energy_joules_total{{{_CARD}}}[$__rate_interval])",
+                    f"rate(gputally_host_energy_joules_total{{{_CARD}}}[$__rate_interval])",
+                )
+            ),
+            columns=(
+                fields.column("gpu", name="GPU", width=50),
+                fields.column("namespace", name="Namespace", width=100, link=_TO_POD),
+                fields.column("owner", name="Pod or owner"),
+                fields.column("Value #A", name="Processes", width=85),
+                fields.share("Value #B", "SM time", width=90),
+                fields.column("Value #C", name="Memory", unit="bytes", width=80),
+                fields.column("Value #D", name="Power", unit="watt", decimals=0, width=65),
+                *fields.hide("pod"),
+            ),
+            hidden=("reason",),
+            sort_by="GPU",
+            ascending=True,
+            order=("gpu", "namespace", "owner", *(f"Value #{letter}" for letter in "ABCD")),
+            width=12,
+            height=10,
+        ),
+        state_timeline(
+            "What each GPU did",
+            "Blue is work, yellow is held by somebody and idle, grey is free. Orange and red ask for a "
+            "look: the hardware slowed the card down, or it did not answer.",
+            over_time(_state(), "GPU {{gpu}}"),
+            mappings=fields.words(_STATES),
+            width=12,
+            height=8,
+        ),
+        state_timeline(
+            "What holds the clocks down",
+            "The gravest reason for each GPU. At its power limit is where a busy card should be; too hot or "
+            "a power brake is bad.",
+            over_time(_coded("throttle_active", "reason", _THROTTLE), "GPU {{gpu}}"),
+            mappings=fields.words(
+                {0: ("nothing", palette.GOOD)}
+                | {code: (word, color) for code, word, color in _THROTTLE.values()}
+            ),
+            width=12,
+            height=8,
+        ),
+    ),
+    row(
+        "Work",
+        _lines(
+            "Utilisation",
+            "Share of the time in which a kernel ran. It does not say how much of the card the kernel used: "
+            "see the pipes below, and the power.",
+            _of("utilization_ratio"),
+            "percentunit",
+            most=1,
+        ),
+        _lines(
+            "Memory used",
+            "Device memory that processes have allocated. A line that only ever grows may be a leak.",
+            _of("memory_used_bytes"),
+            "bytes",
+        ),
+        timeseries(
+            "What the silicon does",
+            "Mean over the chosen GPUs of how much of the time each part of the chip worked (Hopper and "
+            "newer). Training that uses the tensor cores little leaves the card's strength unused.",
+            *(
+                over_time(f"avg({_of(f'{metric}_active_ratio')})", name)
+                for metric, name in (
+                    ("sm", "multiprocessors"),
+                    ("tensor", "tensor cores"),
+                    ("dram", "memory interface"),
+                    ("fp64", "FP64"),
+                    ("fp32", "FP32"),
+                    ("fp16", "FP16"),
+                )
+            ),
+            unit="percentunit",
+            most=1,
+            width=8,
+            height=7,
+            legend="bottom",
+            calcs=(),
+            no_value="These cards do not tell",
+            fill=0,
+        ),
+    ),
+    row(
+        "Power and heat",
+        _lines(
+            "Power",
+            "Power draw. Flat at the limit is full work; far below it at full utilisation is a job that "
+            "waits or hangs.",
+            _of("power_watts"),
+            "watt",
+        ),
+        _lines(
+            "Temperature",
+            "Core temperature. The lower the better; most cards slow down between 85 and 95 degrees.",
+            _of("temperature_celsius"),
+            "celsius",
+            steps=_HEAT,
+        ),
+        _lines(
+            "Memory temperature",
+            "Temperature of the device memory. It slows down at 95 to 105 degrees, often before the core "
+            "does.",
+            _of("memory_temperature_celsius"),
+            "celsius",
+            steps=fields.thresholds((90, palette.WARNING), (100, palette.CRITICAL)),
+        ),
+        _lines(
+            "Core clock",
+            "Clock of the compute units. It falls when the card is idle; when it is busy, a fall is a loss: "
+            "see what holds it down.",
+            _of("clock_hertz", 'domain="graphics"'),
+            "hertz",
+        ),
+        _lines(
+            "Memory clock",
+            "Clock of the device memory. Full or idle; in between for long is not normal.",
+            _of("clock_hertz", 'domain="memory"'),
+            "hertz",
+        ),
+        timeseries(
+            "Time slowed down",
+            "Share of the time in which the clocks were held down, by reason. The power limit is normal "
+            "under load; all else is not.",
+            over_time(
+                "max by (gpu, reason) (avg_over_time("
+                f'gputally_gpu_throttle_active{{{_CARD}, reason!="gpu_idle"}}[$__rate_interval])) > 0',
+                "GPU {{gpu}} {{reason}}",
+            ),
+            unit="percentunit",
+            most=1,
+            width=8,
+            height=7,
+            legend="bottom",
+            calcs=(),
+            no_value="Nothing held the clocks down",
+            fill=0,
+        ),
+    ),
+    row(
+        "Links",
+        timeseries(
+            "NVLink and XGMI traffic",
+            "Data over all links between GPUs, both directions. A GPU far below its peers in one job is the "
+            "slow one.",
+            over_time(_rate("nvlink_bytes_total"), "GPU {{gpu}}"),
+            over_time(_rate("xgmi_bytes_total"), "GPU {{gpu}}"),
+            unit="Bps",
+            width=8,
+            height=7,
+            fill=0,
+            legend="bottom",
+            calcs=(),
+            no_value=_NO_LINKS,
+        ),
+        timeseries(
+            "Links down",
+            "NVLink and XGMI links that are not up. 0 is good, unless the card was built in without them.",
+            over_time(_links_down("nvlink"), "GPU {{gpu}}"),
+            over_time(_links_down("xgmi"), "GPU {{gpu}}"),
+            unit="short",
+            width=8,
+            height=7,
+            fill=0,
+            legend="bottom",
+            calcs=(),
+            no_value=_NO_LINKS,
+        ),
+        timeseries(
+            "NVLink errors",
+            "Errors by kind, as they come. A CRC error now and then is harmless; replays and recoveries are "
+            "not.",
+            over_time(_increase("nvlink_errors_total", by="gpu, type") + " > 0", "GPU {{gpu}} {{type}}"),
+            unit="short",
+            width=8,
+            height=7,
+            bars=True,
+            legend="bottom",
+            calcs=("max",),
+            no_value="No errors",
+        ),
+        _lines(
+            "PCIe traffic",
+            "Data over the PCIe bus, both directions; only where the exporter runs with --pcie-throughput.",
+            _of("pcie_throughput_bytes_per_second", how="sum"),
+            "Bps",
+            width=6,
+        ),
+        _lines(
+            "PCIe width",
+            "Lanes in use as a share of what card and slot can do. Under 100 % the card sits badly, or the "
+            "slot is shared.",
+            f"{_of('pcie_width')} / {_of('pcie_width_max')}",
+            "percentunit",
+            width=6,
+            most=1,
+        ),
+        _lines(
+            "PCIe generation",
+            "Generation of the link now. An idle card goes down to save power; a busy one should be at its "
+            "highest.",
+            _of("pcie_generation"),
+            "short",
+            width=6,
+        ),
+        _lines(
+            "PCIe packets sent again",
+            "Replays. A few in a day are normal; a steady stream is a bad contact or cable.",
+            _increase("pcie_replays_total"),
+            "short",
+            width=6,
+        ),
+    ),
+    row(
+        "Errors",
+        table(
+            "XID errors",
+            "The driver's errors by code, with the time of the last. 13, 31, 43 and 45 are mostly faults of "
+            "programs; 48, 79, 94, 95 and 119 are the card's.",
+            rows(_of("xid_last_timestamp_seconds", by="gpu, xid") + " * 1000"),
+            rows(f"max by (gpu, xid) (gputally_gpu_xid_errors_total{{{_CARD}}})"),
+            columns=(
+                fields.column("gpu", name="GPU", width=45),
+                fields.column("xid", name="XID", width=50),
+                fields.column("Value #A", name="Last", unit="dateTimeFromNow"),
+                fields.column("Value #B", name="Errors", width=60),
+            ),
+            order=("gpu", "xid", "Value #A", "Value #B"),
+            sort_by="Last",
+            width=5,
+            height=8,
+            no_value="No XID error",
+        ),
+        timeseries(
+            "Memory errors",
+            "ECC and RAS errors as they come. Corrected ones are harmless while few; one that could not be "
+            "corrected has ended work, and the card wants a reset.",
+            over_time(
+                _increase("ecc_errors_total", 'lifetime="volatile"', by="gpu, type") + " > 0",
+                "GPU {{gpu}} ECC {{type}}",
+            ),
+            over_time(
+                _increase("ras_errors_total", by="gpu, block, type") + " > 0",
+                "GPU {{gpu}} {{block}} {{type}}",
+            ),
+            unit="short",
+            width=5,
+            height=8,
+            bars=True,
+            legend="bottom",
+            calcs=("max",),
+            no_value="No errors",
+        ),
+        table(
+            "State of the memory",
+            "Errors over the life of the card, rows remapped to spare ones, and what is pending until a "
+            "reset. Anything but 0 under uncorrected or failed is bad.",
+            rows(_of("ecc_errors_total", 'type="corrected"')),
+            rows(_of("ecc_errors_total", 'type="uncorrected"')),
+            rows(_of("remapped_rows", how="sum")),
+            rows(f"{_of('remapped_rows_pending')} or {_of('retired_pages_pending')}"),
+            rows(_of("remapped_rows_failure")),
+            columns=(
+                fields.column("gpu", name="GPU", width=45),
+                fields.column("Value #A", name="Corrected", width=85),
+                fields.column("Value #B", name="Uncorrected", width=100, steps=_ANY_IS_BAD),
+                fields.column("Value #C", name="Remapped", width=82),
+                fields.column("Value #D", name="Pending", width=70, mappings=_YES_IS_BAD),
+                fields.column("Value #E", name="Failed", width=60, mappings=_YES_IS_BAD),
+            ),
+            order=("gpu", *(f"Value #{letter}" for letter in "ABCDE")),
+            width=9,
+            height=8,
+        ),
+        state_timeline(
+            "What the driver asks for",
+            "What the driver wants done to bring a GPU back to health. Nothing is good.",
+            over_time(
+                f"{_coded('recovery_action', 'action', _ACTIONS)} or {_of('up')} * 0 - 1", "GPU {{gpu}}"
+            ),
+            mappings=fields.words(
+                {-1: ("does not tell", palette.IDLE)}
+                | {code: (word, color) for code, word, color in _ACTIONS.values()}
+            ),
+            width=5,
+            height=8,
+        ),
+        alert_list(
+            "Alerts of this node",
+            "Alerts of GPUTally that fire now for this node, its GPUs and the pods on them.",
+            width=24,
+            height=7,
+            chosen=_NODE,
+        ),
+    ),
+    row(
+        "The cards themselves",
+        table(
+            "Identity",
+            "What a technician needs to find a card, and which driver it runs.",
+            rows(f"max by ({', '.join(_IDENTITY)}) (gputally_gpu_info{{{_CARD}}})"),
+            columns=(
+                fields.column("gpu", name="GPU", width=60),
+                fields.column("model", name="Model"),
+                fields.column("serial", name="Serial"),
+                fields.column("pci_bus_id", name="PCI bus"),
+                fields.column("vbios_version", name="VBIOS"),
+                fields.column("driver_version", name="Driver"),
+                fields.column("cuda_version", name="CUDA", width=80),
+                fields.column("energy_source", name="Energy by", width=100),
+            ),
+            hidden=("Value",),
+            order=_IDENTITY,
+            width=24,
+            height=8,
+        ),
+        table(
+            "Limits and modes",
+            "What the card is set to. Persistence off costs a second at each start; ECC off means that "
+            "memory errors are not seen.",
+            rows(_of("power_limit_watts")),
+            rows(_of("power_max_limit_watts")),
+            rows(_of("clock_max_hertz", 'domain="graphics"')),
+            rows(_of("temperature_slowdown_celsius")),
+            rows(_of("ecc_mode")),
+            rows(_of("persistence_mode")),
+            rows(_of("mig_mode")),
+            columns=(
+                fields.column("gpu", name="GPU", width=60),
+                fields.column("Value #A", name="Power limit", unit="watt"),
+                fields.column("Value #B", name="Can be set to", unit="watt"),
+                fields.column("Value #C", name="Highest core clock", unit="hertz"),
+                fields.column("Value #D", name="Slows down at", unit="celsius"),
+                *(
+                    fields.override(f"Value #{letter}", displayName=name, mappings=fields.words(_ON_OFF))
+                    for letter, name in (("E", "ECC"), ("F", "Persistence"), ("G", "MIG"))
+                ),
+            ),
+            order=("gpu", *(f"Value #{letter}" for letter in "ABCDEFG")),
+            width=24,
+            height=8,
+        ),
+        collapsed=True,
+    ),
+    variables=(CLUSTER, _ONE_NODE, _GPU),
+)

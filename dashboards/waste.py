@@ -1,0 +1,334 @@
+"""Which GPUs can be had back: held and idle, hardly used, or never taken, and what they cost."""
+
+from alerts.filling import defaults
+from dashboards import fields, links, palette
+from dashboards.build import dashboard, row
+from dashboards.panels import bar_gauge, now, over_time, rows, stat, table, timeseries
+from dashboards.ranges import hours, largest
+from dashboards.variables import CLUSTER, NAMESPACE
+
+_CLUSTER = 'cluster=~"$cluster"'
+_NAMESPACE = f'{_CLUSTER}, namespace=~"$namespace"'
+_BY_POD = "cluster, node, namespace, pod"
+_BY_DEVICE = "cluster, node, gpu, uuid"
+_HOLDER = f"{_BY_DEVICE}, namespace, pod"
+_SETTINGS = defaults()
+_IDLE, _UNDERUSED = _SETTINGS["idle_busy_ratio"], _SETTINGS["underused_busy_ratio"]
+_SMALL_MEMORY, _SMALL_BUSY = 0.25, 0.5
+
+_LESS_IS_BETTER = fields.thresholds((0.2, palette.WARNING), (0.5, palette.CRITICAL))
+_ANY_IS_WASTE = fields.thresholds((0.5, palette.WASTE))
+_WASTE_CELL = fields.thresholds((0.5, palette.WASTE), base=palette.CLEAR)
+_STATES = {"busy": palette.BUSY, "held, idle": palette.WASTE, "free": palette.IDLE}
+_SHARE_BAR: fields.Json = {"unit": "percentunit", "decimals": 0, "bar_up_to": 1}
+_MONEY: fields.Json = {"unit": "none", "decimals": 2}
+
+_TO_NODE = links.by_row("Node", "node", "node")
+_TO_NAMESPACE = links.by_row("Its pods", "workloads", "namespace")
+_TO_POD = links.by_row("This pod", "workloads", "namespace", "pod")
+_TO_MODEL = links.by_row("GPUs of this model", "fleet", "model")
+
+
+def _all(record: str) -> str:
+    return f"sum(cluster:gputally_{record}{{{_CLUSTER}}})"
+
+
+def _namespaces(record: str) -> str:
+    return f"namespace:gputally_{record}{{{_NAMESPACE}}}"
+
+
+def _pods(record: str) -> str:
+    return f"pod:gputally_{record}{{{_NAMESPACE}}}"
+
+
+def _total(record: str) -> str:
+    return f"sum({_namespaces(record)})"
+
+
+def _of_pod(record: str) -> str:
+    return f"sum by ({_BY_POD}) ({_pods(record)})"
+
+
+def _sum_of_pod(record: str) -> str:
+    return hours(_pods(record), _BY_POD)
+
+
+def _worked(busy: str, wasted: str) -> str:
+    """Where nothing tells whether a GPU works there is neither, and no answer."""
+    return f"{busy} / ({busy} + {wasted} > 0)"
+
+
+def _devices(operation: str) -> str:
+    return f"device:gputally_pod_{operation}{{{_NAMESPACE}}}"
+
+
+def _device_worked(window: str) -> str:
+    """As in the alerts: where processes are not sampled, the device's own utilisation says it."""
+    busy, held = (f"sum_over_time({_devices(part)}[{window}])" for part in ("busy:ratio", "held:ratio"))
+    of_device = f"avg_over_time(device:gputally_utilization:ratio{{{_CLUSTER}}}[{window}])"
+    of_holder = f"({_devices('held:ratio')} > bool 0) * on ({_BY_DEVICE}) group_left () {of_device}"
+    return f"({busy} / {held} or on ({_HOLDER}) {of_holder})"
+
+
+def _staying() -> str:
+    """GPUs that a pod holds now and did an hour ago: of shorter ones nothing can be said."""
+    share = f"on ({_BY_DEVICE}) group_left () device:gputally_share:ratio{{{_CLUSTER}}}"
+    an_hour_ago = f"last_over_time({_devices('held:ratio')}[15m] offset 1h)"
+    return f"({_devices('part:ratio')} * {share} and on ({_HOLDER}) {an_hour_ago})"
+
+
+def _of_staying(expression: str) -> str:
+    return f"{expression} and on ({_BY_POD}) {_staying()}"
+
+
+def _idle_now() -> str:
+    return f"sum by ({_BY_POD}) ({_staying()} and on ({_HOLDER}) {_device_worked('1h')} <= {_UNDERUSED})"
+
+
+def _hint(words: str, condition: str) -> str:
+    pods = f"sum by ({_BY_POD}) ({_staying()}) and on ({_BY_POD}) ({condition})"
+    return f'label_replace({pods}, "hint", "{words}", "pod", ".*")'
+
+
+def _hints() -> str:
+    """For each pod that stays, the first that is true over the range."""
+    worked = _device_worked("$__range")
+    idle, every = f"count by ({_BY_POD}) ({worked} <= {_IDLE})", f"count by ({_BY_POD}) ({worked})"
+    hardly = f"max by ({_BY_POD}) ({worked}) <= {_UNDERUSED}"
+    small = (
+        f"{_peak_memory()} <= {_SMALL_MEMORY} and on ({_BY_POD}) "
+        f"max by ({_BY_POD}) (max_over_time({_devices('busy:ratio')}[$__range])) <= {_SMALL_BUSY}"
+    )
+    found = (
+        _hint("runs nothing: stop it", f"{idle} == {every}"),
+        _hint("uses only some of its GPUs: ask for fewer", f"{idle} < {every}"),
+        _hint("hardly runs: share a GPU, or take a MIG device", hardly),
+        _hint("small: a part of a GPU, or a smaller one, would do", small),
+    )
+    return f" or on ({_BY_POD}) ".join(found)
+
+
+def _peak_memory() -> str:
+    """Of the device on which a pod took the largest part."""
+    size = f'max by ({_BY_DEVICE}) ({{__name__=~"gputally_(gpu|mig)_memory_total_bytes", {_CLUSTER}}})'
+    taken = f"max_over_time({_devices('memory_used:bytes')}[$__range])"
+    return f"max by ({_BY_POD}) ({taken} / on ({_BY_DEVICE}) group_left () {size})"
+
+
+def _models(record: str, function: str = "") -> str:
+    selector = f"model:gputally_{record}{{{_CLUSTER}}}"
+    return f"sum by (model) ({f'{function}({selector}[$__range])' if function else selector})"
+
+
+_NEVER_TAKEN = _models("gpus_free:count", "min_over_time")
+
+DASHBOARD = dashboard(
+    "waste",
+    "Idle and waste",
+    "GPUs that are paid for and do nothing: who holds them, what they cost, and what to do about each.",
+    row(
+        "",
+        stat(
+            "Held, idle",
+            "GPUs that pods hold and do not use, counted by time, now. Near 0 is good: others could have "
+            "them.",
+            over_time(_total("wasted:gpus")),
+            unit="short",
+            width=4,
+            decimals=1,
+            steps=_ANY_IS_WASTE,
+            sparkline=True,
+        ),
+        stat(
+            "Idle part",
+            "Of the time that GPUs were held over the chosen range, the part in which they ran nothing. "
+            "Under 20 % is good; above 50 % every second GPU is paid for in vain.",
+            now(
+                f"{hours(_namespaces('wasted:gpus'))}"
+                f" / ({hours(_namespaces('busy:gpus'))} + {hours(_namespaces('wasted:gpus'))} > 0)"
+            ),
+            unit="percentunit",
+            width=4,
+            decimals=0,
+            steps=_LESS_IS_BETTER,
+        ),
+        stat(
+            "Idle GPU hours",
+            "Hours for which pods held GPUs that ran nothing, over the chosen range.",
+            now(hours(_namespaces("wasted:gpus"))),
+            unit="none",
+            width=4,
+            decimals=1,
+            steps=fields.thresholds(base=palette.WASTE),
+        ),
+        stat(
+            "Cost of idle",
+            "What these idle hours have cost over the chosen range, without energy, at the prices that "
+            "are set in the rules. It is what better use would save.",
+            now(hours(_namespaces("wasted_cost:per_hour"))),
+            width=4,
+            steps=fields.thresholds(base=palette.WASTE),
+            links=(links.link("Energy and chargeback", "energy", "namespace"),),
+            **_MONEY,
+        ),
+        stat(
+            "To have back",
+            "GPUs of pods that have held them for an hour and run hardly anything in it. They are in the "
+            "table below; 0 is good.",
+            now(f"sum({_idle_now()}) or vector(0)"),
+            unit="short",
+            width=4,
+            decimals=1,
+            steps=_ANY_IS_WASTE,
+            background=True,
+        ),
+        stat(
+            "Free GPUs",
+            "GPUs that nobody holds now. Some are needed for new work; many that stay free are bought "
+            "for nothing.",
+            over_time(_all("gpus_free:count")),
+            unit="short",
+            width=4,
+            decimals=1,
+            steps=fields.thresholds(base=palette.IDLE),
+            sparkline=True,
+            links=(links.link("Fleet", "fleet"),),
+        ),
+        table(
+            "Idle now",
+            "Pods that have held GPUs for an hour or more and were busy for less than 5 % of the last "
+            "hour; at most 100, those that hold the most. Ask whose they are, or stop them.",
+            rows(f"topk(100, {_idle_now()})"),
+            rows(_of_staying(f"avg by ({_BY_POD}) {_device_worked('1h')}")),
+            rows(_of_staying(f"max by ({_BY_POD}) (gputally_pod_held_seconds_total{{{_NAMESPACE}}})")),
+            rows(_of_staying(_of_pod("wasted_cost:per_hour"))),
+            columns=(
+                fields.column("namespace", name="Namespace", width=110, link=_TO_NAMESPACE),
+                fields.column("pod", name="Pod", link=_TO_POD),
+                fields.column("Value #A", name="GPUs", decimals=2, width=75),
+                fields.column("Value #B", name="Worked", unit="percentunit", decimals=1, width=80),
+                fields.column("Value #C", name="Held for", unit="dtdurations", width=110),
+                fields.column("Value #D", name="Cost per hour", width=115, **_MONEY),
+            ),
+            hidden=("cluster", "node"),
+            order=("namespace", "pod", *(f"Value #{letter}" for letter in "ABCD")),
+            sort_by="GPUs",
+            only_with="Value #A",
+            no_value="No pod holds GPUs idle",
+            width=13,
+            height=9,
+        ),
+        table(
+            "Top wasters",
+            "Pods whose idle GPUs have cost the most over the chosen range, those that are gone "
+            "included; at most 50. A high part that worked with a high cost is merely large.",
+            rows(f"topk(50, {_sum_of_pod('wasted_cost:per_hour')})"),
+            rows(_sum_of_pod("wasted:gpus")),
+            rows(_worked(_sum_of_pod("busy:gpus"), _sum_of_pod("wasted:gpus"))),
+            columns=(
+                fields.column("namespace", name="Namespace", width=110, link=_TO_NAMESPACE),
+                fields.column("pod", name="Pod", link=_TO_POD),
+                fields.column("Value #A", name="Cost of idle", width=110, **_MONEY),
+                fields.column("Value #B", name="Idle hours", unit="none", decimals=1, width=85),
+                fields.column("Value #C", name="Worked", width=110, **_SHARE_BAR),
+            ),
+            hidden=("cluster", "node"),
+            order=("namespace", "pod", *(f"Value #{letter}" for letter in "ABC")),
+            sort_by="Cost of idle",
+            only_with="Value #A",
+            width=11,
+            height=9,
+        ),
+        timeseries(
+            "Held, but idle, by namespace",
+            "Idle GPUs of the ten namespaces that waste the most over the range. A flat floor is what is "
+            "never used; peaks are pauses between jobs.",
+            over_time(largest(_namespaces("wasted:gpus"), "namespace"), "{{namespace}}"),
+            unit="short",
+            width=13,
+            height=9,
+            decimals=1,
+            stack=True,
+            links=(links.by_label("Its pods", "workloads", "namespace"),),
+            calcs=("mean", "lastNotNull"),
+        ),
+        bar_gauge(
+            "Cost of idle, by namespace",
+            "What idle GPUs have cost each namespace over the chosen range; the ten that waste the most. "
+            "Compare it with what the namespace costs in all on Energy and chargeback.",
+            now(f"topk(10, {hours(_namespaces('wasted_cost:per_hour'), 'namespace')})", "{{namespace}}"),
+            width=11,
+            height=9,
+            steps=fields.thresholds(base=palette.WASTE),
+            links=(links.by_label("Its pods", "workloads", "namespace"),),
+            **_MONEY,
+        ),
+    ),
+    row(
+        "Right-sizing",
+        table(
+            "Hints",
+            "What each pod that has held GPUs for an hour or more could do with, judged by the chosen "
+            "range: choose a whole day or more. Small is at most 25 % of the memory and 50 % of the time "
+            "at its peak.",
+            rows(_hints()),
+            rows(_of_staying(_worked(_sum_of_pod("busy:gpus"), _sum_of_pod("wasted:gpus")))),
+            rows(_of_staying(_peak_memory())),
+            rows(_of_staying(_sum_of_pod("wasted_cost:per_hour"))),
+            columns=(
+                fields.column("hint", name="Hint"),
+                fields.column("namespace", name="Namespace", link=_TO_NAMESPACE),
+                fields.column("pod", name="Pod", link=_TO_POD),
+                fields.column("node", name="Node", link=_TO_NODE),
+                fields.column("Value #A", name="GPUs held", decimals=2, width=100),
+                fields.column("Value #B", name="Part that worked", width=190, **_SHARE_BAR),
+                fields.column("Value #C", name="Most memory", width=190, **_SHARE_BAR),
+                fields.column("Value #D", name="Cost of idle", width=110, **_MONEY),
+            ),
+            hidden=("cluster",),
+            order=("hint", "namespace", "pod", "node", *(f"Value #{letter}" for letter in "ABCD")),
+            sort_by="Cost of idle",
+            only_with="hint",
+            no_value="Every pod fits",
+            height=10,
+        ),
+    ),
+    row(
+        "Free GPUs",
+        table(
+            "Models",
+            "GPUs that nobody holds. What was free at every moment of the chosen range was never needed: "
+            "so many could be given back, switched off or put to other use.",
+            rows(_models("gpus:count")),
+            rows(_models("gpus_free:count")),
+            rows(_NEVER_TAKEN),
+            rows(f"{_NEVER_TAKEN} * max by (model) (gpu:gputally_price:per_hour{{{_CLUSTER}}})"),
+            columns=(
+                fields.column("model", name="Model", link=_TO_MODEL),
+                fields.column("Value #A", name="GPUs", width=65),
+                fields.column("Value #B", name="Free now", decimals=1, width=85),
+                fields.column("Value #C", name="Never taken", decimals=1, width=120, steps=_WASTE_CELL),
+                fields.column("Value #D", name="Cost per hour", width=115, **_MONEY),
+            ),
+            order=("model", *(f"Value #{letter}" for letter in "ABCD")),
+            sort_by="Never taken",
+            width=11,
+        ),
+        timeseries(
+            "What the GPUs do",
+            "All GPUs of the clusters: blue works, yellow is held and idle, grey is free. Yellow and "
+            "grey are what is paid for in vain.",
+            over_time(_all("busy:gpus"), "busy"),
+            over_time(_all("wasted:gpus"), "held, idle"),
+            over_time(f"clamp_min({_all('gpus_up:count')} - {_all('held:gpus')}, 0)", "free"),
+            unit="short",
+            width=13,
+            stack=True,
+            overrides=fields.colors_of(_STATES),
+            calcs=("mean", "lastNotNull"),
+        ),
+    ),
+    variables=(CLUSTER, NAMESPACE),
+    since="now-24h",
+    refresh="5m",
+)

@@ -1,0 +1,463 @@
+"""What a team has on the GPUs: from namespaces to pods, containers and processes, and what of it works."""
+
+from collections.abc import Callable
+
+from dashboards import fields, links, palette
+from dashboards.build import dashboard, row
+from dashboards.panels import Query, now, over_time, rows, stat, table, timeseries
+from dashboards.ranges import hours, kilowatt_hours, largest
+from dashboards.variables import CLUSTER, NAMESPACE, POD
+
+_CLUSTER = 'cluster=~"$cluster"'
+_NAMESPACE = f'{_CLUSTER}, namespace=~"$namespace"'
+_POD = f'{_NAMESPACE}, pod=~"$pod"'
+_BY_POD = "cluster, node, namespace, pod"
+_BY_WORKLOAD = "cluster, namespace, workload"
+_BY_CONTAINER = "cluster, node, gpu, uuid, namespace, pod, container"
+_BY_PROCESS = "cluster, node, gpu, uuid, namespace, pod, owner, process_name, pid"
+_PROCESS_NAME = "pod, owner, process_name, pid"
+_LETTERS = "ABCDEFGH"
+
+_MORE_IS_BETTER = fields.thresholds((0.3, palette.WARNING), (0.6, palette.GOOD), base=palette.CRITICAL)
+_ANY_IS_WASTE = fields.thresholds((0.5, palette.WASTE))
+_WASTE_CELL = fields.thresholds((0.5, palette.WASTE), base=palette.CLEAR)
+_STATES = {"busy": palette.BUSY, "held, idle": palette.WASTE, "cannot be told": palette.UNKNOWN}
+_SHARE_BAR: fields.Json = {"unit": "percentunit", "decimals": 0, "bar_up_to": 1}
+
+_TO_NODE = links.by_row("Node", "node", "node")
+_TO_GPU = links.by_row("GPU", "node", "node", "gpu")
+_TO_NAMESPACE = links.by_row("This namespace only", "workloads", "namespace")
+_TO_POD = links.by_row("This pod only", "workloads", "namespace", "pod")
+_SERIES_TO_POD = links.by_label("This pod only", "workloads", "namespace", "pod")
+
+
+def _pods(record: str) -> str:
+    return f"pod:gputally_{record}{{{_POD}}}"
+
+
+def _total(record: str) -> str:
+    return f"sum({_pods(record)})"
+
+
+def _of_pod(record: str) -> str:
+    return f"sum by ({_BY_POD}) ({_pods(record)})"
+
+
+def _of_namespace(record: str) -> str:
+    return f"sum by (cluster, namespace) (namespace:gputally_{record}{{{_NAMESPACE}}})"
+
+
+def _of_workload(record: str) -> str:
+    return f"workload:gputally_{record}{{{_NAMESPACE}}}"
+
+
+def _of_host(record: str) -> str:
+    return f"sum by (cluster, node, owner) (host:gputally_{record}{{{_CLUSTER}}})"
+
+
+def _worked(of: Callable[[str], str]) -> str:
+    """The part that works. What does not tell whether it works counts neither way."""
+    busy = of("busy:gpus")
+    return f"{busy} / ({busy} + {of('wasted:gpus')} > 0)"
+
+
+def _sum_of_workload(record: str) -> str:
+    return hours(_of_workload(record), _BY_WORKLOAD)
+
+
+def _sum_of_pod(record: str) -> str:
+    return hours(_pods(record), _BY_POD)
+
+
+def _of_container(metric: str, how: str = "max") -> str:
+    return f"{how} by ({_BY_CONTAINER}) ({metric})"
+
+
+def _of_process(metric: str, how: str = "max") -> str:
+    """What is no pod's has its owner in the pod's place."""
+    return f'label_replace({how} by ({_BY_PROCESS}) ({metric}), "pod", "$1", "owner", "(.+)")'
+
+
+def _container(metric: str) -> str:
+    return f"gputally_pod_{metric}{{{_POD}}}"
+
+
+def _process(metric: str) -> str:
+    return f"gputally_process_{metric}{{{_POD}}}"
+
+
+def _values(count: int) -> tuple[str, ...]:
+    return tuple(f"Value #{letter}" for letter in _LETTERS[:count])
+
+
+def _by_pod_over_time(record: str) -> Query:
+    return over_time(largest(_pods(record), _BY_POD), "{{namespace}}/{{pod}}")
+
+
+_PROCESSES_NEED = "Only filled where the exporters run with --process-metrics."
+
+DASHBOARD = dashboard(
+    "workloads",
+    "Workloads",
+    "What each namespace, pod, container and process holds of the GPUs, what of it works, and what it costs.",
+    row(
+        "",
+        stat(
+            "Pods",
+            "Pods that hold or use a GPU now, of those chosen above.",
+            now(f"count({_of_pod('held:gpus')} > 0) or vector(0)"),
+            unit="short",
+            width=3,
+        ),
+        stat(
+            "GPUs held",
+            "GPUs that these pods hold. A MIG device counts as its share; a GPU that several hold is divided "
+            "between them.",
+            over_time(_total("held:gpus")),
+            unit="short",
+            width=3,
+            decimals=1,
+            steps=fields.thresholds(base=palette.HELD),
+            sparkline=True,
+        ),
+        stat(
+            "At work",
+            "Of the time that the GPUs were held, the part in which they ran something, now. Above 60 % is "
+            "good; under 30 % fewer GPUs would do.",
+            over_time(_worked(_total)),
+            unit="percentunit",
+            width=3,
+            decimals=0,
+            steps=_MORE_IS_BETTER,
+            sparkline=True,
+        ),
+        stat(
+            "Held, idle",
+            "GPUs that these pods hold and do not use. Near 0 is good: all of it is paid for.",
+            over_time(_total("wasted:gpus")),
+            unit="short",
+            width=3,
+            decimals=1,
+            steps=_ANY_IS_WASTE,
+            sparkline=True,
+            links=(links.link("Idle and waste", "waste", "namespace"),),
+        ),
+        stat(
+            "Memory",
+            "Memory on the GPUs that these pods have taken. Neither good nor bad in itself: compare the "
+            "pods below.",
+            over_time(_total("memory_used:bytes")),
+            unit="bytes",
+            width=3,
+            sparkline=True,
+        ),
+        stat(
+            "Power",
+            "What these pods draw, as the GPUs' energy counters are charged to them.",
+            over_time(_total("energy:watts")),
+            unit="watt",
+            width=3,
+            steps=fields.thresholds(base=palette.POWER),
+            sparkline=True,
+        ),
+        stat(
+            "Energy",
+            "What these pods have used over the chosen range, those that are gone included.",
+            now(kilowatt_hours(_pods("energy:watts"))),
+            unit="kwatth",
+            width=3,
+            decimals=1,
+            steps=fields.thresholds(base=palette.POWER),
+            links=(links.link("Energy and chargeback", "energy", "namespace"),),
+        ),
+        stat(
+            "Cost",
+            "What these pods have cost over the chosen range, GPU hours and energy, at the prices that are "
+            "set in the rules.",
+            now(hours(_pods("cost:per_hour"))),
+            unit="none",
+            width=3,
+            decimals=2,
+            links=(links.link("Energy and chargeback", "energy", "namespace"),),
+        ),
+        timeseries(
+            "Held against busy",
+            "GPUs that these pods hold: blue runs something, yellow does nothing. Much yellow means that "
+            "fewer GPUs would do, or that something waits for data.",
+            over_time(_total("busy:gpus"), "busy"),
+            over_time(_total("wasted:gpus"), "held, idle"),
+            over_time(
+                f"clamp_min({_total('held:gpus')} - {_total('busy:gpus')} - {_total('wasted:gpus')}, 0)",
+                "cannot be told",
+            ),
+            unit="short",
+            width=10,
+            height=9,
+            decimals=1,
+            stack=True,
+            overrides=fields.colors_of(_STATES),
+            legend="bottom",
+            calcs=("mean", "lastNotNull"),
+        ),
+        table(
+            "Namespaces",
+            "What each namespace holds now and what of it works. Much under idle is what to talk about; a "
+            "click on a name shows only its pods.",
+            rows(_of_namespace("held:gpus")),
+            rows(_of_namespace("wasted:gpus")),
+            rows(_worked(_of_namespace)),
+            rows(_of_namespace("memory_used:bytes")),
+            rows(_of_namespace("energy:watts")),
+            rows(_of_namespace("cost:per_hour")),
+            columns=(
+                fields.column("namespace", name="Namespace", link=_TO_NAMESPACE),
+                fields.column("Value #A", name="GPUs held", decimals=1, width=90),
+                fields.column("Value #B", name="Idle", decimals=1, width=60, steps=_WASTE_CELL),
+                fields.column("Value #C", name="Part that works", width=125, **_SHARE_BAR),
+                fields.column("Value #D", name="Memory", unit="bytes", width=85),
+                fields.column("Value #E", name="Power", unit="watt", width=80),
+                fields.column("Value #F", name="Cost per hour", decimals=2, width=110),
+            ),
+            hidden=("cluster",),
+            order=("namespace", *_values(6)),
+            sort_by="GPUs held",
+            width=14,
+            height=9,
+        ),
+        table(
+            "Pods now",
+            "Pods that hold GPUs now; at most 200, those that hold the most. One with a low utilisation and "
+            "much idle is done, hangs, or waits for something else.",
+            rows(f"topk(200, {_of_pod('held:gpus')} > 0)"),
+            rows(_of_pod("wasted:gpus")),
+            rows(
+                f"sum by ({_BY_POD}) ({_of_pod('held:gpus')} > bool 0)"
+                " * on (cluster, namespace, pod) group_left () "
+                f"max by (cluster, namespace, pod) ({_pods('utilization:ratio')})"
+            ),
+            rows(_of_pod("memory_used:bytes")),
+            rows(_of_pod("energy:watts")),
+            columns=(
+                fields.column("namespace", name="Namespace", link=_TO_NAMESPACE),
+                fields.column("pod", name="Pod", link=_TO_POD),
+                fields.column("node", name="Node", link=_TO_NODE),
+                fields.column("Value #A", name="GPUs held", decimals=2, width=110),
+                fields.column("Value #B", name="Idle", decimals=2, width=90, steps=_WASTE_CELL),
+                fields.column("Value #C", name="Utilisation", width=260, **_SHARE_BAR),
+                fields.column("Value #D", name="Memory", unit="bytes", width=120),
+                fields.column("Value #E", name="Power", unit="watt", width=110),
+            ),
+            hidden=("cluster",),
+            order=("namespace", "pod", "node", *_values(5)),
+            sort_by="GPUs held",
+            only_with="Value #A",
+            height=9,
+        ),
+    ),
+    row(
+        "Pods over time",
+        timeseries(
+            "GPUs that work, by pod",
+            "GPUs that the ten busiest pods of the range keep at work. A line that falls to 0 while the pod "
+            "lives is a job that waits or hangs.",
+            _by_pod_over_time("busy:gpus"),
+            unit="short",
+            decimals=1,
+            links=(_SERIES_TO_POD,),
+            legend="bottom",
+            calcs=("mean",),
+            height=9,
+        ),
+        timeseries(
+            "Idle GPUs, by pod",
+            "GPUs that the ten most wasteful pods of the range hold without using them. Flat and high for "
+            "hours is a pod to stop.",
+            _by_pod_over_time("wasted:gpus"),
+            unit="short",
+            decimals=1,
+            links=(_SERIES_TO_POD,),
+            legend="bottom",
+            calcs=("mean",),
+            height=9,
+        ),
+        timeseries(
+            "Memory by pod",
+            "GPU memory of the ten pods that take the most. One that only ever grows will run out of it.",
+            _by_pod_over_time("memory_used:bytes"),
+            unit="bytes",
+            links=(_SERIES_TO_POD,),
+            legend="bottom",
+            calcs=("mean",),
+            height=9,
+        ),
+        timeseries(
+            "Power by pod",
+            "Power of the ten pods that use the most energy. A fall at full utilisation is suspicious: work "
+            "that hangs draws little.",
+            _by_pod_over_time("energy:watts"),
+            unit="watt",
+            stack=True,
+            links=(_SERIES_TO_POD,),
+            legend="bottom",
+            calcs=("mean",),
+            height=9,
+        ),
+    ),
+    row(
+        "Over the whole range, with what is gone by now",
+        table(
+            "Workloads",
+            "Deployments, jobs and the like, with all the pods they had; at most 100, the dearest. Little "
+            "worked for much money is where to begin. Names need --kubernetes, which tells who made a pod.",
+            rows(f"topk(100, {_sum_of_workload('cost:per_hour')})"),
+            rows(_sum_of_workload("held:gpus")),
+            rows(_worked(_sum_of_workload)),
+            rows(kilowatt_hours(_of_workload("energy:watts"), _BY_WORKLOAD)),
+            rows(_sum_of_workload("wasted_cost:per_hour")),
+            columns=(
+                fields.column("namespace", name="Namespace", link=_TO_NAMESPACE),
+                fields.column("workload", name="Workload"),
+                fields.column("Value #A", name="Cost", unit="none", decimals=2, width=90),
+                fields.column("Value #B", name="GPU hours", unit="none", decimals=1, width=95),
+                fields.column("Value #C", name="Part that worked", width=140, **_SHARE_BAR),
+                fields.column("Value #D", name="Energy", unit="kwatth", decimals=2, width=100),
+                fields.column("Value #E", name="Cost of idle", unit="none", decimals=2, width=105),
+            ),
+            hidden=("cluster",),
+            order=("namespace", "workload", *_values(5)),
+            sort_by="Cost",
+            only_with="Value #A",
+        ),
+        table(
+            "Pods",
+            "Every pod of the range, also those that have ended; at most 100, the dearest. Cost of idle is "
+            "what holding GPUs without using them has cost.",
+            rows(f"topk(100, {_sum_of_pod('cost:per_hour')})"),
+            rows(_sum_of_pod("held:gpus")),
+            rows(_worked(_sum_of_pod)),
+            rows(kilowatt_hours(_pods("energy:watts"), _BY_POD)),
+            rows(_sum_of_pod("wasted_cost:per_hour")),
+            columns=(
+                fields.column("namespace", name="Namespace", link=_TO_NAMESPACE),
+                fields.column("pod", name="Pod", link=_TO_POD),
+                fields.column("node", name="Node", link=_TO_NODE),
+                fields.column("Value #A", name="Cost", unit="none", decimals=2, width=90),
+                fields.column("Value #B", name="GPU hours", unit="none", decimals=1, width=95),
+                fields.column("Value #C", name="Part that worked", width=140, **_SHARE_BAR),
+                fields.column("Value #D", name="Energy", unit="kwatth", decimals=2, width=100),
+                fields.column("Value #E", name="Cost of idle", unit="none", decimals=2, width=105),
+            ),
+            hidden=("cluster",),
+            order=("namespace", "pod", "node", *_values(5)),
+            sort_by="Cost",
+            only_with="Value #A",
+        ),
+    ),
+    row(
+        "Containers",
+        table(
+            "Containers on their GPUs",
+            "Every container and the GPU or MIG device it is on; at most 200, those with the most memory. "
+            "One without processes holds a GPU for nothing. SM use is empty where no driver tells it.",
+            rows(f"topk(200, {_of_container(_container('memory_used_bytes'))})"),
+            rows(_of_container(_container("processes"))),
+            rows(_of_container(_container("sm_utilization_ratio"))),
+            rows(_of_container(f"rate({_container('energy_joules_total')}[$__rate_interval])", "sum")),
+            columns=(
+                fields.column("pod", name="Pod", link=_TO_POD),
+                fields.column("container", name="Container"),
+                fields.column("node", name="Node", link=_TO_NODE),
+                fields.column("gpu", name="GPU", width=70, link=_TO_GPU),
+                fields.column("Value #A", name="Memory", unit="bytes", width=120),
+                fields.column("Value #B", name="Processes", width=100),
+                fields.column("Value #C", name="SM use", width=240, **_SHARE_BAR),
+                fields.column("Value #D", name="Power", unit="watt", width=110),
+                *fields.hide("namespace"),
+            ),
+            hidden=("cluster", "uuid"),
+            order=("namespace", "pod", "container", "node", "gpu", *_values(4)),
+            sort_by="Memory",
+            only_with="Value #A",
+            height=10,
+        ),
+    ),
+    row(
+        "Not in Kubernetes",
+        table(
+            "Slurm jobs, containers, services and sessions",
+            "Owners of GPU time that are no pods; at most 100, those that hold the most. On a host without "
+            "Kubernetes this is everybody.",
+            rows(f"topk(100, {_of_host('held:gpus')})"),
+            rows(_of_host("wasted:gpus")),
+            rows(_worked(_of_host)),
+            rows(_of_host("memory_used:bytes")),
+            rows(_of_host("energy:watts")),
+            rows(_of_host("cost:per_hour")),
+            columns=(
+                fields.column("owner", name="Owner"),
+                fields.column("node", name="Node", link=_TO_NODE),
+                fields.column("Value #A", name="GPUs held", decimals=2, width=110),
+                fields.column("Value #B", name="Idle", decimals=2, width=90, steps=_WASTE_CELL),
+                fields.column("Value #C", name="Part that works", width=260, **_SHARE_BAR),
+                fields.column("Value #D", name="Memory", unit="bytes", width=120),
+                fields.column("Value #E", name="Power", unit="watt", width=110),
+                fields.column("Value #F", name="Cost per hour", decimals=2, width=120),
+            ),
+            hidden=("cluster",),
+            order=("owner", "node", *_values(6)),
+            sort_by="GPUs held",
+            only_with="Value #A",
+            height=7,
+        ),
+    ),
+    row(
+        "Processes",
+        table(
+            "Processes",
+            "Every process on a GPU, of pods and of others; at most 200, those with the most memory. "
+            f"{_PROCESSES_NEED} Several where one was meant are often left over from a crash.",
+            rows(f"topk(200, {_of_process(_process('memory_used_bytes'))})"),
+            rows(_of_process(_process("sm_utilization_ratio"))),
+            rows(_of_process(f"rate({_process('energy_joules_total')}[$__rate_interval])", "sum")),
+            rows(f"time() - {_of_process(_process('start_time_seconds'))}"),
+            columns=(
+                fields.column("pod", name="Pod or other owner"),
+                fields.column("process_name", name="Process"),
+                fields.column("pid", name="Pid", unit="string", width=90),
+                fields.column("node", name="Node", link=_TO_NODE),
+                fields.column("Value #A", name="Memory", unit="bytes", width=120),
+                fields.column("Value #B", name="SM use", width=240, **_SHARE_BAR),
+                fields.column("Value #C", name="Power", unit="watt", width=110),
+                fields.column("Value #D", name="Runs for", unit="dtdurations", width=150),
+            ),
+            hidden=("cluster", "uuid", "gpu", "namespace", "owner"),
+            order=("pod", "process_name", "pid", "node", *_values(4)),
+            sort_by="Memory",
+            only_with="Value #A",
+            height=10,
+        ),
+        timeseries(
+            "Memory by process",
+            f"GPU memory of the ten largest processes. {_PROCESSES_NEED} One that only ever grows leaks.",
+            over_time(
+                largest(_process("memory_used_bytes"), _PROCESS_NAME),
+                "{{pod}}{{owner}} {{process_name}} {{pid}}",
+            ),
+            unit="bytes",
+            legend="bottom",
+        ),
+        timeseries(
+            "SM use by process",
+            f"Share of the GPU's time that the ten busiest processes use. {_PROCESSES_NEED} Two on one GPU "
+            "that both stay high slow each other down.",
+            over_time(
+                largest(_process("sm_utilization_ratio"), _PROCESS_NAME),
+                "{{pod}}{{owner}} {{process_name}} {{pid}}",
+            ),
+            unit="percentunit",
+            legend="bottom",
+        ),
+        collapsed=True,
+    ),
+    variables=(CLUSTER, NAMESPACE, POD),
+)

@@ -1,0 +1,93 @@
+"""The bill of the energy dashboard: does it add up, and does it say so when it does not?"""
+
+from pathlib import Path
+
+import pytest
+
+from dashboards.energy import DASHBOARD
+from tests.bundle.panel_cases import always, assert_answers, query
+
+_SERIES = {
+    'namespace:gputally_energy:watts{cluster="c", namespace="vision"}': always(1000),
+    'namespace:gputally_energy:watts{cluster="c", namespace="nlp"}': always(500),
+    'host:gputally_energy:watts{cluster="c", node="n", owner="slurm/42"}': always(300),
+    'cluster:gputally_unattributed:watts{cluster="c", reason="idle"}': always(150),
+    'cluster:gputally_unattributed:watts{cluster="c", reason="unknown"}': always(50),
+    'cluster:gputally_energy:watts{cluster="c"}': always(2000),
+    'namespace:gputally_cost:per_hour{cluster="c", namespace="vision"}': always(4),
+    'namespace:gputally_cost:per_hour{cluster="c", namespace="nlp"}': always(2),
+    'host:gputally_cost:per_hour{cluster="c", node="n", owner="slurm/42"}': always(3),
+    'cluster:gputally_unallocated_cost:per_hour{cluster="c"}': always(1),
+    'cluster:gputally_cost:per_hour{cluster="c"}': always(10),
+    'namespace:gputally_co2:grams_per_hour{cluster="c", namespace="vision"}': always(400),
+    'namespace:gputally_co2:grams_per_hour{cluster="c", namespace="nlp"}': always(200),
+    'host:gputally_co2:grams_per_hour{cluster="c", node="n", owner="slurm/42"}': always(120),
+    'cluster:gputally_co2:grams_per_hour{cluster="c"}': always(800),
+    'namespace:gputally_held:gpus{cluster="c", namespace="vision"}': always(3),
+    'namespace:gputally_held:gpus{cluster="c", namespace="nlp"}': always(1.5),
+    'host:gputally_held:gpus{cluster="c", node="n", owner="slurm/42"}': always(1),
+    'cluster:gputally_held:gpus{cluster="c"}': always(5.5),
+    'cluster:gputally_gpus:count{cluster="c"}': always(8),
+}
+_BILL = "The bill, by namespace"
+_LINES = ("vision", "nlp", "(not in Kubernetes)", "(nobody)")
+
+
+def _lines(*values: float) -> dict[str, float]:
+    return {f'{{namespace="{line}"}}': value for line, value in zip(_LINES, values, strict=True)}
+
+
+def test_the_lines_of_the_bill_add_up_to_the_sums_above_it(tmp_path: Path) -> None:
+    assert_answers(
+        tmp_path,
+        _SERIES,
+        {
+            query(DASHBOARD, "Cost"): {"{}": 10},
+            query(DASHBOARD, _BILL, "A"): _lines(4, 2, 3, 1),
+            query(DASHBOARD, _BILL, "B"): _lines(0.4, 0.2, 0.3, 0.1),
+            query(DASHBOARD, _BILL, "C"): _lines(3, 1.5, 1, 2.5),
+            query(DASHBOARD, "Energy"): {"{}": 2},
+            query(DASHBOARD, _BILL, "D"): _lines(1, 0.5, 0.3, 0.2),
+            query(DASHBOARD, "CO2"): {"{}": 800},
+            query(DASHBOARD, _BILL, "E"): _lines(400, 200, 120, 80),
+        },
+    )
+
+
+def test_what_is_not_nobodys_is_charged_to_an_owner(tmp_path: Path) -> None:
+    assert_answers(
+        tmp_path,
+        _SERIES,
+        {
+            query(DASHBOARD, "Charged"): {"{}": 0.9},
+            query(DASHBOARD, "Cost of nobody"): {"{}": 1},
+        },
+    )
+
+
+@pytest.mark.parametrize(("watts", "difference"), [(2000, 0), (2500, 0.2), (1600, 0.25)])
+def test_the_books_differ_by_what_the_meter_has_more_or_less(
+    watts: float, difference: float, tmp_path: Path
+) -> None:
+    series = _SERIES | {'cluster:gputally_energy:watts{cluster="c"}': always(watts)}
+    assert_answers(tmp_path, series, {query(DASHBOARD, "Books differ by"): {"{}": difference}})
+
+
+def test_the_books_balance_where_everybody_is_in_kubernetes(tmp_path: Path) -> None:
+    series = {name: values for name, values in _SERIES.items() if not name.startswith("host:")}
+    series |= {'cluster:gputally_energy:watts{cluster="c"}': always(1700)}
+    assert_answers(tmp_path, series, {query(DASHBOARD, "Books differ by"): {"{}": 0}})
+
+
+def test_clusters_are_one_bill(tmp_path: Path) -> None:
+    other = {name.replace('cluster="c"', 'cluster="d"'): values for name, values in _SERIES.items()}
+    assert_answers(
+        tmp_path,
+        _SERIES | other,
+        {
+            query(DASHBOARD, _BILL, "A"): _lines(8, 4, 6, 2),
+            query(DASHBOARD, _BILL, "B"): _lines(0.4, 0.2, 0.3, 0.1),
+            query(DASHBOARD, _BILL, "E"): _lines(800, 400, 240, 160),
+            query(DASHBOARD, "Books differ by"): {"{}": 0},
+        },
+    )

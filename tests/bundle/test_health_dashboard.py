@@ -1,0 +1,163 @@
+"""The health dashboard: what it counts as ill, and what its words for XID codes say."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alerts.groups import GROUPS
+from alerts.settings import SETTINGS
+from alerts.xids import XIDS
+from dashboards import palette
+from dashboards.build import text_of
+from dashboards.health import DASHBOARD
+from tests.bundle.panel_cases import HOURS, always, assert_answers, query
+
+_NOW = HOURS * 3600
+_MINUTES = 60
+
+
+def _gpu(metric: str, gpu: int = 0, **more: str) -> str:
+    labels = {"cluster": "c", "node": "n", "gpu": str(gpu), "uuid": f"GPU-{gpu}", **more}
+    written = ", ".join(f'{name}="{value}"' for name, value in labels.items())
+    return f"gputally_gpu_{metric}{{{written}}}"
+
+
+def _mappings(column: str, title: str = "XID errors") -> list[dict[str, Any]]:
+    panels = json.loads(text_of(DASHBOARD))["panels"]
+    (panel,) = (panel for panel in panels if panel["title"] == title)
+    found: list[list[dict[str, Any]]] = [
+        prop["value"]
+        for override in panel["fieldConfig"]["overrides"]
+        if override["matcher"]["options"] == column
+        for prop in override["properties"]
+        if prop["id"] == "mappings"
+    ]
+    (mappings,) = found
+    return mappings
+
+
+def _codes(name: str) -> set[str]:
+    (value,) = (setting.value for setting in SETTINGS if setting.name == name)
+    assert isinstance(value, tuple)
+    return {str(code) for code in value}
+
+
+@pytest.mark.parametrize("column", ["meaning", "cause", "action"])
+def test_the_table_has_words_for_every_known_code_and_for_all_others(column: str) -> None:
+    known, others = _mappings(column)
+    assert {code: words["text"] for code, words in known["options"].items()} == {
+        str(code): getattr(xid, column) for code, xid in XIDS.items()
+    }
+    assert others["type"] == "regex"
+
+
+def test_the_colour_of_a_code_says_whom_it_calls() -> None:
+    known = _mappings("meaning")[0]["options"]
+    colored = {
+        color: {code for code in known if known[code]["color"] == color}
+        for color in palette.BY_SEVERITY.values()
+    }
+    assert colored[palette.CRITICAL] == _codes("xid_critical")
+    assert colored[palette.WARNING] == _codes("xid_warning")
+
+
+def test_every_alert_has_its_summary_for_a_name() -> None:
+    (names,) = _mappings("alertname", "What is wrong now")
+    assert names["options"].keys() == {alert.name for group in GROUPS for alert in group.alerts}
+
+
+def test_an_xid_is_shown_with_its_code_under_each_heading(tmp_path: Path) -> None:
+    said = {_gpu("xid_last_timestamp_seconds", xid="79"): always(_NOW - 600)}
+    labels = 'action="79", cause="79", cluster="c", gpu="0", meaning="79", node="n", uuid="GPU-0", xid="79"'
+    assert_answers(tmp_path, said, {query(DASHBOARD, "XID errors"): {f"{{{labels}}}": (_NOW - 600) * 1000}})
+
+
+def test_an_xid_of_a_program_is_not_critical(tmp_path: Path) -> None:
+    said = {
+        _gpu("xid_last_timestamp_seconds", 0, xid="31"): always(_NOW - 600),
+        _gpu("xid_last_timestamp_seconds", 1, xid="79"): always(_NOW - 600),
+    }
+    assert_answers(tmp_path, said, {query(DASHBOARD, "Critical XIDs"): {"{}": 1}})
+
+
+@pytest.mark.parametrize(("minutes", "counted"), [(59, 1), (61, 0)])
+def test_a_critical_xid_from_before_the_chosen_time_does_not_count(
+    minutes: int, counted: int, tmp_path: Path
+) -> None:
+    said = {_gpu("xid_last_timestamp_seconds", xid="79"): always(_NOW - minutes * 60)}
+    assert_answers(tmp_path, said, {query(DASHBOARD, "Critical XIDs"): {"{}": counted}})
+
+
+@pytest.mark.parametrize(
+    ("age", "letter"), [(0, "A"), (3599, "A"), (3600, "B"), (86399, "B"), (86400, "C"), (604800, "D")]
+)
+def test_every_age_of_an_error_is_in_one_bar(age: int, letter: str, tmp_path: Path) -> None:
+    said = {_gpu("xid_last_timestamp_seconds", xid="48"): always(_NOW - age)}
+    title = "How old the newest error of each GPU is"
+    assert_answers(
+        tmp_path,
+        said,
+        {query(DASHBOARD, title, one): {"{}": float(one == letter)} for one in "ABCD"},
+    )
+
+
+@pytest.mark.parametrize(("utilization", "watts", "hung"), [(1.0, 100, 1), (1.0, 400, 0), (0.5, 100, 0)])
+def test_only_a_busy_gpu_without_power_looks_hung(
+    utilization: float, watts: float, hung: int, tmp_path: Path
+) -> None:
+    said = {
+        _gpu("utilization_ratio"): always(utilization),
+        _gpu("power_watts"): always(watts),
+        _gpu("power_limit_watts"): always(700),
+    }
+    assert_answers(tmp_path, said, {query(DASHBOARD, "Look hung"): {"{}": hung}})
+
+
+def test_a_gpu_that_looks_hung_is_shown_with_who_is_on_it(tmp_path: Path) -> None:
+    said = {
+        **{_gpu("utilization_ratio", gpu): always(1) for gpu in (0, 1)},
+        **{_gpu("power_watts", gpu): always(70) for gpu in (0, 1)},
+        **{_gpu("power_limit_watts", gpu): always(700) for gpu in (0, 1)},
+        _gpu("info", 0): always(1),
+        'gputally_pod_active{cluster="c", node="n", gpu="0", uuid="GPU-0", namespace="ml", pod="p"}': always(
+            1
+        ),
+    }
+    where = 'cluster="c", gpu="{0}"{1}, node="n"{2}, uuid="GPU-{0}"'
+    assert_answers(
+        tmp_path,
+        said,
+        {
+            query(DASHBOARD, "GPUs that look hung, and whose they are"): {
+                "{" + where.format(0, ', namespace="ml"', ', pod="p"') + "}": 0.1,
+                "{" + where.format(1, "", "") + "}": 0.1,
+            }
+        },
+    )
+
+
+def test_a_gpu_with_several_reasons_for_a_reset_is_counted_once(tmp_path: Path) -> None:
+    said = {
+        _gpu("recovery_action", action="gpu_reset"): always(1),
+        _gpu("recovery_action", action="none"): always(0),
+        _gpu("remapped_rows_pending"): always(1),
+        _gpu("remapped_rows_pending", 1): always(0),
+    }
+    assert_answers(tmp_path, said, {query(DASHBOARD, "Want a reset"): {"{}": 1}})
+
+
+def test_an_amd_gpu_with_an_uncorrected_error_counts_once_whatever_the_block(tmp_path: Path) -> None:
+    said = {
+        _gpu("ras_errors_total", block="umc", type="uncorrected"): always(1),
+        _gpu("ras_errors_total", block="gfx", type="uncorrected"): always(2),
+        _gpu("ecc_errors_total", type="uncorrected", lifetime="volatile"): always(3),
+    }
+    assert_answers(tmp_path, said, {query(DASHBOARD, "Uncorrected errors"): {"{}": 1}})
+
+
+def test_links_count_as_down_that_were_up_before(tmp_path: Path) -> None:
+    links = 'gpu:gputally_gpu_nvlink_up:sum{cluster="c", node="n", gpu="0", uuid="GPU-0", model="H100"}'
+    said = {links: f"18x{_MINUTES} 16x{_MINUTES}"}
+    assert_answers(tmp_path, said, {query(DASHBOARD, "Links down"): {"{}": 2}})
