@@ -148,6 +148,8 @@ def _annotations(variables: Sequence[Variable]) -> list[Json]:
     """Marks in all graphs, of what is chosen: alerts that ask for somebody, and errors of the hardware."""
     chosen = ", ".join(f'{each.name}=~"${each.name}"' for each in variables if each.name in _PLACES)
 
+    critical = f'alertname=~"GPUTally.+", severity="critical", {chosen}'
+
     def marks(name: str, expr: str, color: str, title: str, text: str, *, at_value: bool = False) -> Json:
         return {
             "name": name,
@@ -165,10 +167,13 @@ def _annotations(variables: Sequence[Variable]) -> list[Json]:
     return [
         marks(
             "Alerts",
-            f'ALERTS{{alertname=~"GPUTally.+", alertstate="firing", severity="critical", {chosen}}}',
+            # One mark where it began, not one at every step for as long as it fires.
+            f"ALERTS_FOR_STATE{{{critical}}} * 1000"
+            f' and ignoring (alertstate) ALERTS{{alertstate="firing", {critical}}}',
             palette.CRITICAL,
             "{{alertname}}",
             "{{node}} GPU {{gpu}} {{namespace}} {{pod}}",
+            at_value=True,
         ),
         marks(
             "XIDs",

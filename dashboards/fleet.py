@@ -234,7 +234,7 @@ DASHBOARD = dashboard(
             rows(_by_model("energy:watts")),
             rows(_by_model("cost:per_hour")),
             columns=(
-                fields.column("model", name="Model", width=230, link=_TO_MODEL),
+                fields.column("model", name="Model", width=190, link=_TO_MODEL),
                 fields.column("Value #A", name="GPUs", width=60),
                 fields.column("Value #B", name="Lost", width=50, steps=_ANY_IS_BAD),
                 fields.share("Value #C", "Held"),

@@ -57,6 +57,10 @@ class Children:
                 how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
                 raise Failed(f"{child.name} ended ({how}). Its last lines:\n{_last_lines(child.log)}")
 
+    def dismiss(self, child: Child) -> None:
+        """Of one that has ended: it is no longer watched, and may be started again."""
+        self._children.remove(child)
+
     def stop(self) -> None:
         """Last started, first stopped; whoever does not end in time is killed."""
         running = [child.process for child in reversed(self._children) if child.process]

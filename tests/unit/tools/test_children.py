@@ -73,6 +73,21 @@ def test_one_that_dies_is_named_with_its_last_lines(tmp_path: Path, script: str,
     assert "\n    20\n" not in str(failure.value)
 
 
+def test_one_that_ended_can_be_started_again(tmp_path: Path) -> None:
+    with Children() as children:
+        short = children.start(child(tmp_path, "short", "test -e again && exec sleep 98765; touch again"))
+        first = pid_of(short)
+        assert short.process is not None
+        short.process.wait()
+        children.dismiss(short)
+        children.check()
+        children.start(short)
+        assert pid_of(short) != first
+        wait_until(lambda: b"98765" in Path(f"/proc/{pid_of(short)}/cmdline").read_bytes())
+        children.check()
+    assert not alive(pid_of(short))
+
+
 def test_they_end_even_when_their_parent_is_killed_outright(tmp_path: Path) -> None:
     code = (
         "import sys, time\nfrom pathlib import Path\nfrom tools.children import Child, Children\n"

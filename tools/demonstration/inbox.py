@@ -1,0 +1,54 @@
+"""Where Alertmanager delivers in the demo: each message becomes a line on the screen."""
+
+import http.server
+import json
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from tools.ports import HOST
+
+
+class Inbox:
+    """Use as a context manager. It listens at once and answers from `start` on: no thread before that."""
+
+    def __init__(self) -> None:
+        self._server = http.server.ThreadingHTTPServer((HOST, 0), _Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self._server.server_address[1]}"
+
+    def start(self) -> None:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def __enter__(self) -> "Inbox":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.server_close()
+
+
+def line(receiver: str, message: Mapping[str, Any]) -> str:
+    """What a receiver would have got, in one line."""
+    names = Counter(alert["labels"]["alertname"] for alert in message["alerts"])
+    alerts = ", ".join(name if count == 1 else f"{count} x {name}" for name, count in sorted(names.items()))
+    group = ", ".join(
+        f"{name} {value}" for name, value in message["groupLabels"].items() if name != "alertname"
+    )
+    return f"message to {receiver}: {message['status']}: {alerts} ({group})"
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        print(line(self.path[1:], message), flush=True)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """The line above is enough."""

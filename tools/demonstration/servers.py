@@ -1,0 +1,104 @@
+"""Prometheus, Alertmanager and Grafana of the demo: their files, and what to start."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from alerts import manifests
+from dashboards.every import texts
+from tools.children import Child
+from tools.demonstration.machines import SAMPLE_SECONDS
+from tools.demonstration.past import step_of
+from tools.demonstration.plan import Plan, Server
+from tools.grafana import Grafana
+
+EVALUATION_SECONDS = 5
+
+
+def prometheus(plan: Plan, folder: Path, rule_files: Sequence[Path]) -> Child:
+    """On the data in `folder`/data."""
+    config = folder / "prometheus.yml"
+    config.write_text(json.dumps(_prometheus_settings(plan, rule_files)))
+    # A Prometheus without pages of its own looks for them here, and only in a folder of this name.
+    home = folder / "prometheus"
+    (home / "web").mkdir(parents=True)
+    if plan.pages:
+        ui = home / "web" / "ui"
+        ui.mkdir()
+        (ui / "static").symlink_to(plan.pages)
+    command: list[str | Path] = [
+        plan.prometheus.program,
+        f"--config.file={config}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        "--storage.tsdb.retention.time=1y",
+        # The blocks of the past overlap: to merge them would cost time just when somebody looks.
+        "--no-storage.tsdb.allow-overlapping-compaction",
+        # What fired in the past goes on at once.
+        "--rules.alert.for-grace-period=0s",
+        f"--web.listen-address={plan.prometheus.address}",
+        f"--web.external-url={plan.prometheus.url}/",
+    ]
+    return Child("prometheus", command, home, folder / "prometheus.log")
+
+
+def alertmanager(server: Server, folder: Path, inbox: str) -> Child:
+    """With our routes and inhibitions; all receivers, which would need secrets, are one inbox."""
+    config = yaml.safe_load(manifests.alertmanager())
+    config["receivers"] = [
+        {"name": receiver["name"], "webhook_configs": [{"url": f"{inbox}/{receiver['name']}"}]}
+        for receiver in config["receivers"]
+    ]
+    file = folder / "alertmanager.yml"
+    file.write_text(json.dumps(config))
+    command: list[str | Path] = [
+        server.program,
+        f"--config.file={file}",
+        f"--storage.path={folder / 'alertmanager'}",
+        f"--web.listen-address={server.address}",
+        f"--web.external-url={server.url}/",
+        "--cluster.listen-address=",
+    ]
+    return Child("alertmanager", command, folder, folder / "alertmanager.log")
+
+
+def grafana(plan: Plan, server: Server, folder: Path) -> Grafana:
+    """With all our dashboards, the fleet first; whoever is on this machine may look."""
+    own, made = folder / "grafana", folder / "dashboards" / "GPUTally"
+    for new in (own, made):
+        new.mkdir(parents=True)
+    for name, text in texts().items():
+        (made / f"{name}.json").write_text(text)
+    return Grafana(
+        server.program,
+        own,
+        server.port,
+        plan.prometheus.url,
+        made.parent,
+        alertmanager=plan.alertmanager.url if plan.alertmanager else None,
+        scrape_seconds=step_of(plan.past_seconds) if plan.past_seconds else SAMPLE_SECONDS,
+        home_dashboard=made / "fleet.json",
+        viewers_log_in=False,
+    )
+
+
+def _prometheus_settings(plan: Plan, rule_files: Sequence[Path]) -> dict[str, object]:
+    job = {
+        "job_name": "gputally",
+        "honor_labels": True,
+        "static_configs": [machine.target() for machine in plan.machines],
+    }
+    settings: dict[str, object] = {
+        "global": {
+            "scrape_interval": f"{SAMPLE_SECONDS}s",
+            "scrape_timeout": f"{SAMPLE_SECONDS}s",
+            "evaluation_interval": f"{EVALUATION_SECONDS}s",
+        },
+        "rule_files": [str(file) for file in rule_files],
+        "scrape_configs": [job],
+    }
+    if plan.alertmanager:
+        receivers = [{"static_configs": [{"targets": [plan.alertmanager.address]}]}]
+        settings["alerting"] = {"alertmanagers": receivers}
+    return settings
