@@ -1,10 +1,9 @@
 """The page that stays open: is the fleet well, is it used, and what does it cost?
 
-It reads what is recorded per model, node and namespace, so that ten thousand GPUs load as fast as ten. Only
-two tables ask the GPUs themselves, and only for now: the worst of them, and the nodes.
+It reads what is recorded per model, node and namespace, and of GPUs that have a problem, so that ten thousand
+of them load as fast as ten. Only the table of nodes asks the GPUs themselves, and only for now.
 """
 
-from alerts.filling import defaults
 from dashboards import fields, links, palette, ranges
 from dashboards.build import dashboard, row
 from dashboards.panels import alert_list, heatmap, now, over_time, rows, stat, table, timed, timeseries
@@ -12,9 +11,6 @@ from dashboards.variables import CLUSTER, MODEL_OF_FLEET
 
 _CLUSTER = 'cluster=~"$cluster"'
 _MODEL = f'{_CLUSTER}, model=~"$model"'
-_GPU = "cluster, node, gpu, uuid"
-_INFO = f"max by (cluster, node, uuid, model) (gputally_gpu_info{{{_MODEL}}})"
-_WITH_MODEL = f"* on (cluster, node, uuid) group_left (model) {_INFO}"
 
 _MORE_IS_BETTER = fields.thresholds((0.3, palette.WARNING), (0.6, palette.GOOD), base=palette.CRITICAL)
 _ANY_IS_BAD = fields.thresholds((1, palette.CRITICAL), base=palette.CLEAR)
@@ -56,43 +52,6 @@ def _utilization(by: str = "") -> str:
     """Over models, weighted by how many GPUs of each there are."""
     busy = f"model:gputally_utilization:ratio{{{_MODEL}}} * model:gputally_gpus_up:count{{{_MODEL}}}"
     return f"sum{by} ({busy}) / sum{by} (model:gputally_gpus_up:count{{{_MODEL}}})"
-
-
-def _problem(name: str, badness: int, condition: str) -> str:
-    return f'label_replace(max by ({_GPU}) ({condition}) * 0 + {badness}, "problem", "{name}", "uuid", ".*")'
-
-
-def _worst() -> str:
-    setting = defaults()
-
-    def of_gpu(metric: str, *matchers: str) -> str:
-        return f"gputally_gpu_{metric}{{{', '.join((_CLUSTER, *matchers))}}}"
-
-    uncorrected = of_gpu("ecc_errors_total", 'type="uncorrected"', 'lifetime="volatile"')
-    xid = of_gpu("xid_last_timestamp_seconds", f'xid=~"{setting["xid_critical"]}"')
-    power = f"max by ({_GPU}) ({of_gpu('power_watts')}) / max by ({_GPU}) ({of_gpu('power_limit_watts')})"
-    stalled = (
-        f"max by ({_GPU}) ({of_gpu('utilization_ratio')}) >= {setting['hang_utilization_ratio']}"
-        f" and {power} < {setting['hang_power_ratio']}"
-    )
-    found = (
-        _problem("lost: answers no more", 3, f"{of_gpu('up')} == 0"),
-        _problem("memory errors, not corrected", 3, f"{uncorrected} > 0"),
-        _problem("no spare memory rows left", 3, f"{of_gpu('remapped_rows_failure')} == 1"),
-        _problem("driver asks for recovery", 3, of_gpu("recovery_action", 'action="none"') + " == 0"),
-        _problem("critical XID in the last hour", 3, f"{xid} > time() - 3600"),
-        _problem(
-            "slowed down, too hot", 2, of_gpu("throttle_active", 'reason="hw_thermal_slowdown"') + " == 1"
-        ),
-        _problem(
-            "slowed down, power brake",
-            2,
-            of_gpu("throttle_active", 'reason="hw_power_brake_slowdown"') + " == 1",
-        ),
-        _problem("memory row waits for a reset", 2, f"{of_gpu('remapped_rows_pending')} == 1"),
-        _problem("busy at idle power: hangs?", 1, stalled),
-    )
-    return f"topk(50, ({' or '.join(found)}) {_WITH_MODEL})"
 
 
 def _alerts(severity: str) -> str:
@@ -251,7 +210,7 @@ DASHBOARD = dashboard(
         table(
             "Worst GPUs",
             "GPUs that somebody has to look at, the worst first; at most 50. Empty is what one wants.",
-            rows(_worst()),
+            rows(f"topk(50, gpu:gputally_problem:badness{{{_MODEL}}})"),
             columns=(
                 fields.column(
                     "Value",

@@ -254,8 +254,8 @@ DASHBOARD = dashboard(
             rows(f"{_of('power_watts', by='node, gpu')} / {_of('power_limit_watts', by='node, gpu')}"),
             rows(_of("temperature_celsius", by="node, gpu")),
             columns=(
-                fields.column("gpu", name="GPU", width=50, link=_TO_CARD),
-                fields.column("model", name="Model", width=135),
+                fields.column("gpu", name="GPU", width=45, link=_TO_CARD),
+                fields.column("model", name="Model", width=120),
                 fields.column(
                     "Value #A",
                     name="State",
@@ -265,7 +265,7 @@ DASHBOARD = dashboard(
                 fields.share("Value #B", "Utilisation"),
                 fields.share("Value #C", "Memory"),
                 fields.column("Value #D", name="Power", unit="watt", decimals=0, width=65),
-                fields.share("Value #E", "Of its limit"),
+                fields.share("Value #E", "Of limit"),
                 fields.column(
                     "Value #F", name="Core", unit="celsius", decimals=0, width=60, steps=_HEAT_OF_CELL
                 ),
@@ -310,7 +310,7 @@ DASHBOARD = dashboard(
                 fields.column("gpu", name="GPU", width=50),
                 fields.column("namespace", name="Namespace", width=100, link=_TO_POD),
                 fields.column("owner", name="Pod or owner"),
-                fields.column("Value #A", name="Processes", width=85),
+                fields.column("Value #A", name="Processes", width=92),
                 fields.share("Value #B", "SM time", width=90),
                 fields.column("Value #C", name="Memory", unit="bytes", width=80),
                 fields.column("Value #D", name="Power", unit="watt", decimals=0, width=65),
@@ -569,8 +569,8 @@ DASHBOARD = dashboard(
                 fields.column("gpu", name="GPU", width=45),
                 fields.column("Value #A", name="Corrected", width=85),
                 fields.column("Value #B", name="Uncorrected", width=100, steps=_ANY_IS_BAD),
-                fields.column("Value #C", name="Remapped", width=82),
-                fields.column("Value #D", name="Pending", width=70, mappings=_YES_IS_BAD),
+                fields.column("Value #C", name="Remaps", width=76),
+                fields.column("Value #D", name="Pending", width=76, mappings=_YES_IS_BAD),
                 fields.column("Value #E", name="Failed", width=60, mappings=_YES_IS_BAD),
             ),
             order=("gpu", *(f"Value #{letter}" for letter in "ABCDE")),

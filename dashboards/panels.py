@@ -494,7 +494,7 @@ def alert_list(
             fields.column("alertname", name="Alert", width=210, link=links.runbook("alertname")),
             fields.column("node", name="Node", link=links.by_row("Node", "node", "node")),
             fields.column("gpu", name="GPU", width=50, link=links.by_row("GPU", "node", "node", "gpu")),
-            fields.column("namespace", name="Namespace"),
+            fields.column("namespace", name="Namespace", width=108),
             fields.column("pod", name="Pod", link=links.by_row("Pod", "workloads", "namespace", "pod")),
         ),
         order=("Value", *labels),

@@ -219,7 +219,7 @@ DASHBOARD = dashboard(
                 fields.column("node", name="Node", width=130, link=_TO_NODE),
                 fields.column("Value #A", name="Memory", unit="bytes", width=90),
                 fields.column("Value #B", name="GPUs", width=60),
-                fields.column("Value #C", name="Processes", width=85),
+                fields.column("Value #C", name="Processes", width=92),
                 fields.column("Value #D", name="SM use", width=110, **_SHARE_BAR),
             ),
             hidden=("cluster",),

@@ -272,7 +272,7 @@ DASHBOARD = dashboard(
                 fields.column("Value #A", name="GPUs", width=55),
                 fields.column("Value #B", name="Held", decimals=1, width=55),
                 fields.column("Value #C", name="Per week", decimals=1, width=80),
-                fields.column("Value #D", name="In 30 days", decimals=1, width=85),
+                fields.column("Value #D", name="In 30 days", decimals=1, width=95),
                 fields.column(
                     "Value #E", name="Full in", unit="dtdurations", decimals=0, width=90, steps=_FULL_SOON
                 ),

@@ -11,6 +11,7 @@ GPU-minutes, watt-minutes and money per 60 hours.
 """
 
 from alerts.groups.phrases import GPU, MODEL, of_gpu
+from alerts.groups.problems import BADNESS
 from alerts.model import Group, Record
 
 _INTERVAL = "1m"
@@ -268,6 +269,7 @@ _FLEET_LEVELS = Group(
             'count_values by (cluster, model) ("utilization", '
             f"floor({of_gpu('gputally_gpu_utilization_ratio')} * {MODEL} * 10) / 10)",
         ),
+        BADNESS,
         Record("cluster:gputally_shadow:gpus", "sum by (cluster) (namespace:gputally_shadow:gpus)"),
     ),
     _INTERVAL,

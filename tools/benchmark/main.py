@@ -6,14 +6,15 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from tools import programs
 from tools.benchmark.books import measure_window
 from tools.benchmark.contenders import NAMES, OURS, ROOT, Contender, find_peers, floor
+from tools.benchmark.fleet import measure_fleet
 from tools.benchmark.gpus import set_stage
 from tools.benchmark.http_answer import BadAnswer
 from tools.benchmark.lint import Faults, promtool_faults
@@ -22,13 +23,17 @@ from tools.benchmark.profiles import measure_rendering
 from tools.benchmark.report import Run, report
 from tools.benchmark.rounds import QUICK, Effort, Result, measure_idle, measure_rounds, wait_until_settled
 from tools.benchmark.running import DidNotRun, Stage, running
-from tools.benchmark.scaling import measure_scaling
+from tools.benchmark.scaling import Point, measure_scaling
 from tools.benchmark.scrape import Scraper
 from tools.benchmark.targets import Verdict, judge
+from tools.progress import Failed
 from tools.standin.build import build_library
 
 DEFAULT_OUTPUT = ROOT / "docs" / "performance.md"
+FLEET = "fleet"
+"""The part that measures no exporter, but the Fleet dashboard and the rules."""
 _MEASURED_GPUS = 8
+_PARTS = (*NAMES, FLEET)
 
 
 class Progress:
@@ -62,9 +67,17 @@ def parser() -> argparse.ArgumentParser:
         "--quick", action="store_true", help="one short round: whether it works, not how fast"
     )
     arguments.add_argument(
-        "--only", nargs="+", metavar="NAME", choices=NAMES, default=[], help=f"only these: {', '.join(NAMES)}"
+        "--only",
+        nargs="+",
+        metavar="NAME",
+        choices=_PARTS,
+        default=[],
+        help=f"only these: {', '.join(_PARTS)}",
     )
     arguments.add_argument("--no-scaling", action="store_true", help="leave out the tables of growing nodes")
+    arguments.add_argument(
+        "--no-fleet", action="store_true", help="leave out the dashboard and the rules on a large fleet"
+    )
     arguments.add_argument(
         "--output",
         type=Path,
@@ -91,9 +104,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 effort,
                 only=options.only,
                 scaling=not options.no_scaling,
+                fleet=not options.no_fleet,
                 command=shlex.join(["tools/bench", *given]),
             )
-    except (DidNotRun, BadAnswer) as failure:
+    except (DidNotRun, BadAnswer, Failed) as failure:
         print(f"tools/bench: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -107,9 +121,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if options.check and missed else 0
 
 
-def measure(folder: Path, effort: Effort, *, only: Collection[str], scaling: bool, command: str) -> Run:
+def measure(
+    folder: Path, effort: Effort, *, only: Collection[str], scaling: bool, fleet: bool, command: str
+) -> Run:
     say = Progress()
     machine = this_machine()
+    found = _Exporters()
+    if not only or set(only) - {FLEET}:
+        found = _measure_exporters(folder, effort, say, only=only, scaling=scaling)
+    cost = measure_fleet(folder, effort.fleet_nodes, say) if fleet and (not only or FLEET in only) else None
+    return Run(
+        machine=machine,
+        command=command,
+        date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        seconds=say.seconds,
+        effort=effort,
+        results=found.results,
+        missing=found.missing,
+        faults=_faults(found.results),
+        by_gpus=found.by_gpus,
+        by_processes=found.by_processes,
+        verdicts=judge(
+            found.results,
+            found.by_gpus,
+            found.by_processes,
+            ledger_window_seconds=measure_window(),
+            profiles_seconds=measure_rendering(),
+            fleet=cost,
+        ),
+        fleet=cost,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Exporters:
+    results: Sequence[Result] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
+    by_gpus: Sequence[Point] = ()
+    by_processes: Sequence[Point] = ()
+
+
+def _measure_exporters(
+    folder: Path, effort: Effort, say: Progress, *, only: Collection[str], scaling: bool
+) -> _Exporters:
     say("making the stand-in and finding the exporters")
     stage = set_stage(folder, build_library(), gpus=_MEASURED_GPUS, processes=None)
     peers, missing = find_peers(only)
@@ -124,19 +178,7 @@ def measure(folder: Path, effort: Effort, *, only: Collection[str], scaling: boo
     results = measure_rounds([*wanted, *peers], stage, effort, say)
     measure_idle(results, stage, effort, say)
     by_gpus, by_processes = measure_scaling(stage, effort, say) if scaling and OURS in wanted else ([], [])
-    return Run(
-        machine=machine,
-        command=command,
-        date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        seconds=say.seconds,
-        effort=effort,
-        results=results,
-        missing=missing,
-        faults=_faults(results),
-        by_gpus=by_gpus,
-        by_processes=by_processes,
-        verdicts=judge(results, by_gpus, by_processes, measure_window(), measure_rendering()),
-    )
+    return _Exporters(results, missing, by_gpus, by_processes)
 
 
 def _our_answer(stage: Stage, effort: Effort) -> bytes:

@@ -26,7 +26,12 @@ def method(effort: Effort) -> str:
   of reading alone, when nobody scrapes; "and scrape" is with one scrape for each sample: reading,
   rendering and serving.
 - Growth is linear when a GPU or process of the last step costs no more than those of the steps before,
-  give or take the noise of the measurement: half as much again is still called linear."""
+  give or take the noise of the measurement: half as much again is still called linear.
+- The large fleet is four nodes of different models, played through the real exporter for its last
+  minutes, and clones of them with other names, GPUs and pods, all in one Prometheus, with the rules
+  recorded. Of the series that the dashboard reads over hours, the hours before are made of the last
+  values. A query is asked once to bring the data into memory and then three times; its time is the
+  middle of these, from the request to the last byte. Rules are asked in the same way, and counted."""
 
 
 NOT_MEASURED = """\
@@ -35,4 +40,5 @@ NOT_MEASURED = """\
   because sampling runs on its own; all of it falls into the scrape of an exporter that reads when asked.
 - TLS, basic auth, and networks other than loopback.
 - Exporters that are in no package registry, unless they were on PATH.
+- Rules that look back for days (anomalies), with so many days behind them, on the large fleet.
 - Other machines: the order is what carries over, not the milliseconds."""

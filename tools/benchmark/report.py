@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tools.benchmark.contenders import Role
 from tools.benchmark.figures import fit_line, spread
+from tools.benchmark.fleet import GPUS, HOURS, MINUTES, PIXELS, FleetCost
 from tools.benchmark.lint import Faults
 from tools.benchmark.machine import Machine
 from tools.benchmark.method import NOT_MEASURED, method
@@ -13,6 +14,7 @@ from tools.benchmark.scaling import Point
 from tools.benchmark.tables import number, range_of, ratio, table
 from tools.benchmark.targets import MIB, Verdict, middle
 
+_SLOWEST = 10
 _MET = {True: "met", False: "**not met**", None: "not measured"}
 
 
@@ -31,6 +33,7 @@ class Run:
     by_gpus: Sequence[Point]
     by_processes: Sequence[Point]
     verdicts: Sequence[Verdict]
+    fleet: FleetCost | None = None
 
 
 def report(run: Run) -> str:
@@ -39,13 +42,8 @@ def report(run: Run) -> str:
         _introduction(run),
         "## Targets",
         _verdicts(run.verdicts),
-        "## Side by side",
-        _side_by_side(run),
-        "### The same, as multiples of GPUTally",
-        _ratios(run.results),
-        *_scaling(run),
-        "## What promtool says of each answer",
-        _lint(run),
+        *_exporters(run),
+        *_fleet(run.fleet),
         "## How it is measured",
         method(run.effort),
         "## What is not measured",
@@ -91,6 +89,20 @@ def _limit(verdict: Verdict) -> str:
     source = f" ({verdict.limit_of})" if verdict.limit_of else ""
     unit = verdict.unit if len(verdict.unit) < 15 else ""
     return f"{sign} {number(verdict.limit)} {unit}".rstrip() + source
+
+
+def _exporters(run: Run) -> list[str]:
+    if not run.results and not run.missing:
+        return []
+    return [
+        "## Side by side",
+        _side_by_side(run),
+        "### The same, as multiples of GPUTally",
+        _ratios(run.results),
+        *_scaling(run),
+        "## What promtool says of each answer",
+        _lint(run),
+    ]
 
 
 def _side_by_side(run: Run) -> str:
@@ -250,3 +262,31 @@ def _lint(run: Run) -> str:
         [name, str(faults.count), faults.verdict, faults.first or "-"] for name, faults in run.faults.items()
     ]
     return table(["exporter", "faults", "verdict", "the first"], rows)
+
+
+def _fleet(cost: FleetCost | None) -> list[str]:
+    if cost is None:
+        return []
+    slowest = sorted(cost.answers, key=lambda answer: answer.seconds, reverse=True)[:_SLOWEST]
+    rules = sum(group.rules for group in cost.groups)
+    empty = f" On this fleet there is nothing to show for: {'; '.join(cost.empty)}." if cost.empty else ""
+    return [
+        f"## The Fleet dashboard and the rules, {cost.nodes:,} nodes x {GPUS} GPUs in one Prometheus",
+        f"All series of the last {MINUTES} minutes are there, {number(cost.samples / 1e6)} million samples. "
+        f"Opened over {HOURS} hours on {PIXELS:,} pixels, with All for every variable, the dashboard asks "
+        f"{len(cost.answers)} questions. The slowest takes {number(cost.slowest.seconds * 1000)} ms, the one "
+        f"in the middle {number(cost.middle_seconds * 1000)} ms.{empty} The slowest {len(slowest)}:",
+        table(
+            ["query", "ms", "series or values in the answer", "samples read"],
+            [
+                [answer.place, number(answer.seconds * 1000), f"{answer.results:,}", f"{answer.samples:,}"]
+                for answer in slowest
+            ],
+        ),
+        f"One evaluation of all {rules:,} rules, which takes place every minute, takes "
+        f"{number(cost.round_seconds)} s when one is evaluated after the other:",
+        table(
+            ["group", "rules", "s"],
+            [[group.name, str(group.rules), number(group.seconds)] for group in cost.groups],
+        ),
+    ]

@@ -39,6 +39,7 @@ class Effort:
     """A multiple of the interval, so that every exporter has the same number of samples in it."""
     scaling_rounds: int = 2
     scaling_samples: int = 10
+    fleet_nodes: int = 1000
 
 
 QUICK = Effort(
@@ -52,6 +53,7 @@ QUICK = Effort(
     idle_seconds=5.0,
     scaling_rounds=1,
     scaling_samples=4,
+    fleet_nodes=8,
 )
 
 

@@ -7,7 +7,9 @@ from statistics import median
 from tools.benchmark import books, profiles
 from tools.benchmark.contenders import PLAIN, Role
 from tools.benchmark.figures import last_step_growth
-from tools.benchmark.rounds import Result
+from tools.benchmark.fleet import GPUS as GPUS_OF_NODE
+from tools.benchmark.fleet import FleetCost
+from tools.benchmark.rounds import Effort, Result
 from tools.benchmark.scaling import Point
 
 PEER_P50_SHARE = 1 / 3
@@ -17,6 +19,9 @@ IDLE_CPU_PERCENT = 0.3
 FAST_IDLE_CPU_PERCENT = 1.0
 LEDGER_WINDOW_MILLISECONDS = 1.0
 PROFILES_MILLISECONDS = 20.0
+FLEET_QUERY_SECONDS = 1.0
+RULES_ROUND_SECONDS = 60.0
+"""Their interval."""
 LINEAR_GROWTH = 1.5
 """A unit of the last step may cost so much more than one before it; noise alone makes up to half."""
 MIB = 1024 * 1024
@@ -50,14 +55,16 @@ def judge(
     results: Sequence[Result],
     by_gpus: Sequence[Point],
     by_processes: Sequence[Point],
+    *,
     ledger_window_seconds: float | None = None,
     profiles_seconds: float | None = None,
+    fleet: FleetCost | None = None,
 ) -> list[Verdict]:
     """Every target, from what was measured."""
     measured = [result for result in results if result.rounds]
     ours = next((result for result in measured if result.contender.role is Role.OURS), None)
     if ours is None:
-        return []
+        return _fleet(fleet) if fleet else []
     peers = [result for result in measured if result.contender.role is Role.PEER]
     floor = next((result for result in measured if result.contender.role is Role.FLOOR), None)
     plain = next((result for result in peers if result.contender.name == PLAIN.name), None)
@@ -120,6 +127,25 @@ def judge(
             _milliseconds(profiles_seconds),
             PROFILES_MILLISECONDS,
             "ms",
+        ),
+        *_fleet(fleet),
+    ]
+
+
+def _fleet(cost: FleetCost | None) -> list[Verdict]:
+    size = f"{cost.nodes if cost else Effort().fleet_nodes:,} nodes x {GPUS_OF_NODE} GPUs"
+    return [
+        Verdict(
+            f"Fleet dashboard, {size}: its slowest query",
+            cost.slowest.seconds if cost else None,
+            FLEET_QUERY_SECONDS,
+            "s",
+        ),
+        Verdict(
+            f"rules, {size}: one evaluation of all of them",
+            cost.round_seconds if cost else None,
+            RULES_ROUND_SECONDS,
+            "s",
         ),
     ]
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tools.benchmark.contenders import NAMES, OURS, PLAIN, Contender, Role
 from tools.benchmark.figures import Spread
+from tools.benchmark.fleet import Answer, FleetCost, GroupCost
 from tools.benchmark.lint import Faults, parse_findings, promtool_faults
 from tools.benchmark.machine import Machine, parse_cpu_model
 from tools.benchmark.main import parser
@@ -99,6 +100,16 @@ def points(unit: str, costs: dict[int, float]) -> list[Point]:
 
 
 LINEAR_GPUS = points("gpus", {1: 1, 2: 2, 4: 4, 8: 8, 16: 16})
+QUICK_FLEET = FleetCost(
+    1000,
+    30_000_000,
+    [
+        Answer("Worst GPUs, A", 0.25, 50, 1_000_000),
+        Answer("GPUs, A", 0.004, 1, 4),
+        Answer("Lost, A", 0.001, 0, 4),
+    ],
+    [GroupCost("gputally-devices", 16, 3.0), GroupCost("gputally-health", 22, 1.5)],
+)
 LINEAR_PROCESSES = points("processes", {0: 1, 10: 2, 100: 11, 1000: 101})
 
 
@@ -118,14 +129,28 @@ def verdict_of(verdicts: list[Verdict], text: str) -> Verdict:
 
 def test_a_good_run_meets_every_target() -> None:
     verdicts = judge(
-        good_run(), LINEAR_GPUS, LINEAR_PROCESSES, ledger_window_seconds=0.0004, profiles_seconds=0.009
+        good_run(),
+        LINEAR_GPUS,
+        LINEAR_PROCESSES,
+        ledger_window_seconds=0.0004,
+        profiles_seconds=0.009,
+        fleet=QUICK_FLEET,
     )
     assert [verdict.target for verdict in verdicts if not verdict.met] == []
-    assert len(verdicts) == 12
+    assert len(verdicts) == 14
 
 
 def test_a_slow_ledger_misses_its_target() -> None:
     assert verdict_of(judge(good_run(), [], [], ledger_window_seconds=0.002), "ledger").met is False
+
+
+def test_a_slow_query_or_slow_rules_on_a_large_fleet_miss_their_targets() -> None:
+    slow = dataclasses.replace(
+        QUICK_FLEET, answers=[Answer("Nodes, A", 1.0, 1, 1)], groups=[GroupCost("g", 1, 60.0)]
+    )
+    verdicts = judge(good_run(), [], [], fleet=slow)
+    assert verdict_of(verdicts, "Fleet dashboard, 1,000 nodes x 8 GPUs").met is False
+    assert verdict_of(verdicts, "rules, 1,000 nodes x 8 GPUs").met is False
 
 
 def test_targets_are_measured_against_the_best_peer_of_this_run() -> None:
@@ -171,12 +196,16 @@ def test_growth_worse_than_linear_is_missed() -> None:
 
 def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
     alone = judge([result(OURS, one_round(0.0001))], [], [])
-    for text in ("a third", "static bytes", "p99", "memory idle", "with GPUs"):
+    for text in ("a third", "static bytes", "p99", "memory idle", "with GPUs", "Fleet dashboard", "rules"):
         assert verdict_of(alone, text).met is None
 
 
 def test_there_is_no_verdict_without_us() -> None:
     assert judge([result(PEER, one_round(0.001))], [], []) == []
+
+
+def test_the_large_fleet_is_judged_without_an_exporter() -> None:
+    assert len(judge([], [], [], fleet=QUICK_FLEET)) == 2
 
 
 def whole_run(results: list[Result]) -> Run:
@@ -192,18 +221,44 @@ def whole_run(results: list[Result]) -> Run:
         by_gpus=LINEAR_GPUS,
         by_processes=LINEAR_PROCESSES,
         verdicts=judge(
-            results, LINEAR_GPUS, LINEAR_PROCESSES, ledger_window_seconds=0.0004, profiles_seconds=0.009
+            results,
+            LINEAR_GPUS,
+            LINEAR_PROCESSES,
+            ledger_window_seconds=0.0004,
+            profiles_seconds=0.009,
+            fleet=QUICK_FLEET,
         ),
+        fleet=QUICK_FLEET,
     )
 
 
 def test_the_page_says_where_when_and_how() -> None:
     page = report(whole_run(good_run()))
-    for text in ("tools/bench --quick", "2026-01-02", "Some CPU", "3.11.7", "12 of 12 met"):
+    for text in ("tools/bench --quick", "2026-01-02", "Some CPU", "3.11.7", "14 of 14 met"):
         assert text in page
     assert "| gputally | 10 | 1.00 | 0.200 (0.100-0.900) |" in page
     assert "**dcgm-exporter** took no part: not on PATH" in page
     assert "| a-peer | 2 | lint | x no help text |" in page
+
+
+def test_the_page_names_the_slowest_queries_and_the_groups_of_rules() -> None:
+    page = report(whole_run(good_run()))
+    assert "The slowest takes 250 ms" in page
+    assert "nothing to show for: Lost, A." in page
+    assert "| Worst GPUs, A | 250 | 50 | 1,000,000 |" in page
+    assert "all 38 rules, which takes place every minute, takes 4.50 s" in page
+
+
+def test_a_page_of_the_large_fleet_alone_says_nothing_of_exporters() -> None:
+    verdicts = judge([], [], [], fleet=QUICK_FLEET)
+    run = dataclasses.replace(
+        whole_run(good_run()), results=[], missing={}, faults={}, by_gpus=[], verdicts=verdicts
+    )
+    page = report(run)
+    assert "## The Fleet dashboard" in page
+    assert "2 of 2 met" in page
+    assert "## Side by side" not in page
+    assert "promtool" not in page
 
 
 def test_the_page_shows_a_missed_target() -> None:
@@ -211,7 +266,7 @@ def test_the_page_shows_a_missed_target() -> None:
     run[0] = result(OURS, one_round(0.01))
     page = report(whole_run(run))
     assert "**not met**" in page
-    assert "12 of 12" not in page
+    assert "14 of 14" not in page
 
 
 def test_an_exporter_that_failed_is_named_and_not_compared() -> None:
@@ -284,6 +339,7 @@ def test_the_flags_are_read() -> None:
         ["gputally", "all-smi"],
         True,
     )
+    assert parser().parse_args(["--only", "fleet"]).only == ["fleet"]
     with pytest.raises(SystemExit):
         parser().parse_args(["--only", "nobody"])
     assert "static-bytes" in NAMES

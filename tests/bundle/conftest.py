@@ -1,0 +1,14 @@
+"""The data that dashboards are shown on: made once, since that takes the better part of a minute."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bundle.lab.data import prometheus_with_data
+from tools.replay.prometheus import Prometheus
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    with prometheus_with_data(tmp_path_factory.mktemp("lab")) as prometheus:
+        yield prometheus

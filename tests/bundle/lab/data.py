@@ -1,0 +1,53 @@
+"""What dashboards show in tests: a day of two nodes and some hours of a third, in a real Prometheus.
+
+Most of what happens is in the last hours, and much of it still goes on at the end. The real rules are
+recorded, and the alerts that fire.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from alerts.rules import rule_groups
+from tools.replay.alert_states import record_alerts
+from tools.replay.blocks import write_history
+from tools.replay.fleet import Node, Period
+from tools.replay.prometheus import Prometheus, serving
+from tools.replay.rules import record_rules
+
+HOUR = 3600
+STEP = 120
+CLUSTER = "lab"
+START = 1_748_736_000  # 2025-06-01: the same time gives the same values
+END = START + 26 * HOUR
+DAY = Period(START, END, STEP)
+LAST_HOURS = Period(END - 4 * HOUR, END, STEP)
+
+_FOLDER = Path(__file__).parent
+_HOPPER = Node(
+    name="gpu-h100-01",
+    scenario=_FOLDER / "hopper.toml",
+    compat=("dcgm", "nvidia-smi"),
+    pcie_throughput=True,
+    down=((END - 2 * HOUR, END - 2 * HOUR + 600),),
+)
+_OTHERS = [
+    Node(name="gpu-a100-01", scenario=_FOLDER / "ampere.toml"),
+    Node(name="gpu-mi300x-01", scenario=_FOLDER / "instinct.toml", pcie_throughput=True),
+]
+
+
+@contextmanager
+def prometheus_with_data(folder: Path) -> Iterator[Prometheus]:
+    """Plays the fleet, records the rules and serves all of it."""
+    data = folder / "data"
+    write_history(_OTHERS, DAY, data, cluster=CLUSTER, process_metrics=True)
+    write_history([_HOPPER], LAST_HOURS, data, cluster=CLUSTER, process_metrics=True)
+    rules = folder / "rules.yml"
+    rules.write_text(yaml.safe_dump({"groups": rule_groups()}))
+    record_rules(data, [rules], DAY, block_hours=54)
+    record_alerts(data, [rules], LAST_HOURS)
+    with serving(data) as prometheus:
+        yield prometheus

@@ -1,0 +1,195 @@
+"""Every dashboard in a real Grafana and a real browser, on a wide screen and on a narrow one."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from dashboards import every
+from dashboards.build import dashboard, row, text_of
+from dashboards.fields import column
+from dashboards.panels import now, over_time, rows, stat, table, timeseries
+from dashboards.reading import called, panels, variables
+from dashboards.variables import Variable
+from tests.bundle.lab.choices import SHOWN, SHOWN_EMPTY
+from tests.bundle.lab.data import END, STEP
+from tests.bundle.test_dashboard_data import span
+from tools import programs
+from tools.children import Children
+from tools.grafana import Grafana
+from tools.ports import free_port
+from tools.replay.prometheus import Prometheus
+
+Json = dict[str, Any]
+
+# All pages are looked at before the first test; that takes two minutes, and on a busy machine many.
+pytestmark = pytest.mark.timeout(1500)
+
+PICTURES = "GPUTALLY_SCREENSHOTS"
+"""A folder for the pictures, which are thrown away otherwise."""
+WIDTHS = (1920, 1280)
+SECONDS_FOR_A_PAGE = 180
+OWN_TROUBLES = (
+    "logger=local.finder",  # it looks for plugins, and there are none
+    "logger=migrator",  # of its own database
+    "logger=modules",
+    "logger=settings",  # a default of its own that it calls deprecated
+    "parse error: unclosed left parenthesis",  # the broken one
+)
+DRIVER = Path(__file__).with_name("look.js")
+DASHBOARDS: dict[str, Json] = {name: json.loads(text) for name, text in every.texts().items()}
+PAGES = [(name, width) for width in WIDTHS for name in DASHBOARDS]
+BROKEN = dashboard(
+    "broken",
+    "Broken",
+    "Everything that must not be.",
+    row(
+        "",
+        timeseries("Wrong query", "d", over_time("sum("), unit="watt"),
+        timeseries("Nothing there", "d", over_time("vector(1) > 2"), unit="watt"),
+        stat(
+            "A title that is far too long for a panel of this size",
+            "d",
+            now("vector(1)"),
+            unit="watt",
+            width=2,
+        ),
+        table(
+            "More than fits", "d", rows("gputally_gpu_info"), columns=[column("uuid", width=1500)], width=12
+        ),
+        table(
+            "A heading",
+            "d",
+            rows("gputally_gpu_info"),
+            columns=[column("uuid", name="Far too long", width=50)],
+            width=24,
+        ),
+    ),
+    row("Collapsed", stat("Found all the same", "d", now("vector(1)"), unit="watt"), collapsed=True),
+    variables=(Variable("cluster", "Cluster", "there_is_no_such_metric", multi=False),),
+)
+"""Shows that what the tests look for would be found."""
+BROKEN_PAGE = ("broken", WIDTHS[-1])
+Seen = dict[tuple[str, int], Json]
+
+
+@pytest.fixture(scope="module")
+def grafana(lab: Prometheus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grafana]:
+    folder, files = tmp_path_factory.mktemp("grafana"), tmp_path_factory.mktemp("dashboards")
+    for name, text in (*every.texts().items(), ("broken", text_of(BROKEN))):
+        (files / f"{name}.json").write_text(text)
+    made = Grafana(
+        program=programs.path("grafana"),
+        folder=folder,
+        port=free_port("Grafana", 0, 0),
+        prometheus=lab.url,
+        dashboards=files,
+        # Half of it: Grafana draws an alert as one span only if its points are a minute apart at most.
+        scrape_seconds=STEP // 2,
+        viewers_log_in=False,
+    )
+    with Children() as children:
+        made.start(children, seconds=180)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def seen(grafana: Grafana, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """What is on each page, by the name of the dashboard and the width."""
+    folder = tmp_path_factory.mktemp("pictures")
+    pictures = Path(os.environ.get(PICTURES) or folder)
+    pictures.mkdir(parents=True, exist_ok=True)
+    task = folder / "task.json"
+    task.write_text(
+        json.dumps(
+            {
+                "playwright": str(programs.path("playwright-core")),
+                "chromium": str(programs.path("chromium")),
+                "grafana": grafana.url,
+                "seconds": SECONDS_FOR_A_PAGE,
+                "pages": [
+                    {
+                        "name": name,
+                        "width": width,
+                        "query": query(name),
+                        "picture": str(pictures / f"{name}-{width}.png"),
+                    }
+                    for name, width in (*PAGES, BROKEN_PAGE)
+                ],
+            }
+        )
+    )
+    command: list[str | Path] = [programs.path("node"), DRIVER, task]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    pages = [json.loads(line) for line in done.stdout.splitlines()]
+    return {(page["name"], page["width"]): page for page in pages}
+
+
+def query(name: str) -> str:
+    """The end of the data, and what there is to choose where All cannot be chosen."""
+    seconds = span(DASHBOARDS[name]) if name in DASHBOARDS else 3600
+    times = {"from": (END - seconds) * 1000, "to": END * 1000}
+    return urlencode({**times, **{f"var-{each}": value for each, value in SHOWN.get(name, {}).items()}})
+
+
+@pytest.mark.parametrize(("name", "width"), PAGES)
+def test_a_page_shows_every_panel_without_an_error(name: str, width: int, seen: Seen) -> None:
+    page = seen[name, width]
+    assert "failed" not in page, page
+    shown = {panel["id"]: panel for panel in page["panels"] if not panel["isRow"]}
+    assert {panel["id"] for panel in panels(DASHBOARDS[name])} == shown.keys()
+    assert [panel["title"] for panel in shown.values() if panel["hasComplaint"]] == []
+    assert page["alerts"] == []
+    assert page["said"] == []
+
+
+@pytest.mark.parametrize(("name", "width"), PAGES)
+def test_there_is_something_to_see_in_every_panel(name: str, width: int, seen: Seen) -> None:
+    titles = {panel["id"]: called(panel) for panel in panels(DASHBOARDS[name])}
+    empty = {titles[panel["id"]] for panel in seen[name, width]["panels"] if panel["isEmpty"]}
+    assert empty == {panel for dashboard, panel in SHOWN_EMPTY if dashboard == name}
+
+
+@pytest.mark.parametrize(("name", "width"), PAGES)
+def test_every_variable_has_a_value(name: str, width: int, seen: Seen) -> None:
+    values = seen[name, width]["variables"]
+    assert len(values) == len(variables(DASHBOARDS[name]))
+    assert [value for value in values if value in ("", "None")] == []
+
+
+@pytest.mark.parametrize(("name", "width"), PAGES)
+def test_no_title_and_no_column_is_cut_off(name: str, width: int, seen: Seen) -> None:
+    shown = seen[name, width]["panels"]
+    assert {(panel["title"], text) for panel in shown for text in panel["cut"]} == set()
+    assert [panel["title"] for panel in shown if panel["isTooWide"]] == []
+
+
+def test_what_is_broken_is_found(seen: Seen) -> None:
+    page = seen[BROKEN_PAGE]
+    shown = {panel["title"]: panel for panel in page["panels"]}
+    assert shown["Wrong query"]["hasComplaint"]
+    assert shown["Nothing there"]["isEmpty"]
+    assert shown["More than fits"]["isTooWide"]
+    assert "Far too long" in shown["A heading"]["cut"]
+    assert any("far too long for a panel" in text for panel in page["panels"] for text in panel["cut"])
+    assert not shown["Found all the same"]["hasComplaint"]
+    assert page["variables"] == ["Prometheus", "None"]
+    assert page["said"] != []
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_grafana_keeps_a_dashboard_as_it_was_given(name: str, grafana: Grafana) -> None:
+    kept = grafana.ask(f"/api/dashboards/uid/{DASHBOARDS[name]['uid']}")["dashboard"]
+    assert {**kept, "version": 1, "id": None} == {**DASHBOARDS[name], "id": None}
+
+
+def test_grafana_has_nothing_to_migrate_and_nothing_to_complain_about(seen: Seen, grafana: Grafana) -> None:
+    log = (grafana.folder / "grafana.log").read_text().splitlines()
+    bad = [line for line in log if "level=warn" in line or "level=error" in line]
+    assert [line for line in bad if not any(known in line for known in OWN_TROUBLES)] == []

@@ -1,0 +1,97 @@
+"""What Grafana asks of Prometheus when somebody opens a dashboard."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dashboards.build import WIDTH
+from dashboards.reading import (
+    Json,
+    annotation_queries,
+    asked_by,
+    fill,
+    panel_queries,
+    panels,
+    used_variables,
+    variables,
+)
+from dashboards.variables import ALL
+from tools.replay.rule_files import parse_duration
+
+_STEPS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+"""Seconds between two points, as Grafana likes them."""
+_DAY = 86400
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A dashboard on a screen, with All for every variable."""
+
+    end: float
+    """In seconds since 1970."""
+    seconds: int
+    pixels: int = 1920
+    scrape_seconds: int = 15
+    """As the data source is told, or, if it is not, as Grafana thinks: no points are closer than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One request to the API of Prometheus."""
+
+    place: str
+    """The panel's title and the query's letter, or which variable or annotation it is."""
+    path: str
+    parameters: Mapping[str, str]
+
+
+def questions(dashboard: Json, view: View) -> Iterator[Question]:
+    """Everything that it asks for: panels, also those of collapsed rows, annotations and variables."""
+    for panel in panels(dashboard):
+        seconds = int(view.end % _DAY) if panel.get("timeFrom") == "now/d" else view.seconds
+        pixels = view.pixels * panel["gridPos"]["w"] / WIDTH
+        least = parse_duration(panel.get("interval", f"{view.scrape_seconds}s"))
+        step = step_between_points(seconds / pixels, least)
+        for query in panel_queries(panel):
+            place = f"{query.place}, {query.ref_id}"
+            expr = _filled(query.expr, view, seconds, step)
+            yield _now(place, expr, view) if query.instant else _over_time(place, expr, view, seconds, step)
+    for query, marks in zip(annotation_queries(dashboard), dashboard["annotations"]["list"], strict=True):
+        step = parse_duration(marks["step"])
+        expr = _filled(query.expr, view, view.seconds, step)
+        yield _over_time(query.place, expr, view, view.seconds, step)
+    for name, variable in variables(dashboard).items():
+        selector, label = asked_by(variable)
+        if selector:
+            chosen = {"match[]": _filled(selector, view, view.seconds, view.scrape_seconds)}
+            yield Question(
+                f"variable {name}", f"label/{label}/values", {**chosen, **_range(view, view.seconds)}
+            )
+
+
+def step_between_points(exact: float, least: float) -> float:
+    """What Grafana makes of seconds per pixel: the step nearest to it, but not less than the least."""
+    nearest = min(reversed(_STEPS), key=lambda step: abs(step - exact))
+    return max(float(nearest), least)
+
+
+def _now(place: str, expr: str, view: View) -> Question:
+    return Question(place, "query", {"query": expr, "time": f"{view.end:.0f}", "stats": "all"})
+
+
+def _over_time(place: str, expr: str, view: View, seconds: int, step: float) -> Question:
+    asked = {"query": expr, "step": f"{step:.0f}", "stats": "all"}
+    return Question(place, "query_range", {**asked, **_range(view, seconds)})
+
+
+def _range(view: View, seconds: int) -> dict[str, str]:
+    return {"start": f"{view.end - seconds:.0f}", "end": f"{view.end:.0f}"}
+
+
+def _filled(expr: str, view: View, seconds: int, step: float) -> str:
+    grafanas = {
+        "__interval": f"{step:.0f}s",
+        "__rate_interval": f"{max(step + view.scrape_seconds, 4 * view.scrape_seconds):.0f}s",
+        "__range": f"{seconds}s",
+        "__range_s": f"{seconds}",
+    }
+    return fill(expr, {**dict.fromkeys(used_variables(expr), ALL), **grafanas})
