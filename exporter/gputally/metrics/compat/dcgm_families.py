@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gputally.metrics.catalog import Metric
+from gputally.metrics.catalog import Kind, Metric
 from gputally.metrics.compat import Row, Scene
 from gputally.metrics.compat.columns import Scale
 from gputally.metrics.compat.dcgm_fields import FIELDS, Field
@@ -116,6 +116,9 @@ def _of_pods(field: Field, spot: _Spot) -> list[Sample]:
 
 def _of_place(field: Field, spot: _Spot) -> list[Sample]:
     place = spot.place
+    if place.pods and field.of_pod and field.kind is Kind.COUNTER:
+        # A pod that has just come or gone has no count now: the whole GPU's would be a jump in its series.
+        return []
     if not place.mig:
         value = field.of_gpu(place)
     else:

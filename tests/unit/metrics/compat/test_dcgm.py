@@ -371,6 +371,18 @@ def test_a_pod_that_has_gone_has_no_energy_any_more() -> None:
     assert found(taken, "DEV_TOTAL_ENERGY_CONSUMPTION") == {("", ""): 1000}
 
 
+def test_the_counter_of_the_gpu_is_never_a_jump_in_the_series_of_a_pod_that_comes_or_goes() -> None:
+    going = snapshot(
+        everything(),
+        uses=(use(TRAIN),),
+        charges=(charge(TRAIN, active=False, measured=90),),
+        books=(book(1000),),
+    )
+    coming = snapshot(everything(), uses=(use(TRAIN, sm_ratio=0.1),), books=(book(1000),))
+    for taken in (going, coming):
+        assert found(taken, "DEV_TOTAL_ENERGY_CONSUMPTION") == {}
+
+
 def test_a_meter_that_counts_for_two_dies_says_nothing_on_top_of_the_pods_on_the_other() -> None:
     other = Reading(gpu=replace(GPU, uuid="GPU-b", index=4, metered_by="GPU-a"))
     charges = (charge(TRAIN, uuid="GPU-b", measured=50),)
