@@ -27,6 +27,12 @@ def words(meanings: Mapping[Any, tuple[str, str]]) -> list[Json]:
     return [{"type": "value", "options": options}]
 
 
+def beyond(value: float, text: str, color: str) -> list[Json]:
+    """A word and a colour for whatever is larger."""
+    result = {"text": text, "color": color, "index": 0}
+    return [{"type": "range", "options": {"from": value, "to": 1e300, "result": result}}]
+
+
 def texts(meanings: Mapping[str, str]) -> list[Json]:
     """Other words for these values, and no colours."""
     options = {value: {"text": text, "index": index} for index, (value, text) in enumerate(meanings.items())}

@@ -42,12 +42,16 @@ def _trend(function: str, seconds: int | None = None) -> str:
 
 _HELD_LATELY = f"sum by (model) (avg_over_time({_record('held:gpus', '[7d]')}))"
 _COUNT = f"sum by (model) ({_record('gpus:count')})"
-_SECONDS_TO_FULL = f"clamp_min({_COUNT} - {_HELD_LATELY}, 0) / ({_trend('deriv')} > 0)"
+_NEVER = 1e12
+_SECONDS_TO_FULL = (
+    f"clamp_min({_COUNT} - {_HELD_LATELY}, 0) / ({_trend('deriv')} > 0) or {_COUNT} * 0 + {_NEVER:.0f}"
+)
 # Without two weeks of history there is no forecast.
 _FORETOLD = (
     f"sum(clamp_min(predict_linear({_record('held:gpus', '[14d:2h] offset 7d')}, {_WEEK}), 0)"
     f" and {_record('held:gpus')} offset 20d)"
 )
+_NOT_IN_SIGHT = fields.beyond(_NEVER / 10, "not in sight", palette.GOOD)
 _FULL_SOON = fields.thresholds(
     (2 * _WEEK, palette.WARNING), (2 * _MONTH, palette.GOOD), base=palette.CRITICAL
 )
@@ -221,7 +225,7 @@ DASHBOARD = dashboard(
             width=3,
             decimals=0,
             steps=_FULL_SOON,
-            no_value="not in sight",
+            mappings=_NOT_IN_SIGHT,
         ),
         timed(
             timeseries(
@@ -274,7 +278,13 @@ DASHBOARD = dashboard(
                 fields.column("Value #C", name="Per week", decimals=1, width=80),
                 fields.column("Value #D", name="In 30 days", decimals=1, width=95),
                 fields.column(
-                    "Value #E", name="Full in", unit="dtdurations", decimals=0, width=90, steps=_FULL_SOON
+                    "Value #E",
+                    name="Full in",
+                    unit="dtdurations",
+                    decimals=0,
+                    width=100,
+                    steps=_FULL_SOON,
+                    mappings=_NOT_IN_SIGHT,
                 ),
             ),
             order=("model", *(f"Value #{letter}" for letter in "ABCDE")),

@@ -40,9 +40,7 @@ _NO_STATE_FILE = "nobody keeps a --state-file in a past that is played"
 EMPTY: Mapping[tuple[str, str, str], str] = {
     ("energy", "Cost, by namespace", "B"): "it is for what comes after eight namespaces, and there are six",
     ("argo", "By the label of the pods alone", "A"): "simulated pods have no labels",
-    ("trends", "Full in", "A"): _NO_WEEKS,
     ("trends", "Capacity", "E"): _NO_WEEKS,
-    ("trends", "Forecast by model", "E"): _NO_WEEKS,
     ("trends", "GPUs that work, this week and last", "B"): _NO_WEEKS,
     ("trends", "Power, this week and last", "B"): _NO_WEEKS,
     ("exporter", "Values that failed to be read", "A"): "every value can be read",
