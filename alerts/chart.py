@@ -20,7 +20,12 @@ def files() -> dict[str, str]:
     return {
         f"{CHART}/templates/_rules.tpl": render("chart_rules.tpl.j2", groups=[_group(g) for g in GROUPS]),
         f"{CHART}/files/rules.yaml": render(
-            "chart_rules.yaml.j2", runbook_url=BASE_URL, settings=SETTINGS, tables=TABLES, alerts=ALERTS
+            "chart_rules.yaml.j2",
+            runbook_url=BASE_URL,
+            settings=SETTINGS,
+            tables=TABLES,
+            groups=GROUPS,
+            alerts=ALERTS,
         ),
     }
 

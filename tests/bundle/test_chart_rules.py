@@ -62,6 +62,13 @@ def test_a_group_of_which_everything_is_off_is_not_written() -> None:
     assert names == [group.name for group in GROUPS if group.records]
 
 
+def test_a_group_that_records_can_be_switched_off() -> None:
+    off = {"groups": {"gputally-anomalies": {"enabled": False}}}
+    assert [group["name"] for group in groups() if group not in groups({"rules": off})] == [
+        "gputally-anomalies"
+    ]
+
+
 def test_for_severity_and_keep_firing_for_of_each_alert_are_values() -> None:
     changed = {"enabled": True, "for": "7m", "severity": "info", "keepFiringFor": "9m"}
     rules = alerts({"alerts": dict.fromkeys((alert.name for alert in ALERTS), changed)})

@@ -13,6 +13,7 @@ with --reuse-values, and so lacks what is new, gets the defaults of the new char
 {{- $settings := $rules.settings -}}
 {{- $alerts := $rules.alerts -}}
 groups:
+  {{- if (index $rules.groups "gputally-prices").enabled }}
   - name: gputally-prices
     interval: 1m
     rules:
@@ -46,6 +47,8 @@ groups:
         labels:
           pattern: '{{ $key }}'
       {{- end }}
+  {{- end }}
+  {{- if (index $rules.groups "gputally-devices").enabled }}
   - name: gputally-devices
     interval: 1m
     rules:
@@ -97,6 +100,8 @@ groups:
       - record: gpu:gputally_energy:watts
         expr: |-
           sum by (cluster, node, gpu, uuid) (rate(gputally_gpu_energy_joules_total[ {{ $settings.rateWindow }} ])) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info)
+  {{- end }}
+  {{- if (index $rules.groups "gputally-owners").enabled }}
   - name: gputally-owners
     interval: 1m
     rules:
@@ -238,6 +243,8 @@ groups:
       - record: namespace:gputally_shadow:gpus
         expr: |-
           sum by (cluster, namespace) (pod:gputally_held:gpus and on (cluster, namespace, pod) gputally_pod_info{requested="false"})
+  {{- end }}
+  {{- if (index $rules.groups "gputally-fleet").enabled }}
   - name: gputally-fleet
     interval: 1m
     rules:
@@ -421,6 +428,8 @@ groups:
       - record: cluster:gputally_shadow:gpus
         expr: |-
           sum by (cluster) (namespace:gputally_shadow:gpus)
+  {{- end }}
+  {{- if (index $rules.groups "gputally-anomalies").enabled }}
   - name: gputally-anomalies
     interval: 1m
     rules:
@@ -538,6 +547,7 @@ groups:
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyAnomalyNamespace.md
       {{- end }}
       {{- end }}
+  {{- end }}
   {{- if or $alerts.GPUTallyExporterDown.enabled $alerts.GPUTallyAllExportersDown.enabled $alerts.GPUTallyExporterAbsent.enabled $alerts.GPUTallyDriverNotAnswering.enabled $alerts.GPUTallyGpuLost.enabled $alerts.GPUTallyGpusMissing.enabled $alerts.GPUTallySnapshotStale.enabled }}
   - name: gputally-availability
     rules:
@@ -710,6 +720,7 @@ groups:
       {{- end }}
       {{- end }}
   {{- end }}
+  {{- if (index $rules.groups "gputally-health").enabled }}
   - name: gputally-health
     rules:
       - record: gpu:gputally_gpu_nvlink_up:sum
@@ -1198,6 +1209,7 @@ groups:
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyRasErrors.md
       {{- end }}
       {{- end }}
+  {{- end }}
   {{- if or $alerts.GPUTallyMemoryNearlyFull.enabled $alerts.GPUTallyMemoryLeak.enabled $alerts.GPUTallyNoFreeGpu.enabled }}
   - name: gputally-saturation
     rules:
