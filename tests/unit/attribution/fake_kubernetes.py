@@ -107,6 +107,8 @@ class _Handler(BaseHTTPRequestHandler):
         verb = "get nodes" if node else "watch" if "watch" in query else "list"
         with self.cluster.changed:
             self.cluster.requests.append(query)
+            # As of the request: whoever sees that it came may cut it, whether or not it is answered yet.
+            cuts = self.cluster.cuts
             status, message = self.cluster.statuses.get(verb, (200, ""))
             scheme, _, token = self.headers["Authorization"].partition(" ")
             if (scheme.lower(), token) != ("bearer", self.cluster.token):
@@ -120,7 +122,7 @@ class _Handler(BaseHTTPRequestHandler):
             )
         elif verb == "watch":
             with suppress(ConnectionError):  # who watched has gone
-                self._watch(query)
+                self._watch(query, cuts)
         else:
             self._list(query)
 
@@ -147,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _watch(self, query: dict[str, str]) -> None:
+    def _watch(self, query: dict[str, str], cuts: int) -> None:
         cluster = self.cluster
         seen = int(query["resourceVersion"])
         self.close_connection = True
@@ -156,7 +158,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.flush()
         with cluster.changed:
-            cuts = cluster.cuts
             if seen < cluster.oldest:
                 status = {
                     "kind": "Status",
