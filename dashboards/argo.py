@@ -4,8 +4,6 @@ A workflow is the workload of its pods, `Workflow/name`, and is found in what is
 long before somebody asks what it has cost.
 """
 
-from typing import Any
-
 from dashboards import fields, links, palette
 from dashboards.build import dashboard, row
 from dashboards.panels import now, over_time, rows, stat, table, text, timeseries
@@ -28,7 +26,6 @@ _WORKFLOWS = Variable(
     of="workload",
 )
 _MORE_IS_BETTER = fields.thresholds((0.3, palette.WARNING), (0.6, palette.GOOD), base=palette.CRITICAL)
-_SHARE_BAR: dict[str, Any] = {"unit": "percentunit", "decimals": 0, "bar_up_to": 1}
 _LETTERS = "ABCDEF"
 
 
@@ -64,7 +61,7 @@ _COUNTED = (
     fields.column("Value #A", name="Cost", decimals=2, width=90),
     fields.column("Value #B", name="Of it idle", decimals=2, width=90),
     fields.column("Value #C", name="GPU-hours", decimals=2, width=100),
-    fields.column("Value #D", name="Worked", width=140, **_SHARE_BAR),
+    fields.share("Value #D", "Worked", width=140),
     fields.column("Value #E", name="Energy", unit="kwatth", decimals=2, width=110),
 )
 

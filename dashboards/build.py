@@ -9,7 +9,7 @@ from grafanalib import core
 from grafanalib._gen import DashboardEncoder
 
 from dashboards import links, palette
-from dashboards.panels import DATASOURCE, Modern, tidy
+from dashboards.panels import DATASOURCE, Modern
 from dashboards.variables import DATASOURCE as DATASOURCE_VARIABLE
 from dashboards.variables import Variable
 
@@ -185,6 +185,3 @@ def _annotations(variables: Sequence[Variable]) -> list[Json]:
             at_value=True,
         ),
     ]
-
-
-__all__ = ["Row", "dashboard", "row", "text_of", "tidy"]

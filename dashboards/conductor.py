@@ -1,7 +1,5 @@
 """Conductors, machines with AMD GPUs: utilisation, memory and power of each, and what only AMD tells."""
 
-from typing import Any
-
 from alerts.groups.phrases import GPU
 from dashboards import fields, links, palette
 from dashboards.build import dashboard, row
@@ -24,7 +22,6 @@ _HOT_ONLY = fields.thresholds((85, palette.WARNING), (95, palette.CRITICAL), bas
 _MORE_IS_BETTER = fields.thresholds((0.3, palette.WARNING), (0.6, palette.GOOD), base=palette.CRITICAL)
 _ANY_IS_BAD = fields.thresholds((1, palette.CRITICAL))
 _NEARLY_FULL = fields.thresholds((0.95, palette.CRITICAL), base=palette.MEMORY)
-_SHARE_BAR: dict[str, Any] = {"unit": "percentunit", "decimals": 0, "bar_up_to": 1}
 _TO_GPU = links.by_row("GPU", "node", "node", "gpu")
 _SERIES_TO_GPU = links.by_label("GPU", "node", "node", "gpu")
 
@@ -171,10 +168,10 @@ DASHBOARD = dashboard(
                 fields.column("node", name="Conductor", link=links.by_row("Node", "node", "node")),
                 fields.column("gpu", name="GPU", width=70, link=_TO_GPU),
                 fields.column("model", name="Model"),
-                fields.column("Value #A", name="Utilisation", width=170, **_SHARE_BAR),
-                fields.column("Value #B", name="Memory", width=170, **_SHARE_BAR),
+                fields.share("Value #A", "Utilisation", width=170),
+                fields.share("Value #B", "Memory", width=170),
                 fields.column("Value #C", name="Power", unit="watt", decimals=0, width=100),
-                fields.column("Value #D", name="Of its limit", width=170, **_SHARE_BAR),
+                fields.share("Value #D", "Of its limit", width=170),
                 fields.column("Value #E", name="Hottest spot", unit="celsius", width=120, steps=_HOT_ONLY),
             ),
             hidden=("cluster", "uuid"),

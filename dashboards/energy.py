@@ -28,7 +28,6 @@ _METER = fields.override(
     custom__fillOpacity=0,
     custom__lineWidth=2,
 )
-_SHARE_BAR: fields.Json = {"unit": "percentunit", "decimals": 1, "bar_up_to": 1}
 _MONEY: fields.Json = {"unit": "none", "decimals": 2}
 
 
@@ -183,7 +182,7 @@ DASHBOARD = dashboard(
             columns=(
                 fields.column("namespace", name="Namespace", link=_TO_NAMESPACE),
                 fields.column("Value #A", name="Cost", width=80, **_MONEY),
-                fields.column("Value #B", name="Share of all", width=120, **_SHARE_BAR),
+                fields.share("Value #B", "Share of all", width=120, decimals=1),
                 fields.column("Value #C", name="GPU hours", unit="none", decimals=1, width=90),
                 fields.column("Value #D", name="Energy", unit="kwatth", decimals=2, width=95),
                 fields.column("Value #E", name="CO2", unit="massg", decimals=1, width=85),
@@ -316,7 +315,7 @@ DASHBOARD = dashboard(
             columns=(
                 fields.column("model", name="Model", link=_TO_MODEL),
                 fields.column("Value #A", name="Cost", width=80, **_MONEY),
-                fields.column("Value #B", name="Part of nobody", width=130, **_SHARE_BAR),
+                fields.share("Value #B", "Part of nobody", width=130, decimals=1),
                 fields.column("Value #C", name="GPU hours", unit="none", decimals=1, width=90),
                 fields.column("Value #D", name="Energy", unit="kwatth", decimals=2, width=95),
                 fields.column("Value #E", name="CO2", unit="massg", decimals=1, width=85),

@@ -108,9 +108,9 @@ def column(
     return override(field, **properties)
 
 
-def share(field: str, name: str, *, width: int | None = None) -> Json:
+def share(field: str, name: str, *, width: int | None = None, decimals: int = 0) -> Json:
     """A column of shares of a whole, as bars."""
-    return column(field, name=name, unit="percentunit", decimals=0, bar_up_to=1, width=width)
+    return column(field, name=name, unit="percentunit", decimals=decimals, bar_up_to=1, width=width)
 
 
 def _override(matcher: Json, properties: Mapping[str, Any]) -> Json:

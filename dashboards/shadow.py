@@ -35,7 +35,6 @@ _REMEDIES = {
     "unstable": "its pid was given away: nothing to do",
     "ambiguous_pod": "its cgroups name two pods: report it",
 }
-_SHARE_BAR: fields.Json = {"unit": "percentunit", "decimals": 0, "bar_up_to": 1}
 
 _TO_NODE = links.by_row("Node", "node", "node")
 _TO_GPU = links.by_row("GPU", "node", "node", "gpu")
@@ -195,7 +194,7 @@ DASHBOARD = dashboard(
                 fields.column("holder", name="Given to"),
                 fields.column("Value #A", name="Memory", unit="bytes", width=120),
                 fields.column("Value #B", name="Processes", width=100),
-                fields.column("Value #C", name="SM use", width=240, **_SHARE_BAR),
+                fields.share("Value #C", "SM use", width=240),
                 fields.column("namespace", name="Namespace"),
             ),
             hidden=("cluster", "uuid"),
@@ -220,7 +219,7 @@ DASHBOARD = dashboard(
                 fields.column("Value #A", name="Memory", unit="bytes", width=90),
                 fields.column("Value #B", name="GPUs", width=60),
                 fields.column("Value #C", name="Processes", width=92),
-                fields.column("Value #D", name="SM use", width=110, **_SHARE_BAR),
+                fields.share("Value #D", "SM use", width=110),
             ),
             hidden=("cluster",),
             order=("owner", "node", *(f"Value #{letter}" for letter in "ABCD")),

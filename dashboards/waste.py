@@ -20,7 +20,6 @@ _LESS_IS_BETTER = fields.thresholds((0.2, palette.WARNING), (0.5, palette.CRITIC
 _ANY_IS_WASTE = fields.thresholds((0.5, palette.WASTE))
 _WASTE_CELL = fields.thresholds((0.5, palette.WASTE), base=palette.CLEAR)
 _STATES = {"busy": palette.BUSY, "held, idle": palette.WASTE, "free": palette.IDLE}
-_SHARE_BAR: fields.Json = {"unit": "percentunit", "decimals": 0, "bar_up_to": 1}
 _MONEY: fields.Json = {"unit": "none", "decimals": 2}
 
 _TO_NODE = links.by_row("Node", "node", "node")
@@ -230,7 +229,7 @@ DASHBOARD = dashboard(
                 fields.column("pod", name="Pod", link=_TO_POD),
                 fields.column("Value #A", name="Cost of idle", width=110, **_MONEY),
                 fields.column("Value #B", name="Idle hours", unit="none", decimals=1, width=85),
-                fields.column("Value #C", name="Worked", width=110, **_SHARE_BAR),
+                fields.share("Value #C", "Worked", width=110),
             ),
             hidden=("cluster", "node"),
             order=("namespace", "pod", *(f"Value #{letter}" for letter in "ABC")),
@@ -281,8 +280,8 @@ DASHBOARD = dashboard(
                 fields.column("pod", name="Pod", link=_TO_POD),
                 fields.column("node", name="Node", link=_TO_NODE),
                 fields.column("Value #A", name="GPUs held", decimals=2, width=100),
-                fields.column("Value #B", name="Part that worked", width=190, **_SHARE_BAR),
-                fields.column("Value #C", name="Most memory", width=190, **_SHARE_BAR),
+                fields.share("Value #B", "Part that worked", width=190),
+                fields.share("Value #C", "Most memory", width=190),
                 fields.column("Value #D", name="Cost of idle", width=110, **_MONEY),
             ),
             hidden=("cluster",),

@@ -22,7 +22,6 @@ _MORE_IS_BETTER = fields.thresholds((0.3, palette.WARNING), (0.6, palette.GOOD),
 _ANY_IS_WASTE = fields.thresholds((0.5, palette.WASTE))
 _WASTE_CELL = fields.thresholds((0.5, palette.WASTE), base=palette.CLEAR)
 _STATES = {"busy": palette.BUSY, "held, idle": palette.WASTE, "cannot be told": palette.UNKNOWN}
-_SHARE_BAR: fields.Json = {"unit": "percentunit", "decimals": 0, "bar_up_to": 1}
 
 _TO_NODE = links.by_row("Node", "node", "node")
 _TO_GPU = links.by_row("GPU", "node", "node", "gpu")
@@ -213,7 +212,7 @@ DASHBOARD = dashboard(
                 fields.column("namespace", name="Namespace", link=_TO_NAMESPACE),
                 fields.column("Value #A", name="GPUs held", decimals=1, width=90),
                 fields.column("Value #B", name="Idle", decimals=1, width=60, steps=_WASTE_CELL),
-                fields.column("Value #C", name="Part that works", width=125, **_SHARE_BAR),
+                fields.share("Value #C", "Part that works", width=125),
                 fields.column("Value #D", name="Memory", unit="bytes", width=85),
                 fields.column("Value #E", name="Power", unit="watt", width=80),
                 fields.column("Value #F", name="Cost per hour", decimals=2, width=110),
@@ -243,7 +242,7 @@ DASHBOARD = dashboard(
                 fields.column("node", name="Node", link=_TO_NODE),
                 fields.column("Value #A", name="GPUs held", decimals=2, width=110),
                 fields.column("Value #B", name="Idle", decimals=2, width=90, steps=_WASTE_CELL),
-                fields.column("Value #C", name="Utilisation", width=260, **_SHARE_BAR),
+                fields.share("Value #C", "Utilisation", width=260),
                 fields.column("Value #D", name="Memory", unit="bytes", width=120),
                 fields.column("Value #E", name="Power", unit="watt", width=110),
             ),
@@ -319,7 +318,7 @@ DASHBOARD = dashboard(
                 fields.column("workload", name="Workload"),
                 fields.column("Value #A", name="Cost", unit="none", decimals=2, width=90),
                 fields.column("Value #B", name="GPU hours", unit="none", decimals=1, width=95),
-                fields.column("Value #C", name="Part that worked", width=140, **_SHARE_BAR),
+                fields.share("Value #C", "Part that worked", width=140),
                 fields.column("Value #D", name="Energy", unit="kwatth", decimals=2, width=100),
                 fields.column("Value #E", name="Cost of idle", unit="none", decimals=2, width=105),
             ),
@@ -343,7 +342,7 @@ DASHBOARD = dashboard(
                 fields.column("node", name="Node", link=_TO_NODE),
                 fields.column("Value #A", name="Cost", unit="none", decimals=2, width=90),
                 fields.column("Value #B", name="GPU hours", unit="none", decimals=1, width=95),
-                fields.column("Value #C", name="Part that worked", width=140, **_SHARE_BAR),
+                fields.share("Value #C", "Part that worked", width=140),
                 fields.column("Value #D", name="Energy", unit="kwatth", decimals=2, width=100),
                 fields.column("Value #E", name="Cost of idle", unit="none", decimals=2, width=105),
             ),
@@ -370,7 +369,7 @@ DASHBOARD = dashboard(
                 fields.column("gpu", name="GPU", width=70, link=_TO_GPU),
                 fields.column("Value #A", name="Memory", unit="bytes", width=120),
                 fields.column("Value #B", name="Processes", width=100),
-                fields.column("Value #C", name="SM use", width=240, **_SHARE_BAR),
+                fields.share("Value #C", "SM use", width=240),
                 fields.column("Value #D", name="Power", unit="watt", width=110),
                 *fields.hide("namespace"),
             ),
@@ -398,7 +397,7 @@ DASHBOARD = dashboard(
                 fields.column("node", name="Node", link=_TO_NODE),
                 fields.column("Value #A", name="GPUs held", decimals=2, width=110),
                 fields.column("Value #B", name="Idle", decimals=2, width=90, steps=_WASTE_CELL),
-                fields.column("Value #C", name="Part that works", width=260, **_SHARE_BAR),
+                fields.share("Value #C", "Part that works", width=260),
                 fields.column("Value #D", name="Memory", unit="bytes", width=120),
                 fields.column("Value #E", name="Power", unit="watt", width=110),
                 fields.column("Value #F", name="Cost per hour", decimals=2, width=120),
@@ -426,7 +425,7 @@ DASHBOARD = dashboard(
                 fields.column("pid", name="Pid", unit="string", width=90),
                 fields.column("node", name="Node", link=_TO_NODE),
                 fields.column("Value #A", name="Memory", unit="bytes", width=120),
-                fields.column("Value #B", name="SM use", width=240, **_SHARE_BAR),
+                fields.share("Value #B", "SM use", width=240),
                 fields.column("Value #C", name="Power", unit="watt", width=110),
                 fields.column("Value #D", name="Runs for", unit="dtdurations", width=150),
             ),
