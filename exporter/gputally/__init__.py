@@ -1,3 +1,3 @@
 """GPUTally: every GPU second, byte and joule, charged to whoever used it."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

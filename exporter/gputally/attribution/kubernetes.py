@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _AT_HAND = "0"  # list what the API server has in memory: a thousand nodes may ask at once
 _LATEST = ""
+_JITTER = random.Random()  # noqa: S311 - no secret
 _FIRST_PAUSE_SECONDS = 0.5
 _SHORTEST_WATCH_SECONDS = 1.0
 
@@ -146,7 +147,7 @@ class Kubernetes:
             if time.monotonic() - began > self._longest_pause_seconds:
                 pause_seconds = _FIRST_PAUSE_SECONDS
             # Jitter: the nodes of a cluster lose their API server all at once.
-            self._stop.wait(pause_seconds * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+            self._stop.wait(pause_seconds * _JITTER.uniform(0.5, 1.0))
             pause_seconds = min(2 * pause_seconds, self._longest_pause_seconds)
 
     def _follow(self, api: "NodePods") -> None:
@@ -188,7 +189,7 @@ class Kubernetes:
 
     def _watch(self, api: "NodePods", version: str) -> str:
         """Take in changes until the API server ends the watch; returns the version that was reached."""
-        seconds = round(self._watch_seconds * random.uniform(1.0, 1.25))  # noqa: S311 - no secret
+        seconds = round(self._watch_seconds * _JITTER.uniform(1.0, 1.25))
         with closing(api.watch(version, seconds)) as events:
             for event in events:
                 if event is None:
