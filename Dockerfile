@@ -18,7 +18,7 @@ FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="gputally" \
       org.opencontainers.image.description="GPU exporter for Prometheus" \
       org.opencontainers.image.licenses="Apache-2.0" \
-      org.opencontainers.image.version="0.1.0"
+      org.opencontainers.image.version="0.2.0"
 COPY --from=build /opt/gputally /opt/gputally
 # The NVIDIA container runtime reads the last two: every GPU, and of the driver only NVML and nvidia-smi.
 ENV PATH=/opt/gputally/bin:$PATH \

@@ -1,8 +1,10 @@
-"""The chart's templates: the same rules, with Helm values in place of the defaults."""
+"""The chart's templates: the same rules and routes, with Helm values in place of the defaults."""
 
+import json
 import re
 from dataclasses import replace
 
+from alerts import messages, routing
 from alerts.filling import fill_alert, fill_record
 from alerts.groups import ALERTS, GROUPS
 from alerts.model import Alert, Group, Record, Setting
@@ -13,6 +15,10 @@ from alerts.templating import camel, render
 
 CHART = "helm/gputally"
 _PROMETHEUS_TEMPLATE = re.compile(r"\{\{.*?\}\}")
+_NAMESPACE = "each namespace"
+"""Stands where Helm puts in the namespaces of the values, one after the other."""
+_RECEIVERS = {"slack": "$default", "pagerduty": "$critical"}
+"""Whom the plain file has chosen -> who is chosen by the values."""
 
 
 def files() -> dict[str, str]:
@@ -26,6 +32,17 @@ def files() -> dict[str, str]:
             tables=TABLES,
             groups=GROUPS,
             alerts=ALERTS,
+        ),
+        f"{CHART}/templates/_routing.tpl": render(
+            "chart_routing.tpl.j2",
+            ours=routing.OURS,
+            routes=[_route(r) for r in routing.routes({_NAMESPACE: "$receiver"})],
+            inhibitions=routing.INHIBITIONS,
+            title=messages.TITLE,
+            severity=messages.SEVERITY,
+            priority=messages.PRIORITY,
+            text=messages.text(),
+            text_with_link=messages.text("` }}{{ . }}{{ `"),
         ),
     }
 
@@ -61,6 +78,31 @@ def _rule(rule: Alert | Record) -> dict[str, object]:
 def _reference(setting: Setting) -> str:
     value = f"$settings.{camel(setting.name)}"
     return f'{{{{ join "|" {value} }}}}' if isinstance(setting.value, tuple) else f"{{{{ {value} }}}}"
+
+
+def _route(route: routing.Route) -> dict[str, object]:
+    return {
+        "each_namespace": any(matcher.value == _NAMESPACE for matcher in route.matchers),
+        "matchers": f"[{', '.join(map(_matcher, route.matchers))}]",
+        "resources": f"[{', '.join(map(_matcher_resource, route.matchers))}]",
+        "receiver": _RECEIVERS.get(route.receiver, route.receiver),
+        "group_by": route.group_by,
+        "group_wait": route.group_wait,
+        "group_interval": route.group_interval,
+        "repeat_interval": route.repeat_interval,
+        "muted_in_maintenance": route.muted_in_maintenance,
+    }
+
+
+def _matcher(matcher: routing.Matcher) -> str:
+    if matcher.value == _NAMESPACE:
+        # A regular expression, quoted as Alertmanager reads it, in a text as YAML reads it.
+        return f'{{{{ printf "{matcher.label}{matcher.operator}%q" $namespace | toJson }}}}'
+    return json.dumps(str(matcher))
+
+
+def _matcher_resource(matcher: routing.Matcher) -> str:
+    return json.dumps(matcher.as_resource()).replace(json.dumps(_NAMESPACE), "{{ toJson $namespace }}")
 
 
 def _from_helm(text: str) -> str:

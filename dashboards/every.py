@@ -7,6 +7,7 @@ from grafanalib import core
 from dashboards import (
     argo,
     conductor,
+    console,
     dcgm,
     energy,
     exporter,
@@ -21,6 +22,7 @@ from dashboards import (
 from dashboards.build import text_of
 
 FOLDER = "helm/gputally/dashboards"
+CONSOLE_FOLDER = "helm/gputally/dashboards-console"
 DASHBOARDS: Mapping[str, core.Dashboard] = {
     "fleet": fleet.DASHBOARD,
     "node": node.DASHBOARD,
@@ -44,4 +46,25 @@ def texts() -> dict[str, str]:
 
 def files() -> dict[str, str]:
     """What is written into the chart, by its path."""
-    return {f"{FOLDER}/{name}.json": text for name, text in texts().items()}
+    return {
+        **{f"{FOLDER}/{name}.json": text for name, text in texts().items()},
+        **{f"{CONSOLE_FOLDER}/{name}.json": text for name, text in console.texts().items()},
+        f"{FOLDER}/kustomization.yaml": _kustomization(),
+    }
+
+
+def _kustomization() -> str:
+    """The ConfigMaps that the chart makes for Grafana's sidecar, for those who do not use Helm."""
+    lines = [
+        "# ConfigMaps for the sidecar of Grafana: `kubectl apply -k helm/gputally/dashboards -n monitoring`.",
+        "# Made by tools/render from dashboards/.",
+        "apiVersion: kustomize.config.k8s.io/v1beta1",
+        "kind: Kustomization",
+        "generatorOptions:",
+        "  disableNameSuffixHash: true",
+        '  labels: {app.kubernetes.io/part-of: gputally, grafana_dashboard: "1"}',
+        "  annotations: {grafana_folder: GPUTally}",
+        "configMapGenerator:",
+        *(f"  - {{name: gputally-dashboard-{name}, files: [{name}.json]}}" for name in sorted(DASHBOARDS)),
+    ]
+    return "\n".join(lines) + "\n"

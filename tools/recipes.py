@@ -39,7 +39,9 @@ class Job:
 def go(job: Job) -> None:
     """Build commands of one Go module, with the versions and checksums of that module's own go.sum.
 
-    `files` are files (name -> text) that the module's packages embed and its repository does not hold.
+    Programs of the same package are one file under several names.
+    `files` are files (name -> text) that the build needs and the module does not hold, `parts` is the
+    version of the modules that stand in its repository's folders, `variables` (name -> text) are set in it.
     """
     environment = _go_environment(job)
     # Replace directives, as some of these modules have, hold only for a build inside the module.
@@ -48,10 +50,17 @@ def go(job: Job) -> None:
     for name, text in job.settings.get("files", {}).items():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_text(text)
-    linker_flags = "-s -w"
+    if parts := job.settings.get("parts"):
+        _publish_parts(source / "go.mod", parts)
+    variables = dict(job.settings.get("variables", {}))
     if variable := job.settings.get("version_variable"):
-        linker_flags += f" -X {variable}={job.version}"
+        variables[variable] = job.version
+    linker_flags = " ".join(["-s -w", *(f"-X {name}={text}" for name, text in variables.items())])
+    built: dict[str, str] = {}
     for program, package in job.programs.items():
+        if package in built:
+            (job.into / program).symlink_to(built[package])
+            continue
         job.work.run(
             f"building {program} (minutes, the first time)",
             [
@@ -62,13 +71,14 @@ def go(job: Job) -> None:
             folder=source,
             environment=environment,
         )
+        built[package] = program
 
 
 def go_files(job: Job) -> None:
-    """Take folders out of a Go module, and build nothing."""
+    """Take folders or single files out of a Go module, and build nothing."""
     source = _go_module(job, _go_environment(job))
-    for program, folder in job.programs.items():
-        _copy(source / folder, job.into / program)
+    for program, place in job.programs.items():
+        _copy(source / place, job.into / program)
 
 
 def prometheus_ui(job: Job) -> None:
@@ -193,8 +203,11 @@ def _launchers(job: Job) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a folder of Go's module cache, which is read-only, so that it can be written to and removed."""
-    shutil.copytree(source, target)
+    """Copy a part of Go's module cache, which is read-only, so that it can be written to and removed."""
+    if source.is_dir():
+        shutil.copytree(source, target)
+    else:
+        shutil.copy(source, target)
     for path in (target, *target.rglob("*")):
         path.chmod(path.stat().st_mode | 0o200)
 
@@ -239,6 +252,15 @@ def _go_module(job: Job, environment: Mapping[str, str]) -> Path:
     if facts["Sum"] != job.settings["module_sum"]:
         raise Failed(f"{module} is {facts['Sum']}, and programs.toml expects {job.settings['module_sum']}")
     return Path(facts["Dir"])
+
+
+def _publish_parts(go_mod: Path, version: str) -> None:
+    """Replace a module's neighbours in its repository, which its archive leaves out, by what is published.
+
+    Only those in a block: a line of its own is, at etcd, a folder that is meant not to exist.
+    """
+    text = go_mod.read_text()
+    go_mod.write_text(re.sub(r"^(\t(\S+) =>) \.\.?/.*$", rf"\1 \2 {version}", text, flags=re.MULTILINE))
 
 
 def _debian_archive(job: Job) -> str | None:

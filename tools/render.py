@@ -4,16 +4,20 @@ import argparse
 import difflib
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from alerts import chart, manifests
 from alerts import check as alerts_check
 from dashboards import check as dashboards_check
 from dashboards import every
-from tools import accuracy, alerts_page, metrics_page, migrate_page
+from tools import accuracy, alerts_page, metrics_page, migrate_page, plain_install
+from tools.chart_values import check as values_check
+from tools.chart_values import defaults, presets, readme, schema
+from tools.progress import Failed
 
 ROOT = Path(__file__).resolve().parents[1]
+CHART = ROOT / chart.CHART
 
 Render = Callable[[str], str]
 """From a file's present text ("" when there is none) to what it should be."""
@@ -53,6 +57,18 @@ def stamp_accuracy(text: str) -> str:
     return stamped
 
 
+stamp_values = stamp_version(r"(?m)^defaultsVersion: (\S+)$")
+
+
+def chart_values() -> str:
+    """The chart's values.yaml as it will be written, from which other files are made."""
+    return stamp_values((CHART / "values.yaml").read_text())
+
+
+def chart_presets() -> dict[str, str]:
+    return presets.texts(CHART / "presets")
+
+
 def whole(text: str) -> Render:
     """For a file of which nothing is written by hand."""
     return lambda _: text
@@ -65,33 +81,48 @@ GENERATED: tuple[tuple[str, Render], ...] = (
     ("docs/alerts.md", alerts_page.stamp),
     ("Dockerfile", stamp_version(r'org\.opencontainers\.image\.version="([^"]*)"')),
     ("helm/gputally/Chart.yaml", stamp_version(r'(?m)^(?:version: |appVersion: ")([^"\n]+)')),
+    ("deploy/argocd/application.yaml", stamp_version(r"targetRevision: v(\S+)")),
+    ("deploy/argocd/applicationset.yaml", stamp_version(r"targetRevision: v(\S+)")),
+    ("helm/gputally/values.yaml", stamp_values),
+    ("helm/gputally/values.schema.json", lambda _: schema.text(chart_values())),
+    ("helm/gputally/files/values.yaml", lambda _: defaults.text(chart_values())),
+    ("helm/gputally/README.md", lambda _: readme.text(chart_values(), chart_presets())),
     *((path, whole(text)) for path, text in (manifests.files() | chart.files() | every.files()).items()),
+    # Last: Helm makes them of the chart as it then is.
+    (plain_install.EXPORTER, lambda _: plain_install.text(plain_install.EXPORTER)),
+    (plain_install.STACK, lambda _: plain_install.text(plain_install.STACK)),
 )
 
 
 def stale(
     generated: Sequence[tuple[str, Render]] = GENERATED, root: Path = ROOT
-) -> list[tuple[Path, str, str]]:
-    """The files that differ from their source: (path, text now, text as it should be)."""
-    found = []
+) -> Iterator[tuple[Path, str, str]]:
+    """The files that differ from their source: (path, text now, text as it should be).
+
+    One after the other: who writes each as it comes has the later ones made from the new text of the earlier.
+    """
     for name, render in generated:
         path = root / name
         now = path.read_text() if path.exists() else ""
         right = render(now)
         if now != right:
-            found.append((path, now, right))
-    return found
+            yield path, now, right
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tools/render", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
     options = parser.parse_args(arguments)
-    if wrong := [*alerts_check.problems(), *dashboards_check.problems()]:
+    if wrong := [
+        *alerts_check.problems(),
+        *dashboards_check.problems(),
+        *values_check.problems(chart_values(), chart_presets()),
+    ]:
         print(*wrong, sep="\n", file=sys.stderr)
         return 1
-    found = stale()
-    for path, now, right in found:
+    found = 0
+    for path, now, right in stale():
+        found += 1
         name = path.relative_to(ROOT)
         if options.check:
             print(f"{name} is stale; tools/render brings it up to date:")
@@ -100,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(right)
             print(f"wrote {name}")
-    fresh = len(GENERATED) - len(found)
+    fresh = len(GENERATED) - found
     print(f"{fresh} of {len(GENERATED)} generated files were up to date")
     return 1 if options.check and found else 0
 
@@ -112,4 +143,7 @@ def _short_diff(now: str, right: str, most: int = 20) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except Failed as failure:
+        sys.exit(str(failure))

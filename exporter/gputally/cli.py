@@ -23,7 +23,15 @@ _CHECK_SETTINGS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parsed = _parser().parse_args(arguments)  # the parser is not kept: it is large
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if list(arguments[:1]) == ["verify"]:
+        from gputally.verify.command import run  # noqa: PLC0415  # not for serving
+
+        return run(arguments[1:], sys.stdout)
+    return _run(_parser().parse_args(arguments))  # the parser is not kept: it is large
+
+
+def _run(parsed: argparse.Namespace) -> int:
     if parsed.command == "version":
         print(f"gputally {__version__}")
         return 0
@@ -92,6 +100,8 @@ def _parser() -> argparse.ArgumentParser:
         "Turns accounting mode on, on every GPU, for `serve --accounting`. It stays on until the driver is "
         "loaded anew. Exits with 0 when it is on, with 1 when not."
     )
+    # Its flags are its own: main hands over before any of them is read here.
+    commands.add_parser("verify", help="say whether a whole installation works, up to its dashboards")
     commands.add_parser("version", help="print the version")
     return parser
 

@@ -16,19 +16,26 @@ class _Loader(yaml.CSafeLoader):
 _Loader.add_constructor("tag:yaml.org,2002:value", lambda _, node: node.value)
 
 
-@cache
-def _validators(kit: str) -> dict[tuple[str, str], jsonschema.Draft7Validator]:
-    """(apiVersion, kind) -> validator, for every resource of a kit of CRDs."""
+def schemas(kit: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """(apiVersion, kind) -> strict schema, for every resource of a kit of CRDs."""
     found = {}
     for file in sorted(programs.path(kit).glob("*.yaml")):
-        definition = yaml.load(file.read_text(), _Loader)["spec"]
+        resource = yaml.load(file.read_text(), _Loader)
+        if resource["kind"] != "CustomResourceDefinition":
+            continue
+        definition = resource["spec"]
         for version in definition["versions"]:
             api_version = f"{definition['group']}/{version['name']}"
-            schema = _strict(version["schema"]["openAPIV3Schema"])
+            schema = strict(version["schema"]["openAPIV3Schema"])
             # The API server fills in what these hold; a CRD says only that they are objects.
             schema["properties"]["metadata"] = {"type": "object", "required": ["name"]}
-            found[api_version, definition["names"]["kind"]] = jsonschema.Draft7Validator(schema)
+            found[api_version, definition["names"]["kind"]] = schema
     return found
+
+
+@cache
+def _validators(kit: str) -> dict[tuple[str, str], jsonschema.Draft7Validator]:
+    return {resource: jsonschema.Draft7Validator(schema) for resource, schema in schemas(kit).items()}
 
 
 def faults(resource: dict[str, Any], kit: str) -> list[str]:
@@ -37,15 +44,15 @@ def faults(resource: dict[str, Any], kit: str) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(resource)]
 
 
-def _strict(schema: Any) -> Any:
+def strict(schema: Any) -> Any:
     """The same schema, with objects closed: the API server prunes what it does not know, silently."""
     if isinstance(schema, list):
-        return [_strict(part) for part in schema]
+        return [strict(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    closed = {key: _strict(part) for key, part in schema.items()}
-    if isinstance(schema.get("properties"), dict):
-        closed["properties"] = {name: _strict(part) for name, part in schema["properties"].items()}
+    closed = {key: strict(part) for key, part in schema.items() if key not in ("properties", "description")}
+    if "properties" in schema:
+        closed["properties"] = {name: strict(part) for name, part in schema["properties"].items()}
         if "additionalProperties" not in schema and not schema.get("x-kubernetes-preserve-unknown-fields"):
             closed["additionalProperties"] = False
     if "(?i)" in str(schema.get("pattern", "")):
@@ -53,4 +60,6 @@ def _strict(schema: Any) -> Any:
         closed["pattern"] = "(?i)" + schema["pattern"].replace("(?i)", "")
     if closed.pop("x-kubernetes-int-or-string", False):
         closed.pop("type", None)
+    if closed.pop("nullable", False) and "type" in closed:
+        closed["type"] = [closed["type"], "null"]
     return closed

@@ -1,7 +1,7 @@
 """The chart's rules: the same as the plain ones, and each of their knobs is a value."""
 
+import copy
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,28 +9,23 @@ import promql_parser
 import pytest
 import yaml
 
-from alerts import chart
 from alerts.groups import ALERTS, GROUPS
 from alerts.rules import rule_groups
 from alerts.settings import SETTINGS, TABLES
 from alerts.templating import camel
-from tools import environment, programs
+from tests.bundle import chart, crds
 
-CHART = environment.ROOT / chart.CHART
+FULL = "GPUTallyMemoryNearlyFull"
+ENABLED = {"prometheusRule": {"enabled": True}}
 
 
-def template(values: dict[str, Any] | None = None) -> dict[str, Any]:
-    """kind -> object, of what `helm template` gives."""
-    command: list[str | Path] = [programs.path("helm"), "template", "gputally", CHART, "--values", "-"]
-    printed = subprocess.run(
-        command, input=json.dumps(values or {}), capture_output=True, text=True, check=False
-    )
-    assert printed.returncode == 0, printed.stderr
-    return {made["kind"]: made for made in yaml.safe_load_all(printed.stdout) if made}
+def resource(values: dict[str, Any] | None = None) -> dict[str, Any]:
+    (made,) = chart.objects("PrometheusRule", {**ENABLED, **(values or {})})
+    return made
 
 
 def groups(values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = template(values)["PrometheusRule"]["spec"]["groups"]
+    found: list[dict[str, Any]] = copy.deepcopy(resource(values)["spec"]["groups"])
     for group in found:
         for rule in group["rules"]:
             # The chart has them in one line, the plain files as people read them.
@@ -43,12 +38,37 @@ def alerts(values: dict[str, Any]) -> dict[str, Any]:
     return {rule["alert"]: rule for rule in rules if "alert" in rule}
 
 
+def test_there_are_no_rules_unless_asked_for() -> None:
+    assert chart.objects("PrometheusRule") == []
+
+
+@pytest.mark.parametrize("kit", ["prometheus-operator-crds", "prometheus-operator-crds-2024"])
+def test_the_operator_knows_every_field(kit: str) -> None:
+    assert crds.faults(resource(), kit) == []
+
+
+def test_its_labels_are_those_of_all_objects_and_its_own() -> None:
+    rule = {"enabled": True, "additionalLabels": {"release": "kube-prometheus-stack", "team": "gpu"}}
+    labels = resource({"commonLabels": {"team": "all", "env": "prod"}, "prometheusRule": rule})["metadata"][
+        "labels"
+    ]
+    assert {"release": "kube-prometheus-stack", "team": "gpu", "env": "prod"}.items() <= labels.items()
+    assert labels["app.kubernetes.io/component"] == "rules"
+
+
 def test_with_default_values_the_chart_gives_the_plain_rules() -> None:
     assert groups() == [group for group in rule_groups() if group["rules"]]
 
 
 def test_a_release_without_any_values_of_rules_gets_the_defaults() -> None:
     assert groups({"rules": None}) == groups()
+
+
+def test_a_release_upgraded_with_the_values_of_the_older_chart_gets_the_rules() -> None:
+    # What 0.1.0 had, all of it: `--reuse-values` brings nothing else.
+    older = {"defaultsVersion": "", "rules": {"settings": {"memoryFullRatio": 0.98}}}
+    (full,) = (rule for group in groups(older) for rule in group["rules"] if rule.get("alert") == FULL)
+    assert "0.98" in full["expr"]
 
 
 def test_each_alert_can_be_switched_off_and_on() -> None:
@@ -85,15 +105,23 @@ def test_labels_and_the_address_of_runbooks_are_values() -> None:
 
 
 def test_each_setting_is_a_value_that_changes_what_is_rendered() -> None:
-    # A number, a duration and codes that stand nowhere else, each for one setting.
-    kinds: dict[type, Any] = {int: int, float: float, str: "{}m".format, tuple: lambda n: [n, n + 1]}
+    # A number, a share, a duration and codes that stand nowhere else, each for one setting. They fall,
+    # because the timeout of a scrape must not be longer than its interval.
+    kinds: dict[type, Any] = {
+        int: int,
+        float: lambda n: (n + 0.5) / 100_000,
+        str: "{}m".format,
+        tuple: lambda n: [n, n + 1],
+    }
     changed = {
-        camel(setting.name): kinds[type(setting.value)](40000 + 2 * number)
+        camel(setting.name): kinds[type(setting.value)](40000 - 2 * number)
         for number, setting in enumerate(SETTINGS)
     }
-    rendered = json.dumps(template({"rules": {"settings": changed}}))
+    rendered = json.dumps(
+        chart.render({**ENABLED, "scrapeConfig": {"enabled": True}, "rules": {"settings": changed}})
+    )
     written = {
-        name: "|".join(map(str, value)) if isinstance(value, list) else str(value).removesuffix(".0")
+        name: "|".join(map(str, value)) if isinstance(value, list) else str(value)
         for name, value in changed.items()
     }
     assert [name for name, value in written.items() if value not in rendered] == []
@@ -122,5 +150,5 @@ def test_what_prometheus_fills_in_is_left_to_it() -> None:
 
 
 def test_every_alert_is_in_the_file_of_defaults() -> None:
-    defaults = yaml.safe_load(Path(CHART / "files/rules.yaml").read_text())
+    defaults = yaml.safe_load(Path(chart.CHART / "files/rules.yaml").read_text())
     assert [*defaults["alerts"]] == [alert.name for alert in ALERTS]

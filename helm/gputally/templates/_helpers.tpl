@@ -1,21 +1,119 @@
-{{/* The name of everything in this release: two releases in one namespace do not collide. */}}
+{{/*
+To be called first in every template. `helm upgrade --reuse-values` brings values without what is new in this
+chart: then its own defaults (files/values.yaml, the same as values.yaml) come below them. Otherwise nothing is
+done, so that a default can still be taken away with null.
+*/}}
+{{- define "gputally.defaults" -}}
+{{- if ne (toString .Values.defaultsVersion) .Chart.Version -}}
+{{- $values := mergeOverwrite (.Files.Get "files/values.yaml" | fromYaml) (deepCopy .Values) -}}
+{{- range $key, $value := $values -}}
+{{- $_ := set $.Values $key $value -}}
+{{- end -}}
+{{- $_ := set .Values "defaultsVersion" .Chart.Version -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gputally.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* The name of everything in this release: two releases in one namespace do not collide. Room is left for "-alertmanager". */}}
 {{- define "gputally.fullname" -}}
-{{- if contains .Chart.Name .Release.Name -}}
-{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains (include "gputally.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name (include "gputally.name" .) | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
+{{- define "gputally.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end -}}
+
+{{/* Of cluster-scoped objects: two releases with one name, in two namespaces, do not collide. */}}
+{{- define "gputally.clusterName" -}}
+{{- printf "%s-%s" (include "gputally.namespace" .) (include "gputally.fullname" .) -}}
+{{- end -}}
+
+{{- define "gputally.serviceAccountName" -}}
+{{- .Values.serviceAccount.name | default (ternary (include "gputally.fullname" .) "default" .Values.serviceAccount.create) -}}
+{{- end -}}
+
+{{/* Takes (dict "context" $ "component" "exporter"). */}}
 {{- define "gputally.selectorLabels" -}}
-app.kubernetes.io/name: gputally
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "gputally.name" .context }}
+app.kubernetes.io/instance: {{ .context.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
+{{/* Takes (dict "context" $ "component" "exporter"). */}}
 {{- define "gputally.labels" -}}
 {{ include "gputally.selectorLabels" . }}
 app.kubernetes.io/part-of: gputally
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/version: {{ .context.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .context.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .context.Chart.Name .context.Chart.Version | replace "+" "_" }}
+{{- with .context.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/*
+The metadata of an object: (dict "context" $ "component" "exporter"), and where wanted "suffix" (of the name),
+"name" (instead of it), "namespace", "labels", "annotations", and "clusterScoped" true.
+*/}}
+{{- define "gputally.metadata" -}}
+{{- $suffix := .suffix | default "" -}}
+name: {{ .name | default (printf "%s%s" (include (ternary "gputally.clusterName" "gputally.fullname" (.clusterScoped | default false)) .context) (ternary (printf "-%s" $suffix) "" (ne $suffix ""))) }}
+{{- if not .clusterScoped }}
+namespace: {{ .namespace | default (include "gputally.namespace" .context) }}
+{{- end }}
+labels:
+  {{- $labels := include "gputally.labels" . | fromYaml }}
+  {{- toYaml (mergeOverwrite $labels (deepCopy (.labels | default dict))) | nindent 2 }}
+{{- with mergeOverwrite (dict) (deepCopy (.context.Values.commonAnnotations | default dict)) (deepCopy (.annotations | default dict)) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Takes (dict "context" $ "image" .Values.image "tag" .Chart.AppVersion). */}}
+{{- define "gputally.image" -}}
+{{- $registry := .image.registry | default .context.Values.global.imageRegistry -}}
+{{- with $registry }}{{ . | trimSuffix "/" }}/{{ end -}}
+{{- .image.repository -}}
+{{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ .image.tag | default .tag }}{{ end -}}
+{{- end -}}
+
+{{/* `imagePullSecrets:` of a pod, if there are any. */}}
+{{- define "gputally.imagePullSecrets" -}}
+{{- with .Values.global.imagePullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The label `cluster` of every series. */}}
+{{- define "gputally.cluster" -}}
+{{- .Values.scrapeConfig.cluster | default .Values.cluster -}}
+{{- end -}}
+
+{{/* Where Prometheus answers; empty where nobody has said so. */}}
+{{- define "gputally.prometheusUrl" -}}
+{{- if .Values.prometheusUrl -}}
+{{- .Values.prometheusUrl | trimSuffix "/" -}}
+{{- else if .Values.stack.enabled -}}
+{{- printf "http://%s-prometheus.%s:9090" (include "gputally.fullname" .) (include "gputally.namespace" .) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The settings of a container that may do nothing to its node. */}}
+{{- define "gputally.restricted" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
 {{- end -}}

@@ -90,6 +90,35 @@ def test_files_that_a_go_module_wants_and_does_not_hold_are_put_into_the_copy_th
     assert not (source / "ui").exists()
 
 
+def test_folders_of_the_repository_that_are_modules_of_their_own_come_as_they_are_published(
+    tmp_path: Path,
+) -> None:
+    source = stand_in_go(tmp_path)
+    before = """\
+replace a.org/none => ./FORBIDDEN
+replace (
+\tk8s.io/api => ./staging/api
+\ta.org/tool/v3 => ../tool/v3
+\ta.org/x => b.org/y v1.0.0
+)
+"""
+    source.chmod(0o755)
+    (source / "go.mod").write_text(before)
+    recipes.go(job(tmp_path, {"tool": "."}, **MODULE, parts="v0.4.5"))
+    after = before.replace("./staging/api", "k8s.io/api v0.4.5").replace("../tool/v3", "a.org/tool/v3 v0.4.5")
+    assert (tmp_path / "scratch/source/go.mod").read_text() == after
+
+
+def test_programs_of_one_package_are_built_once_and_are_one_file_by_several_names(tmp_path: Path) -> None:
+    stand_in_go(tmp_path)
+    made = job(tmp_path, {"first": "cmd/all", "second": "cmd/all"}, **MODULE, variables={"v.Tag": "v1"})
+    recipes.go(made)
+    arguments = (tmp_path / "arguments").read_text()
+    assert arguments.endswith(f"-o {tmp_path}/into/first ./cmd/all\n")
+    assert "-X v.Tag=v1" in arguments
+    assert (made.into / "second").readlink() == Path("first")
+
+
 def test_a_folder_of_a_go_module_is_taken_as_it_is_but_can_be_removed_again(tmp_path: Path) -> None:
     stand_in_go(tmp_path)
     made = job(tmp_path, {"tool-crds": "crds"}, **MODULE)
@@ -99,6 +128,15 @@ def test_a_folder_of_a_go_module_is_taken_as_it_is_but_can_be_removed_again(tmp_
     assert (taken / "rule.yaml").read_text() == "kind: Rule\n"
     assert all(path.stat().st_mode & 0o200 for path in (taken, taken / "rule.yaml"))
     assert not (tmp_path / "arguments").exists()
+
+
+def test_a_single_file_of_a_go_module_is_taken_without_its_neighbours(tmp_path: Path) -> None:
+    stand_in_go(tmp_path)
+    made = job(tmp_path, {"tool-rule": "crds/rule.yaml"}, **MODULE)
+    recipes.go_files(made)
+    assert [file.name for file in made.into.iterdir()] == ["tool-rule"]
+    assert (made.into / "tool-rule").read_text() == "kind: Rule\n"
+    assert (made.into / "tool-rule").stat().st_mode & 0o200
 
 
 def test_someones_own_go_module_cache_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,299 @@
+{{/* Whether the exporter needs user 0 ("true" or ""): sockets and folders that belong to it, and capabilities, which no other user gets. */}}
+{{- define "gputally.exporter.root" -}}
+{{- with .Values.privileges -}}
+{{- if or .podResources .kubeletPods .privileged .capabilities (eq $.Values.state.volume "hostPath") -}}
+true
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether anything can tell the names of pods ("true" or ""). */}}
+{{- define "gputally.exporter.names" -}}
+{{- with .Values.privileges -}}
+{{- if or .podLogs .podResources .kubeletPods $.Values.kubernetes.enabled -}}
+true
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether the exporter has a web configuration ("true" or ""). */}}
+{{- define "gputally.exporter.web" -}}
+{{- if or .Values.web.tls.enabled .Values.web.basicAuth.enabled -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* exporter-toolkit's web configuration: --web-config. */}}
+{{- define "gputally.exporter.webConfig" -}}
+{{- if .Values.web.tls.enabled -}}
+tls_server_config:
+  cert_file: /etc/gputally/tls/tls.crt
+  key_file: /etc/gputally/tls/tls.key
+{{ end -}}
+{{- if .Values.web.basicAuth.enabled -}}
+basic_auth_users:
+  {{- toYaml .Values.web.basicAuth.users | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{/* The flags of `gputally serve`, as a list in JSON. */}}
+{{- define "gputally.exporter.arguments" -}}
+{{- $exporter := .Values.exporter -}}
+{{- $arguments := list
+      "serve"
+      (printf "--port=%d" (int $exporter.port))
+      (printf "--reader=%s" $exporter.reader)
+      (printf "--interval=%s" $exporter.interval)
+      (printf "--retention=%s" $exporter.retention)
+      (printf "--log-level=%s" $exporter.logLevel)
+      (printf "--log-format=%s" $exporter.logFormat) -}}
+{{- $lists := dict
+      "--compat" $exporter.compat
+      "--pod-labels" .Values.kubernetes.podLabels
+      "--pod-annotations" .Values.kubernetes.podAnnotations
+      "--node-labels" .Values.kubernetes.nodeLabels -}}
+{{- range $flag, $list := $lists -}}
+{{- if $list -}}
+{{- $arguments = append $arguments (printf "%s=%s" $flag (join "," $list)) -}}
+{{- end -}}
+{{- end -}}
+{{- $switches := dict
+      "--accounting" .Values.privileges.accounting
+      "--kubernetes" .Values.kubernetes.enabled
+      "--pcie-throughput" $exporter.pcieThroughput
+      "--process-metrics" $exporter.processMetrics -}}
+{{- range $flag, $on := $switches -}}
+{{- if $on -}}
+{{- $arguments = append $arguments $flag -}}
+{{- end -}}
+{{- end -}}
+{{- if not (include "gputally.exporter.names" .) -}}
+{{- $arguments = append $arguments "--pods=false" -}}
+{{- end -}}
+{{- with $exporter.relay -}}
+{{- $arguments = append $arguments (printf "--relay=%s" .) -}}
+{{- end -}}
+{{- if ne .Values.state.volume "none" -}}
+{{- $arguments = append $arguments "--state-file=/var/lib/gputally/books.json" -}}
+{{- end -}}
+{{- if include "gputally.exporter.web" . -}}
+{{- $arguments = append $arguments "--web-config=/etc/gputally/web/web-config.yml" -}}
+{{- end -}}
+{{- concat $arguments ($exporter.extraArgs | default list) | toJson -}}
+{{- end -}}
+
+{{/* Where NVIDIA's runtime and the dynamic linker look for the driver; of the init container too. */}}
+{{- define "gputally.exporter.driverEnv" -}}
+- {name: NVIDIA_VISIBLE_DEVICES, value: all}
+- {name: NVIDIA_DRIVER_CAPABILITIES, value: utility}
+{{- $driver := .Values.driver }}
+{{- if $driver.hostPath }}
+{{- $below := printf "%s/%%s" (trimSuffix "/" $driver.mountPath) }}
+{{- with $driver.libraryFolders }}
+{{- $folders := list }}
+{{- range . }}{{ $folders = append $folders (printf $below .) }}{{ end }}
+- {name: LD_LIBRARY_PATH, value: {{ join ":" $folders | quote }}}
+{{- end }}
+{{- with $driver.libraries }}
+{{- $files := list }}
+{{- range . }}{{ $files = append $files (printf $below .) }}{{ end }}
+# Loaded by its path: in its folder there may be another libc than the image's.
+- {name: LD_PRELOAD, value: {{ join ":" $files | quote }}}
+{{- end }}
+{{- with $driver.programFolders }}
+{{- $folders := list "/opt/gputally/bin" "/usr/local/sbin" "/usr/local/bin" "/usr/sbin" "/usr/bin" "/sbin" "/bin" }}
+{{- range . }}{{ $folders = append $folders (printf $below .) }}{{ end }}
+- {name: PATH, value: {{ join ":" $folders | quote }}}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "gputally.exporter.driverMount" -}}
+{{- with .Values.driver }}
+{{- if .hostPath }}
+# A driver that is installed, or replaced, while the exporter runs is seen too.
+- {name: driver, mountPath: {{ .mountPath }}, readOnly: true, mountPropagation: HostToContainer}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "gputally.exporter.podSecurity" -}}
+{{- if include "gputally.exporter.root" . }}
+runAsNonRoot: false
+runAsUser: 0
+runAsGroup: 0
+{{- else }}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+{{- end }}
+{{- with .Values.privileges.supplementalGroups }}
+supplementalGroups: {{ toJson . }}
+{{- end }}
+{{- with .Values.privileges.seLinuxType }}
+seLinuxOptions: {type: {{ . }}}
+{{- end }}
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{/* Takes (dict "context" $ "capabilities" (list)). What a privileged container has anyway is not denied to it. */}}
+{{- define "gputally.exporter.containerSecurity" -}}
+{{- if .context.Values.privileges.privileged -}}
+privileged: true
+readOnlyRootFilesystem: true
+{{- else -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+  {{- with .capabilities }}
+  add: {{ toJson . }}
+  {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Labels of which one is enough for a node to be taken, as terms of a node affinity:
+NFD by vendor (as the GPU operators configure it), and by class and vendor (its default); 10de is NVIDIA, 1002
+AMD, 03xx a display and 12xx an accelerator. Then the GPU operators and labellers, and the clouds.
+*/}}
+{{- define "gputally.exporter.gpuNodes" -}}
+{{- range $device := list "10de" "0300_10de" "0302_10de" "1002" "0300_1002" "0302_1002" "0380_1002" "1200_1002" }}
+- matchExpressions: [{key: feature.node.kubernetes.io/pci-{{ $device }}.present, operator: In, values: ["true"]}]
+{{- end }}
+{{- range $key := list "feature.node.kubernetes.io/amd-gpu" "feature.node.kubernetes.io/amd-vgpu" "nvidia.com/gpu.present" }}
+- matchExpressions: [{key: {{ $key }}, operator: In, values: ["true"]}]
+{{- end }}
+{{- range $key := list
+      "amd.com/gpu.family" "beta.amd.com/gpu.family" "cloud.google.com/gke-accelerator"
+      "k8s.amazonaws.com/accelerator" "kubernetes.azure.com/accelerator" }}
+- matchExpressions: [{key: {{ $key }}, operator: Exists}]
+{{- end }}
+{{- range $key := list
+      "eks.amazonaws.com/instance-gpu-manufacturer" "karpenter.azure.com/sku-gpu-manufacturer"
+      "karpenter.k8s.aws/instance-gpu-manufacturer" }}
+- matchExpressions: [{key: {{ $key }}, operator: In, values: [nvidia, amd]}]
+{{- end }}
+{{- end -}}
+
+{{/* The exporters of this release: labels of their pods, as a map in JSON. */}}
+{{- define "gputally.exporter.selector" -}}
+{{- include "gputally.selectorLabels" (dict "context" . "component" "exporter") | fromYaml | toJson -}}
+{{- end -}}
+
+{{/* Name in the exporters' certificate. */}}
+{{- define "gputally.exporter.serverName" -}}
+{{- .Values.web.tls.serverName | default (printf "%s.%s.svc" (include "gputally.fullname" .) (include "gputally.namespace" .)) -}}
+{{- end -}}
+
+{{/* TLS and login of a scrape, as the operator's objects have them: (dict "context" $ "scheme" "https"). */}}
+{{- define "gputally.exporter.scrapeAccess" -}}
+{{- with .context.Values.web }}
+{{- if .tls.enabled }}
+scheme: {{ $.scheme }}
+tlsConfig:
+  serverName: {{ include "gputally.exporter.serverName" $.context }}
+  {{- if .tls.insecureSkipVerify }}
+  insecureSkipVerify: true
+  {{- else }}
+  ca:
+    secret: {name: {{ .tls.secret }}, key: ca.crt}
+  {{- end }}
+{{- end }}
+{{- if .basicAuth.enabled }}
+basicAuth:
+  username: {name: {{ .basicAuth.secret }}, key: username}
+  password: {name: {{ .basicAuth.secret }}, key: password}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* From a discovered pod to the labels of its series, the same for every kind of scrape. */}}
+{{- define "gputally.exporter.relabelings" -}}
+- sourceLabels: [__meta_kubernetes_pod_phase]
+  regex: Succeeded|Failed
+  action: drop
+- sourceLabels: [__meta_kubernetes_pod_node_name]
+  targetLabel: node
+# The node, not the pod's address: series go on when the exporter's pod is replaced.
+- sourceLabels: [__meta_kubernetes_pod_node_name]
+  targetLabel: instance
+{{- with include "gputally.cluster" . }}
+- targetLabel: cluster
+  replacement: {{ . | quote }}
+{{- end }}
+{{- end -}}
+
+{{/* The same for ServiceMonitor and PodMonitor, to which the operator adds labels of its own. */}}
+{{- define "gputally.exporter.monitorRelabelings" -}}
+{{- $settings := (include "gputally.rules.values" . | fromYaml).settings -}}
+{{ include "gputally.exporter.relabelings" . }}
+- targetLabel: job
+  replacement: {{ $settings.job | quote }}
+# The exporter's own pod: on a series about a GPU it would look as if that pod used it.
+- regex: namespace|service|endpoint|pod|container
+  action: labeldrop
+{{- end -}}
+
+{{/* Folders, never a socket itself: a kubelet that restarts puts a new one in the place of the old. */}}
+{{- define "gputally.exporter.mounts" -}}
+{{- with .Values.privileges }}
+{{- if .podLogs }}
+- {name: pod-logs, mountPath: /var/log/pods, readOnly: true}
+- {name: container-logs, mountPath: /var/log/containers, readOnly: true}
+{{- end }}
+{{- if .podResources }}
+- {name: pod-resources, mountPath: /var/lib/kubelet/pod-resources, readOnly: true}
+{{- end }}
+{{- if .kubeletPods }}
+- {name: kubelet-pods, mountPath: /var/lib/kubelet/pods-api, readOnly: true}
+{{- end }}
+{{- end }}
+{{- include "gputally.exporter.driverMount" . }}
+{{- if ne .Values.state.volume "none" }}
+- {name: state, mountPath: /var/lib/gputally}
+{{- end }}
+{{- if include "gputally.exporter.web" . }}
+- {name: web-config, mountPath: /etc/gputally/web, readOnly: true}
+{{- end }}
+{{- if .Values.web.tls.enabled }}
+- {name: tls, mountPath: /etc/gputally/tls, readOnly: true}
+{{- end }}
+{{- with .Values.exporter.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Folders that a node may lack are made, so that the exporter starts there too and says what is missing. */}}
+{{- define "gputally.exporter.volumes" -}}
+{{- with .Values.privileges }}
+{{- if .podLogs }}
+- {name: pod-logs, hostPath: {path: /var/log/pods, type: DirectoryOrCreate}}
+- {name: container-logs, hostPath: {path: /var/log/containers, type: DirectoryOrCreate}}
+{{- end }}
+{{- $kubelet := trimSuffix "/" .kubeletFolder }}
+{{- if .podResources }}
+- {name: pod-resources, hostPath: {path: {{ $kubelet }}/pod-resources, type: DirectoryOrCreate}}
+{{- end }}
+{{- if .kubeletPods }}
+- {name: kubelet-pods, hostPath: {path: {{ $kubelet }}/pods-api, type: DirectoryOrCreate}}
+{{- end }}
+{{- end }}
+{{- with .Values.driver.hostPath }}
+- {name: driver, hostPath: {path: {{ . }}, type: DirectoryOrCreate}}
+{{- end }}
+{{- if eq .Values.state.volume "hostPath" }}
+- {name: state, hostPath: {path: {{ .Values.state.hostPath }}, type: DirectoryOrCreate}}
+{{- else if eq .Values.state.volume "emptyDir" }}
+- {name: state, emptyDir: {}}
+{{- end }}
+{{- if include "gputally.exporter.web" . }}
+- {name: web-config, secret: {secretName: {{ include "gputally.fullname" . }}-web}}
+{{- end }}
+{{- if .Values.web.tls.enabled }}
+- {name: tls, secret: {secretName: {{ .Values.web.tls.secret }}}}
+{{- end }}
+{{- with .Values.exporter.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,144 @@
+{{/* NOTES.txt: what there is, how to see it, and what is worth a warning. */}}
+{{- define "gputally.notes" -}}
+{{- $name := include "gputally.fullname" . -}}
+{{- $namespace := include "gputally.namespace" . -}}
+{{- $stack := .Values.stack -}}
+{{- $scheme := ternary "https" "http" .Values.web.tls.enabled -}}
+GPUTally {{ .Chart.AppVersion }} in namespace {{ $namespace }}:
+{{- range include "gputally.notes.parts" . | fromJsonArray }}
+  - {{ . }}
+{{- end }}
+{{- if .Values.exporter.enabled }}
+
+The metrics of one node:
+  kubectl port-forward --namespace {{ $namespace }} daemonset/{{ $name }} {{ int .Values.exporter.port }}
+  {{ $scheme }}://localhost:{{ int .Values.exporter.port }}
+{{- end }}
+{{- if and $stack.enabled $stack.grafana.enabled }}
+
+Grafana, with user {{ ternary (printf "and password of the Secret %s" $stack.grafana.admin.secret) "admin" (ne $stack.grafana.admin.secret "") }}:
+  kubectl port-forward --namespace {{ $namespace }} service/{{ $name }}-grafana 3000:80
+  http://localhost:3000{{ include "gputally.stack.grafanaPath" . }}
+{{- if not $stack.grafana.admin.secret }}
+Its password was made at the first start:
+  kubectl exec --namespace {{ $namespace }} --container grafana statefulset/{{ $name }}-grafana -- cat /var/lib/grafana/admin-password
+{{- end }}
+{{- end }}
+
+Whether everything works:
+  helm test {{ .Release.Name }} --namespace {{ .Release.Namespace }}
+{{- with include "gputally.notes.warnings" . | fromJsonArray }}
+
+Warnings:
+{{- range . }}
+  - {{ . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* What is installed, as a list in JSON. */}}
+{{- define "gputally.notes.parts" -}}
+{{- $parts := list -}}
+{{- $scrapers := list -}}
+{{- range $key, $kind := dict "scrapeConfig" "ScrapeConfig" "serviceMonitor" "ServiceMonitor" "podMonitor" "PodMonitor" -}}
+{{- if (get $.Values $key).enabled -}}
+{{- $scrapers = append $scrapers (printf "scraped by a %s" $kind) -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.stack.enabled -}}
+{{- $scrapers = append $scrapers "scraped by the stack's Prometheus" -}}
+{{- end -}}
+{{- if .Values.exporter.enabled -}}
+{{- $parts = append $parts (printf "the exporter on %s%s" (ternary "every node with a GPU" "every node" .Values.exporter.gpuNodesOnly) (ternary "" (printf ", %s" (join ", and " $scrapers)) (empty $scrapers))) -}}
+{{- if .Values.networkPolicy.enabled -}}
+{{- $parts = append $parts "a NetworkPolicy: only networkPolicy.scrapers, the stack's Prometheus and `helm test` reach the exporter" -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.stack.enabled -}}
+{{- $parts = append $parts (printf "Prometheus%s%s, with our rules and dashboards" (ternary ", Alertmanager" "" .Values.stack.alertmanager.enabled) (ternary ", Grafana" "" .Values.stack.grafana.enabled)) -}}
+{{- end -}}
+{{- if .Values.prometheusRule.enabled -}}
+{{- $parts = append $parts "alerts and recording rules (PrometheusRule)" -}}
+{{- end -}}
+{{- if .Values.alertmanagerConfig.enabled -}}
+{{- $parts = append $parts "routes (AlertmanagerConfig)" -}}
+{{- end -}}
+{{- with .Values.dashboards -}}
+{{- if or .configMaps.enabled .grafanaOperator.enabled .openShiftConsole.enabled -}}
+{{- $parts = append $parts "dashboards" -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $parts -}}
+{{- end -}}
+
+{{/* One line each, as a list in JSON. Only here the chart looks at what the cluster has. */}}
+{{- define "gputally.notes.warnings" -}}
+{{- $values := .Values -}}
+{{- $warnings := list -}}
+{{- $scraping := or $values.scrapeConfig.enabled $values.serviceMonitor.enabled $values.podMonitor.enabled -}}
+{{- $apis := list
+      (list $values.scrapeConfig.enabled "scrapeConfig.enabled" "monitoring.coreos.com/v1alpha1" "ScrapeConfig" "the Prometheus operator, 0.65 or newer")
+      (list $values.serviceMonitor.enabled "serviceMonitor.enabled" "monitoring.coreos.com/v1" "ServiceMonitor" "the Prometheus operator")
+      (list (or $values.podMonitor.enabled $values.podMonitor.sidecars.enabled $values.podMonitor.pods.enabled) "podMonitor" "monitoring.coreos.com/v1" "PodMonitor" "the Prometheus operator")
+      (list $values.prometheusRule.enabled "prometheusRule.enabled" "monitoring.coreos.com/v1" "PrometheusRule" "the Prometheus operator")
+      (list $values.alertmanagerConfig.enabled "alertmanagerConfig.enabled" "monitoring.coreos.com/v1alpha1" "AlertmanagerConfig" "the Prometheus operator")
+      (list $values.dashboards.grafanaOperator.enabled "dashboards.grafanaOperator.enabled" "grafana.integreatly.org/v1beta1" "GrafanaDashboard" "the Grafana operator")
+      (list (or $values.argoWorkflows.sidecar.enabled $values.argoWorkflows.stressTest.enabled) "argoWorkflows" "argoproj.io/v1alpha1" "WorkflowTemplate" "Argo Workflows")
+      (list $values.autoscaling.keda.enabled "autoscaling.keda.enabled" "keda.sh/v1alpha1" "ScaledObject" "KEDA")
+      (list $values.securityContextConstraints.enabled "securityContextConstraints.enabled" "security.openshift.io/v1" "SecurityContextConstraints" "OpenShift") -}}
+{{- range $api := $apis -}}
+{{- $version := printf "%s/%s" (index $api 2) (index $api 3) -}}
+{{- if and (index $api 0) (not ($.Capabilities.APIVersions.Has $version)) -}}
+{{- $warnings = append $warnings (printf "%s: this cluster does not know %s; it takes %s" (index $api 1) $version (index $api 4)) -}}
+{{- end -}}
+{{- end -}}
+{{- $objects := list
+      (list $values.scrapeConfig.enabled "scrapeConfig" $values.scrapeConfig.additionalLabels)
+      (list $values.serviceMonitor.enabled "serviceMonitor" $values.serviceMonitor.additionalLabels)
+      (list (or $values.podMonitor.enabled $values.podMonitor.sidecars.enabled $values.podMonitor.pods.enabled) "podMonitor" $values.podMonitor.additionalLabels)
+      (list $values.prometheusRule.enabled "prometheusRule" $values.prometheusRule.additionalLabels) -}}
+{{- $unlabelled := list -}}
+{{- range $objects -}}
+{{- if and (first .) (not (hasKey ($values.commonLabels | default dict) "release")) (not (hasKey (last . | default dict) "release")) -}}
+{{- $unlabelled = append $unlabelled (index . 1) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $unlabelled (not $values.securityContextConstraints.enabled) -}}
+{{- $warnings = append $warnings (printf "%s: without a label `release`; kube-prometheus-stack sees only what has the name of its release there (commonLabels.release)" (join ", " $unlabelled)) -}}
+{{- end -}}
+{{- if and $values.exporter.enabled (not $scraping) (not $values.stack.enabled) -}}
+{{- $warnings = append $warnings "nothing scrapes the exporter: set stack.enabled, or one of scrapeConfig, serviceMonitor and podMonitor, or have your own Prometheus do it" -}}
+{{- end -}}
+{{- $reasons := include "gputally.notes.privileged" . | fromJsonArray -}}
+{{- if $reasons -}}
+{{- $warnings = append $warnings (printf "%s: where Pod Security is enforced, `kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged`" (join ", " $reasons) (include "gputally.namespace" .)) -}}
+{{- end -}}
+{{- if and (or $values.alertmanagerConfig.enabled (and $values.stack.enabled $values.stack.alertmanager.enabled)) (not $values.routing.default) -}}
+{{- $some := or $values.routing.critical $values.routing.namespaces -}}
+{{- $warnings = append $warnings (printf "routing.default: without a receiver nobody is told of %s" (ternary "alerts for which there is no other route" "any alert" (not (empty $some)))) -}}
+{{- end -}}
+{{- if and $values.exporter.enabled $values.web.basicAuth.enabled (not $values.web.tls.enabled) -}}
+{{- $warnings = append $warnings "web.basicAuth: without web.tls the password goes over the network in the clear" -}}
+{{- end -}}
+{{- toJson $warnings -}}
+{{- end -}}
+
+{{/* What Pod Security does not allow below `privileged`, as a list in JSON. */}}
+{{- define "gputally.notes.privileged" -}}
+{{- $reasons := list -}}
+{{- if .Values.exporter.enabled -}}
+{{- with .Values.privileges -}}
+{{- range $key := list "hostPID" "accounting" "capabilities" "privileged" -}}
+{{- if get $.Values.privileges $key -}}
+{{- $reasons = append $reasons (printf "privileges.%s" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range include "gputally.exporter.volumes" . | fromYamlArray -}}
+{{- if and .hostPath (not (has "folders of the node" $reasons)) -}}
+{{- $reasons = append $reasons "folders of the node" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $reasons -}}
+{{- end -}}

@@ -1,0 +1,418 @@
+{{/* The address of a Service of the stack: (dict "context" $ "name" "prometheus" "port" 9090). */}}
+{{- define "gputally.stack.url" -}}
+{{- printf "http://%s-%s.%s:%d" (include "gputally.fullname" .context) .name (include "gputally.namespace" .context) (int .port) -}}
+{{- end -}}
+
+{{/* Grafana's address in the browser; empty where nobody has said so. */}}
+{{- define "gputally.stack.grafanaRoot" -}}
+{{- with .Values.stack.grafana -}}
+{{- if .rootUrl -}}
+{{- trimSuffix "/" .rootUrl -}}
+{{- else if .ingress.enabled -}}
+{{- printf "%s://%s" (ternary "https" "http" (ne .ingress.tlsSecret "")) .ingress.host -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The path below which Grafana serves everything, its health and its metrics too. */}}
+{{- define "gputally.stack.grafanaPath" -}}
+{{- (urlParse (include "gputally.stack.grafanaRoot" .)).path | trimSuffix "/" -}}
+{{- end -}}
+
+{{/* Labels of a pod. The chart's version is not among them: with it, each upgrade would restart what it does not change. */}}
+{{- define "gputally.stack.podLabels" -}}
+{{ include "gputally.selectorLabels" . }}
+app.kubernetes.io/part-of: gputally
+{{- with .context.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Takes (dict "context" $ "user" 65534), the user of the image. */}}
+{{- define "gputally.stack.podSecurity" -}}
+runAsNonRoot: true
+{{- if .context.Values.stack.imageUsers }}
+runAsUser: {{ .user }}
+runAsGroup: {{ .user }}
+fsGroup: {{ .user }}
+{{- end }}
+# Otherwise each start would look at every file of a large volume.
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{/* Where a pod may run, and what it pulls its image with: (dict "context" $ "part" .Values.stack.grafana). */}}
+{{- define "gputally.stack.placement" -}}
+{{- include "gputally.imagePullSecrets" .context }}
+{{- with .part.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .part.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .part.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* What a StatefulSet says of its volume `data`: (dict "context" $ "component" "grafana" "persistence" ...). */}}
+{{- define "gputally.stack.claim" -}}
+{{- if .persistence.enabled }}
+{{- if eq .persistence.whenDeleted "Delete" }}
+persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete, whenScaled: Retain}
+{{- end }}
+volumeClaimTemplates:
+  # With kind and version, as the API server gives it back.
+  - apiVersion: v1
+    kind: PersistentVolumeClaim
+    metadata:
+      name: data
+      labels:
+        {{- include "gputally.selectorLabels" . | nindent 8 }}
+    spec:
+      accessModes: [ReadWriteOnce]
+      {{- with .persistence.storageClass }}
+      storageClassName: {{ . | quote }}
+      {{- end }}
+      resources:
+        requests:
+          storage: {{ .persistence.size }}
+{{- end }}
+{{- end -}}
+
+{{/* The volume `data` where nothing is kept. */}}
+{{- define "gputally.stack.emptyData" -}}
+{{- if not .enabled }}
+- name: data
+  emptyDir: {}
+{{- end }}
+{{- end -}}
+
+{{/* A Kubernetes quantity, or a size of Prometheus (whose units are powers of 1024, too), in bytes. */}}
+{{- define "gputally.stack.bytes" -}}
+{{- $size := toString . -}}
+{{- $unit := regexFind "[A-Za-z]*$" $size -}}
+{{- $number := trimSuffix $unit $size | float64 -}}
+{{- $powers := dict "K" 1 "M" 2 "G" 3 "T" 4 "P" 5 "E" 6 -}}
+{{- $base := ternary 1000.0 1024.0 (and (eq (len $unit) 1) (ne $unit "B")) -}}
+{{- range until (int (get $powers (upper (trunc 1 $unit)))) -}}
+{{- $number = mulf $number $base -}}
+{{- end -}}
+{{- printf "%.0f" $number -}}
+{{- end -}}
+
+{{/* How much Prometheus keeps; empty where there is no bound. What is new, and no block yet, needs room as well. */}}
+{{- define "gputally.stack.retentionSize" -}}
+{{- with .Values.stack.prometheus -}}
+{{- if .retentionSize -}}
+{{- .retentionSize -}}
+{{- else if .persistence.enabled -}}
+{{- printf "%.0fMB" (floor (divf (mulf (include "gputally.stack.bytes" .persistence.size | float64) 0.8) 1048576.0)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A pod of this release, as `from` or `to` of a NetworkPolicy: (dict "context" $ "component" "grafana"). */}}
+{{- define "gputally.stack.peer" -}}
+- podSelector:
+    matchLabels:
+      {{- include "gputally.selectorLabels" . | nindent 6 }}
+{{- end -}}
+
+{{/* Labels, as the API server wants to have them in a question. */}}
+{{- define "gputally.stack.selector" -}}
+{{- $terms := list -}}
+{{- range $label, $value := . -}}
+{{- $terms = append $terms (printf "%s=%s" $label $value) -}}
+{{- end -}}
+{{- join "," $terms -}}
+{{- end -}}
+
+{{/* Where Prometheus looks for pods, as a list in JSON: at home, and where workflows have sidecars. */}}
+{{- define "gputally.stack.namespaces" -}}
+{{- $sidecar := .Values.argoWorkflows.sidecar -}}
+{{- include "gputally.argo.namespaces" (dict "context" . "namespaces" (ternary $sidecar.namespaces list $sidecar.enabled)) -}}
+{{- end -}}
+
+{{- define "gputally.stack.prometheusConfig" -}}
+{{- $settings := (include "gputally.rules.values" . | fromYaml).settings -}}
+{{- $cluster := include "gputally.cluster" . -}}
+{{- $labels := deepCopy (.Values.stack.prometheus.externalLabels | default dict) -}}
+{{- with $cluster }}{{ $_ := set $labels "cluster" . }}{{ end -}}
+global:
+  scrape_interval: {{ $settings.scrapeInterval }}
+  scrape_timeout: {{ $settings.scrapeTimeout }}
+  evaluation_interval: {{ $settings.scrapeInterval }}
+  {{- with $labels }}
+  external_labels:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+
+storage:
+  tsdb:
+    retention:
+      time: {{ .Values.stack.prometheus.retention }}
+      {{- with include "gputally.stack.retentionSize" . }}
+      size: {{ . }}
+      {{- end }}
+
+rule_files: [gputally.rules.yml]
+
+scrape_configs:
+  {{- if .Values.exporter.enabled }}
+  - job_name: {{ $settings.job | quote }}
+    # The pod and the namespace of a sample are those that use the GPU, not the exporter's own.
+    honor_labels: true
+    {{- if .Values.web.tls.enabled }}
+    scheme: https
+    tls_config:
+      server_name: {{ include "gputally.exporter.serverName" . | quote }}
+      {{- if .Values.web.tls.insecureSkipVerify }}
+      insecure_skip_verify: true
+      {{- else }}
+      ca_file: /etc/prometheus/exporter/ca.crt
+      {{- end }}
+    {{- end }}
+    {{- if .Values.web.basicAuth.enabled }}
+    basic_auth:
+      username_file: /etc/prometheus/exporter/username
+      password_file: /etc/prometheus/exporter/password
+    {{- end }}
+    kubernetes_sd_configs:
+      - role: pod
+        namespaces:
+          names: [{{ include "gputally.namespace" . }}]
+        selectors:
+          - role: pod
+            label: {{ include "gputally.stack.selector" (include "gputally.selectorLabels" (dict "context" $ "component" "exporter") | fromYaml) | quote }}
+    relabel_configs:
+      - source_labels: [__meta_kubernetes_pod_container_port_name]
+        regex: metrics
+        action: keep
+      - source_labels: [__meta_kubernetes_pod_phase]
+        regex: Succeeded|Failed
+        action: drop
+      - source_labels: [__meta_kubernetes_pod_node_name]
+        target_label: node
+      # The node, not the pod's address: series go on when the exporter's pod is replaced.
+      - source_labels: [__meta_kubernetes_pod_node_name]
+        target_label: instance
+      {{- with $cluster }}
+      - target_label: cluster
+        replacement: {{ . | quote }}
+      {{- end }}
+  {{- end }}
+  {{- if .Values.argoWorkflows.sidecar.enabled }}
+  {{- $sidecars := .Values.podMonitor.sidecars }}
+  - job_name: {{ printf "%s-sidecars" $settings.job | quote }}
+    kubernetes_sd_configs:
+      - role: pod
+        namespaces:
+          names: {{ include "gputally.stack.namespaces" . }}
+        selectors:
+          - role: pod
+            label: {{ include "gputally.stack.selector" $sidecars.matchLabels | quote }}
+    relabel_configs:
+      - source_labels: [__meta_kubernetes_pod_container_port_name]
+        regex: {{ $sidecars.port | quote }}
+        action: keep
+      - source_labels: [__meta_kubernetes_pod_phase]
+        regex: Succeeded|Failed
+        action: drop
+      - source_labels: [__meta_kubernetes_namespace]
+        target_label: namespace
+      - source_labels: [__meta_kubernetes_pod_name]
+        target_label: pod
+      - source_labels: [__meta_kubernetes_pod_node_name]
+        target_label: node
+      - source_labels: [__meta_kubernetes_namespace, __meta_kubernetes_pod_name]
+        separator: /
+        target_label: instance
+      {{- with $cluster }}
+      - target_label: cluster
+        replacement: {{ . | quote }}
+      {{- end }}
+      - target_label: job
+        replacement: {{ $settings.job | quote }}
+    metric_relabel_configs:
+      # A sidecar speaks of its own pod only, and we know which that is: nobody can charge another.
+      - regex: exported_(namespace|pod)
+        action: labeldrop
+  {{- end }}
+  {{- range $job := include "gputally.stack.ownJobs" . | fromJsonArray }}
+  - job_name: {{ $job.name }}
+    {{- with $job.path }}
+    metrics_path: {{ . }}
+    {{- end }}
+    static_configs:
+      - targets: [{{ $job.target | quote }}]
+        {{- with $cluster }}
+        labels:
+          cluster: {{ . | quote }}
+        {{- end }}
+  {{- end }}
+  {{- with .Values.stack.prometheus.extraScrapeConfigs }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+
+{{- if or .Values.stack.alertmanager.enabled .Values.stack.prometheus.alertmanagers }}
+
+alerting:
+  alertmanagers:
+    {{- if .Values.stack.alertmanager.enabled }}
+    - static_configs:
+        - targets: ["{{ include "gputally.fullname" . }}-alertmanager.{{ include "gputally.namespace" . }}:9093"]
+    {{- end }}
+    {{- with .Values.stack.prometheus.alertmanagers }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end }}
+{{- with .Values.stack.prometheus.remoteWrite }}
+
+remote_write:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* The scrapes of the stack itself, as a list in JSON. */}}
+{{- define "gputally.stack.ownJobs" -}}
+{{- $host := printf "%s-%%s.%s:%%d" (include "gputally.fullname" .) (include "gputally.namespace" .) -}}
+{{- $jobs := list (dict "name" "prometheus" "target" "localhost:9090") -}}
+{{- if .Values.stack.alertmanager.enabled -}}
+{{- $jobs = append $jobs (dict "name" "alertmanager" "target" (printf $host "alertmanager" 9093)) -}}
+{{- end -}}
+{{- if .Values.stack.grafana.enabled -}}
+{{- $path := printf "%s/metrics" (include "gputally.stack.grafanaPath" .) -}}
+{{- $jobs = append $jobs (dict "name" "grafana" "target" (printf $host "grafana" 80) "path" $path) -}}
+{{- end -}}
+{{- toJson $jobs -}}
+{{- end -}}
+
+{{- define "gputally.stack.grafanaIni" -}}
+{{- $root := include "gputally.stack.grafanaRoot" . -}}
+{{- with $root }}
+[server]
+root_url = {{ . }}/
+{{- if include "gputally.stack.grafanaPath" $ }}
+serve_from_sub_path = true
+{{- end }}
+{{- end }}
+
+[security]
+{{- if .Values.stack.grafana.admin.secret }}
+admin_user = $__file{/etc/grafana/admin/user}
+admin_password = $__file{/etc/grafana/admin/password}
+{{- else }}
+admin_user = admin
+admin_password = $__file{/var/lib/grafana/admin-password}
+{{- end }}
+secret_key = $__file{/var/lib/grafana/secret-key}
+cookie_secure = {{ hasPrefix "https://" $root }}
+disable_gravatar = true
+
+[auth.anonymous]
+enabled = false
+
+[users]
+allow_sign_up = false
+allow_org_create = false
+
+[public_dashboards]
+enabled = false
+
+[snapshots]
+external_enabled = false
+
+[dashboards]
+{{- if has "fleet" (include "gputally.dashboards.names" . | fromJsonArray) }}
+default_home_dashboard_path = /etc/grafana/dashboards/fleet.json
+{{- end }}
+
+[metrics]
+# The number of dashboards is among them, and `helm test` asks for it soon after the start.
+total_stats_collector_interval_seconds = 60
+
+[analytics]
+enabled = false
+reporting_enabled = false
+check_for_updates = false
+check_for_plugin_updates = false
+feedback_links_enabled = false
+
+[news]
+news_feed_enabled = false
+
+[plugins]
+plugin_admin_enabled = false
+public_key_retrieval_disabled = true
+# Since 13.2 Prometheus's data source is one of them. It is in the image; to fetch a newer one, Grafana would first
+# unload that, and then fail to write.
+preinstall_disabled = true
+preinstall_auto_update = false
+
+[log]
+mode = console
+{{- end -}}
+
+{{- define "gputally.stack.dataSources" -}}
+{{- $settings := (include "gputally.rules.values" . | fromYaml).settings -}}
+apiVersion: 1
+# What was provisioned once, and is not here any more, is removed.
+prune: true
+datasources:
+  - name: Prometheus
+    uid: prometheus
+    type: prometheus
+    access: proxy
+    url: {{ include "gputally.stack.url" (dict "context" $ "name" "prometheus" "port" 9090) }}
+    isDefault: true
+    editable: false
+    jsonData:
+      httpMethod: POST
+      timeInterval: {{ $settings.scrapeInterval }}
+      {{- if .Values.stack.alertmanager.enabled }}
+      alertmanagerUid: alertmanager
+      {{- end }}
+  {{- if .Values.stack.alertmanager.enabled }}
+  - name: Alertmanager
+    uid: alertmanager
+    type: alertmanager
+    access: proxy
+    url: {{ include "gputally.stack.url" (dict "context" $ "name" "alertmanager" "port" 9093) }}
+    editable: false
+    jsonData:
+      implementation: prometheus
+  {{- end }}
+{{- end -}}
+
+{{- define "gputally.stack.dashboardProvider" -}}
+apiVersion: 1
+providers:
+  - name: gputally
+    type: file
+    folder: {{ .Values.dashboards.folder | quote }}
+    allowUiUpdates: false
+    disableDeletion: false
+    updateIntervalSeconds: 30
+    options:
+      path: /etc/grafana/dashboards
+{{- end -}}
+
+{{/*
+Makes what nobody may know and nobody gives us. Once: it lies beside the database that it belongs to, and whatever
+is rendered stays the same.
+*/}}
+{{- define "gputally.stack.makeSecrets" -}}
+set -eu
+umask 077
+for name in secret-key{{ if not .Values.stack.grafana.admin.secret }} admin-password{{ end }}; do
+  file=/var/lib/grafana/$name
+  if [ ! -s "$file" ]; then
+    tr -dc A-Za-z0-9 < /dev/urandom | head -c 32 > "$file.new"
+    mv "$file.new" "$file"
+  fi
+done
+{{- end -}}

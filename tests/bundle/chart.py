@@ -1,0 +1,218 @@
+"""The chart as Helm renders it, for all tests that read its objects."""
+
+import base64
+import gzip
+import json
+import re
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tools import environment, programs
+
+CHART = environment.ROOT / "helm" / "gputally"
+PRESETS = {file.stem: file for file in sorted(CHART.glob("presets/*.yaml"))}
+CLUSTER_SCOPED = {"ClusterRole", "ClusterRoleBinding", "PriorityClass", "SecurityContextConstraints"}
+
+# What Helm says around a message of `fail`, and around one of the schema.
+_IN_EVERY_REFUSAL = re.compile(
+    r"Use --debug flag .*|Error: values don't meet the specifications .*|gputally:"
+)
+_BEFORE_WHAT_IS_WRONG = re.compile(r"^(Error: execution error at \(.*?\): |- )")
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod that an object of the chart makes."""
+
+    owner: Object
+    metadata: Mapping[str, Any]
+    spec: Mapping[str, Any]
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        labels: Mapping[str, str] = self.metadata.get("labels", {})
+        return labels
+
+    @property
+    def containers(self) -> list[Mapping[str, Any]]:
+        return [*self.spec.get("initContainers", ()), *self.spec["containers"]]
+
+    @property
+    def component(self) -> str:
+        component: str = self.owner["metadata"]["labels"]["app.kubernetes.io/component"]
+        return component
+
+    @property
+    def title(self) -> str:
+        return f"{self.owner['kind']} {self.owner['metadata']['name']}"
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as Kubernetes reads it: a key given twice is a fault, and a date is text."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        made = super().construct_mapping(node, deep)
+        if len(made) != len(node.value):
+            keys = [key.value for key, _ in node.value]
+            twice = sorted({key for key in keys if keys.count(key) > 1})
+            raise yaml.constructor.ConstructorError(None, None, f"given twice: {twice}", node.start_mark)
+        return made
+
+
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda _, node: node.value)
+
+
+def render(
+    values: Mapping[str, Any] | None = None,
+    *,
+    helm: str = "helm",
+    name: str = "gputally",
+    namespace: str = "monitoring",
+    files: Sequence[Path] = (),
+    arguments: Sequence[str] = (),
+) -> list[Object]:
+    """What `helm template` gives. It is kept, so callers leave it as it is.
+
+    `files` are values files that come before `values`, `arguments` more flags of `helm template`.
+    """
+    shown = text(values, helm=helm, name=name, namespace=namespace, files=files, arguments=arguments)
+    return [made for document in documents(shown) if (made := _parsed(document)) is not None]
+
+
+def objects(kind: str, values: Mapping[str, Any] | None = None, **options: Any) -> list[Object]:
+    """The objects of one kind that `render` gives."""
+    return [made for made in render(values, **options) if made["kind"] == kind]
+
+
+def pods(rendered: Iterable[Object]) -> list[Pod]:
+    """The pods of workloads, of `helm test`, and of workflows."""
+    return [pod for made in rendered for pod in _pods(made)]
+
+
+def text(
+    values: Mapping[str, Any] | None = None,
+    *,
+    helm: str = "helm",
+    name: str = "gputally",
+    namespace: str = "monitoring",
+    files: Sequence[Path] = (),
+    arguments: Sequence[str] = (),
+) -> str:
+    """What `helm template` prints."""
+    return _template(json.dumps(values or {}), helm, name, namespace, tuple(files), tuple(arguments))
+
+
+def refusal(values: Mapping[str, Any], files: Sequence[Path] = ()) -> str:
+    """The line in which Helm says what is wrong with values that the chart does not take."""
+    command = [*_command("helm", "template", "gputally", "monitoring"), *_values_files(files)]
+    refused = _run(command, json.dumps(values))
+    assert refused.returncode != 0, "the chart takes these values"
+    said = [line for line in refused.stderr.splitlines() if line and not _IN_EVERY_REFUSAL.fullmatch(line)]
+    assert len(said) == 1, refused.stderr
+    return _BEFORE_WHAT_IS_WRONG.sub("", said[0])
+
+
+def lint(values: Mapping[str, Any] | None = None, files: Sequence[Path] = ()) -> str:
+    """What `helm lint --strict` says against the chart with these values; nothing if it is content."""
+    command: list[str | Path] = [programs.path("helm"), "lint", "--strict", "--quiet", CHART]
+    linted = _run([*command, "--namespace", "monitoring", *_values_files(files)], json.dumps(values or {}))
+    return linted.stdout + linted.stderr if linted.returncode else ""
+
+
+def stored_size(values: Mapping[str, Any] | None = None, files: Sequence[Path] = ()) -> int:
+    """Bytes of the Secret in which Helm keeps a release: the whole chart, the values and the manifests."""
+    kept = {
+        "chart": _packaged(),
+        "config": values,
+        "manifest": text(values, files=files),
+        "info": {"notes": "as long as they can be " * 200},
+    }
+    return len(base64.b64encode(gzip.compress(json.dumps(kept).encode())))
+
+
+def documents(shown: str) -> Iterator[str]:
+    """The YAML documents of what Helm prints."""
+    for document in f"\n{shown}".split("\n---\n"):
+        if document.strip():
+            yield document
+
+
+@cache
+def _template(
+    values: str, helm: str, name: str, namespace: str, files: Sequence[Path], arguments: Sequence[str]
+) -> str:
+    command = [*_command(helm, "template", name, namespace), *_values_files(files), *arguments]
+    printed = _run(command, values)
+    assert printed.returncode == 0, printed.stderr
+    return printed.stdout
+
+
+def _pods(made: Object) -> Iterator[Pod]:
+    match made["kind"]:
+        case "Pod":
+            yield Pod(made, made["metadata"], made["spec"])
+        case "DaemonSet" | "Deployment" | "Job" | "StatefulSet":
+            template = made["spec"]["template"]
+            yield Pod(made, template["metadata"], template["spec"])
+        case "WorkflowTemplate":
+            for template in made["spec"]["templates"]:
+                if "container" in template:
+                    yield _workflow_pod(made, template)
+
+
+def _workflow_pod(made: Object, template: Mapping[str, Any]) -> Pod:
+    """As Argo makes it of a template, but for containers of its own."""
+    workflow = made["spec"]
+    labels = {
+        **workflow.get("podMetadata", {}).get("labels", {}),
+        **template.get("metadata", {}).get("labels", {}),
+    }
+    inherited = ("securityContext", "serviceAccountName", "automountServiceAccountToken")
+    spec = {
+        **{name: source[name] for name in inherited for source in (workflow, template) if name in source},
+        "volumes": [*workflow.get("volumes", ()), *template.get("volumes", ())],
+        "initContainers": template.get("initContainers", []),
+        "containers": [{"name": "main", **template["container"]}, *template.get("sidecars", ())],
+    }
+    return Pod(made, {"labels": labels}, spec)
+
+
+def _command(helm: str, verb: str, name: str, namespace: str) -> list[str | Path]:
+    return [programs.path(helm), verb, name, CHART, "--namespace", namespace]
+
+
+def _values_files(files: Sequence[Path]) -> list[str | Path]:
+    """Flags for files of values, and after them for values from the standard input."""
+    return [part for file in (*map(str, files), "-") for part in ("--values", file)]
+
+
+def _run(command: Sequence[str | Path], values: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, input=values, capture_output=True, text=True, check=False)
+
+
+@cache
+def _packaged() -> dict[str, str]:
+    """Every file of the chart, as Helm packs it."""
+    with tempfile.TemporaryDirectory() as folder:
+        _run([programs.path("helm"), "package", CHART, "--destination", folder], "").check_returncode()
+        (package,) = Path(folder).iterdir()
+        with tarfile.open(package) as archive:
+            read = {member.name: archive.extractfile(member) for member in archive if member.isfile()}
+            return {name: base64.b64encode(file.read()).decode() for name, file in read.items() if file}
+
+
+@cache
+def _parsed(document: str) -> Object | None:
+    """Most documents are the same for most values, and dashboards are long."""
+    parsed: Object | None = yaml.load(document, _Loader)
+    return parsed

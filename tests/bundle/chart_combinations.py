@@ -1,0 +1,425 @@
+"""The chart's switches, and the values with which its tests render it.
+
+Every two options of different switches meet in some combination, but for those that the chart refuses.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.bundle.chart import PRESETS
+from tests.bundle.pairwise import Options, pairwise
+
+Values = Mapping[str, Any]
+
+PROMETHEUS = "https://prometheus.example:9090"
+RELABELING = {"sourceLabels": ["pod"], "targetLabel": "exporter_pod"}
+DROPPING = {"sourceLabels": ["__name__"], "regex": "gputally_process_.*", "action": "drop"}
+SCRAPE_EXTRAS = {
+    "additionalLabels": {"release": "kps"},
+    "relabelings": [RELABELING],
+    "metricRelabelings": [DROPPING],
+}
+CONTAINER_SIZES = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": 2, "memory": "2Gi"}}
+PLACE = {
+    "nodeSelector": {"pool": "monitoring"},
+    "tolerations": [{"key": "pool", "operator": "Equal", "value": "monitoring"}],
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
+            ]
+        }
+    },
+}
+# By this, objects that are not the chart's own are told from those that are.
+EXTRA = {"example.org/extra": "true"}
+EPHEMERAL = {"persistence": {"enabled": False}}
+
+# switch -> option -> values.
+SWITCHES: Mapping[str, Mapping[str, Values]] = {
+    "names": {
+        "default": {},
+        "name": {"nameOverride": "gpus"},
+        "fullname": {"fullnameOverride": "node-gpus"},
+    },
+    "namespace": {"release": {}, "another": {"namespaceOverride": "gpu-metrics"}},
+    "common": {
+        "none": {},
+        "labels": {"commonLabels": {"team": "ml-platform"}, "commonAnnotations": {"owner": "ml@example.org"}},
+    },
+    "cluster": {"none": {}, "west": {"cluster": "west-1"}},
+    "images": {
+        "default": {},
+        "mirror": {
+            "global": {"imageRegistry": "registry.example.org/mirror", "imagePullSecrets": ["pull"]},
+            "image": {"digest": "sha256:" + "0a" * 32, "pullPolicy": "Always"},
+        },
+    },
+    "exporter": {"on": {}, "off": {"exporter": {"enabled": False}}},
+    "reader": {
+        "auto": {},
+        "simulated": {"exporter": {"reader": "simulated"}},
+        "nvidia-smi": {"exporter": {"reader": "nvidia-smi", "interval": "10s", "retention": "1h"}},
+    },
+    "extras": {
+        "none": {},
+        "all": {
+            "exporter": {
+                "compat": ["dcgm", "opencost"],
+                "processMetrics": True,
+                "pcieThroughput": True,
+                "logFormat": "json",
+                "logLevel": "debug",
+                "extraArgs": ["--hostname-override=a"],
+                "extraEnv": [{"name": "TZ", "value": "UTC"}],
+                "extraVolumes": [{"name": "more", "emptyDir": {}}],
+                "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+                "podAnnotations": {"example.org/note": "a"},
+                "podLabels": {"example.org/tier": "b"},
+                "port": 9500,
+                "maxUnavailable": 1,
+            }
+        },
+        "relay": {"exporter": {"relay": "http://$(NODE_IP):9400/metrics"}},
+    },
+    "nodes": {
+        "with a GPU": {},
+        "all": {"exporter": {"gpuNodesOnly": False, "tolerations": []}},
+        "chosen": {
+            "exporter": {**PLACE, "runtimeClassName": "nvidia", "priorityClassName": "system-node-critical"}
+        },
+    },
+    "hostPID": {"on": {}, "off": {"privileges": {"hostPID": False}}},
+    "podLogs": {"on": {}, "off": {"privileges": {"podLogs": False}}},
+    "podResources": {"on": {}, "off": {"privileges": {"podResources": False}}},
+    "kubeletPods": {"off": {}, "on": {"privileges": {"kubeletPods": True}}},
+    "accounting": {"off": {}, "on": {"privileges": {"accounting": True}}},
+    "capabilities": {"none": {}, "some": {"privileges": {"capabilities": ["SYS_ADMIN", "SYS_PTRACE"]}}},
+    "privileged": {"off": {}, "on": {"privileges": {"privileged": True}}},
+    "groups": {
+        "none": {},
+        "set": {"privileges": {"supplementalGroups": [0], "seLinuxType": "container_logreader_t"}},
+    },
+    "driver": {
+        "runtime": {},
+        "gke": {"driver": {"hostPath": "/home/kubernetes/bin/nvidia"}},
+        "operator": {
+            "driver": {
+                "hostPath": "/run/nvidia/driver",
+                "libraryFolders": [],
+                "libraries": ["usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"],
+                "programFolders": ["usr/bin"],
+            }
+        },
+    },
+    "state": {
+        "hostPath": {},
+        "emptyDir": {"state": {"volume": "emptyDir"}},
+        "none": {"state": {"volume": "none"}},
+    },
+    "kubernetes": {
+        "off": {},
+        "on": {"kubernetes": {"enabled": True}},
+        "labels": {
+            "kubernetes": {
+                "enabled": True,
+                "podLabels": ["app", "workflows.argoproj.io/*"],
+                "podAnnotations": ["example.org/cost-center"],
+                "nodeLabels": ["topology.kubernetes.io/zone"],
+            }
+        },
+    },
+    "account": {
+        "made": {},
+        "named": {"serviceAccount": {"name": "gpu-metrics", "annotations": {"a": "b"}}},
+        "existing": {"serviceAccount": {"create": False, "name": "somebody-elses"}},
+    },
+    "rbac": {"on": {}, "off": {"rbac": {"create": False}}},
+    "constraints": {"off": {}, "on": {"securityContextConstraints": {"enabled": True}}},
+    "service": {
+        "on": {},
+        "node port": {"service": {"type": "NodePort", "port": 9401, "annotations": {"a": "b"}}},
+        "off": {"service": {"enabled": False}},
+    },
+    "tls": {
+        "off": {},
+        "on": {"web": {"tls": {"enabled": True, "secret": "certificate", "serverName": "gpus.example"}}},
+        "unchecked": {"web": {"tls": {"enabled": True, "secret": "certificate", "insecureSkipVerify": True}}},
+    },
+    "login": {
+        "off": {},
+        "on": {
+            "web": {"basicAuth": {"enabled": True, "users": {"p": "$2y$10$" + "a" * 53}, "secret": "login"}}
+        },
+    },
+    "networkPolicy": {
+        "on": {},
+        "off": {"networkPolicy": {"enabled": False}},
+        "from one namespace": {
+            "networkPolicy": {
+                "scrapers": [
+                    {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "observability"}}}
+                ]
+            }
+        },
+    },
+    "scraping": {
+        "none": {},
+        "scrapeConfig": {"scrapeConfig": {"enabled": True, **SCRAPE_EXTRAS}},
+        "serviceMonitor": {"serviceMonitor": {"enabled": True, **SCRAPE_EXTRAS}},
+        "podMonitor": {"podMonitor": {"enabled": True, **SCRAPE_EXTRAS}},
+    },
+    "sidecarMonitor": {"off": {}, "on": {"podMonitor": {"sidecars": {"enabled": True}}}},
+    "podsMonitor": {"off": {}, "on": {"podMonitor": {"pods": {"enabled": True, "path": "/gpu"}}}},
+    "rules": {
+        "off": {},
+        "on": {"prometheusRule": {"enabled": True}},
+        "tuned": {
+            "prometheusRule": {"enabled": True, "additionalLabels": {"release": "kps"}},
+            "rules": {
+                "settings": {"memoryFullRatio": 0.98},
+                "alerts": {"GPUTallyGpuLost": {"severity": "warning", "for": "10m"}},
+            },
+        },
+    },
+    "alertmanagerConfig": {
+        "off": {},
+        "on": {"alertmanagerConfig": {"enabled": True, "additionalLabels": {"release": "kps"}}},
+    },
+    "routing": {
+        "nobody": {},
+        "slack": {"routing": {"secret": "receivers", "default": "slack"}},
+        "many": {
+            "routing": {
+                "secret": "receivers",
+                "critical": "pagerduty",
+                "default": "email",
+                "namespaces": {"team-a-.*": "teams", "team-b": "webhook", "team-c": "opsgenie"},
+                "email": {
+                    "to": "gpu@example.org",
+                    "from": "alerts@example.org",
+                    "smarthost": "mail.example.org:587",
+                    "username": "alerts",
+                },
+                "maintenance": [{"weekdays": ["saturday", "sunday"]}],
+            }
+        },
+    },
+    "dashboards": {"all": {}, "some": {"dashboards": {"include": ["fleet", "node"], "folder": "GPUs"}}},
+    "configMaps": {
+        "off": {},
+        "on": {"dashboards": {"configMaps": {"enabled": True}}},
+        "elsewhere": {
+            "dashboards": {"configMaps": {"enabled": True, "namespace": "grafana", "folderAnnotation": ""}}
+        },
+    },
+    "grafanaOperator": {"off": {}, "on": {"dashboards": {"grafanaOperator": {"enabled": True}}}},
+    "openShiftConsole": {"off": {}, "on": {"dashboards": {"openShiftConsole": {"enabled": True}}}},
+    "stack": {
+        "off": {},
+        "on": {"stack": {"enabled": True}},
+        "prometheus only": {
+            "stack": {
+                "enabled": True,
+                "prometheus": EPHEMERAL,
+                "alertmanager": {"enabled": False},
+                "grafana": {"enabled": False},
+            }
+        },
+        "ephemeral": {
+            "stack": {
+                "enabled": True,
+                "prometheus": EPHEMERAL,
+                "alertmanager": EPHEMERAL,
+                "grafana": EPHEMERAL,
+            }
+        },
+        "full": {
+            "stack": {
+                "enabled": True,
+                "prometheus": {
+                    "retention": "1y",
+                    "retentionSize": "90GB",
+                    "externalLabels": {"region": "west"},
+                    "remoteWrite": [{"url": "https://mimir.example/api/v1/push"}],
+                    "extraScrapeConfigs": [
+                        {"job_name": "more", "static_configs": [{"targets": ["localhost:1"]}]}
+                    ],
+                    "extraArgs": ["--web.enable-lifecycle"],
+                    "secrets": ["mimir"],
+                    "persistence": {"storageClass": "fast", "size": "1Ti"},
+                    "resources": CONTAINER_SIZES,
+                    **PLACE,
+                },
+                "alertmanager": {"persistence": {"storageClass": "fast"}, **PLACE},
+                "grafana": {
+                    "admin": {"secret": "grafana-admin"},
+                    "rootUrl": "https://grafana.example.org",
+                    "extraEnv": [{"name": "GF_USERS_DEFAULT_THEME", "value": "light"}],
+                    "ingress": {
+                        "enabled": True,
+                        "className": "nginx",
+                        "host": "grafana.example.org",
+                        "annotations": {"a": "b"},
+                        "tlsSecret": "grafana-tls",
+                    },
+                    **PLACE,
+                },
+            }
+        },
+    },
+    "sidecar": {
+        "off": {},
+        "on": {"argoWorkflows": {"sidecar": {"enabled": True}}},
+        "namespaces": {
+            "argoWorkflows": {
+                "sidecar": {"enabled": True, "reader": "nvidia-smi", "namespaces": ["team-a", "team-b"]}
+            }
+        },
+    },
+    "stressTest": {
+        "off": {},
+        "on": {"argoWorkflows": {"stressTest": {"enabled": True}}, "prometheusUrl": PROMETHEUS},
+    },
+    "adapter": {"off": {}, "on": {"autoscaling": {"prometheusAdapter": {"enabled": True}}}},
+    "keda": {
+        "off": {},
+        "on": {
+            "autoscaling": {
+                "keda": {"enabled": True, "target": {"name": "inference", "namespace": "models"}}
+            },
+            "prometheusUrl": PROMETHEUS,
+        },
+    },
+    "extraObjects": {
+        "none": {},
+        "some": {
+            "extraObjects": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "ConfigMap",
+                    "metadata": {"name": "mine", "labels": EXTRA},
+                    "data": {"a": "b"},
+                },
+                "apiVersion: v1\nkind: ConfigMap\n"
+                f"metadata: {{name: '{{{{ .Release.Name }}}}-too', labels: {json.dumps(EXTRA)}}}\n",
+            ]
+        },
+    },
+}
+
+# What the chart refuses, and what its message says.
+REFUSED: Mapping[Options, str] = {
+    **{
+        frozenset({("exporter", "off"), ("scraping", scraper)}): "there is nothing to scrape"
+        for scraper in ("scrapeConfig", "serviceMonitor", "podMonitor")
+    },
+    frozenset({("exporter", "off"), ("constraints", "on")}): "there is nobody to give them to",
+    frozenset({("scraping", "serviceMonitor"), ("service", "off")}): "it looks for a Service",
+    frozenset({("accounting", "on"), ("reader", "simulated")}): "only NVIDIA's driver",
+    frozenset({("privileged", "on"), ("capabilities", "some")}): "a privileged container has all of them",
+    frozenset({("login", "on"), ("service", "node port"), ("tls", "off")}): "in the clear",
+    frozenset({("alertmanagerConfig", "on"), ("routing", "nobody")}): "nobody would hear of any alert",
+    **{
+        frozenset({("routing", to), ("alertmanagerConfig", "off"), ("stack", stack)}): "nothing routes them"
+        for to in ("slack", "many")
+        for stack in ("off", "prometheus only")
+    },
+    **{
+        frozenset(
+            {("kubernetes", api), ("rbac", "off"), ("account", account)}
+        ): "nobody can have given a role"
+        for api in ("on", "labels")
+        for account in ("made", "named")
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Values to render the chart with: the files first."""
+
+    values: Values
+    files: Sequence[Path] = ()
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """For the functions of tests.bundle.chart."""
+        return {"values": self.values, "files": self.files}
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """All that differs from the chart's defaults."""
+        return reduce(merged, (*(yaml.safe_load(file.read_text()) for file in self.files), self.values), {})
+
+    @property
+    def named(self) -> set[str]:
+        """Every text in the values: what an object names and the chart does not render stands here."""
+        return {*_texts(self.given)}
+
+
+def merged(values: Values, more: Values) -> dict[str, Any]:
+    """Values with further ones over them, as Helm merges files of values."""
+    made = dict(values)
+    for key, value in more.items():
+        old = made.get(key)
+        made[key] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return made
+
+
+def _texts(tree: Any) -> Iterator[str]:
+    if isinstance(tree, Mapping):
+        tree = [*tree.values()]
+    if isinstance(tree, list):
+        for part in tree:
+            yield from _texts(part)
+    elif isinstance(tree, str):
+        yield tree
+
+
+def of_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """The values that set switches to options."""
+    chosen = (SWITCHES[switch][options[switch]] for switch in SWITCHES if switch in options)
+    return reduce(merged, chosen, {})
+
+
+def _with_every_option(combinations: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """A few combinations that together hold every option."""
+    waiting = {option for combination in combinations for option in combination.items()}
+    chosen = []
+    while waiting:
+        best = max(combinations, key=lambda combination: len(waiting & combination.items()))
+        chosen.append(best)
+        waiting -= best.items()
+    return chosen
+
+
+def _cases(combinations: Sequence[dict[str, str]]) -> dict[str, Case]:
+    return {
+        f"combination {COMBINATIONS.index(combination) + 1}": Case(of_options(combination))
+        for combination in combinations
+    }
+
+
+COMBINATIONS = pairwise({switch: [*options] for switch, options in SWITCHES.items()}, REFUSED)
+_PLAIN = {
+    "defaults": Case({}),
+    # What needs a Prometheus asks the stack's own, where no other is named.
+    "stack": Case(
+        {
+            "stack": {"enabled": True},
+            "argoWorkflows": {"stressTest": {"enabled": True}},
+            "autoscaling": {"keda": {"enabled": True, "target": {"name": "inference"}}},
+        }
+    ),
+    **{f"preset {name}": Case({}, (file,)) for name, file in PRESETS.items()},
+}
+CASES = {**_PLAIN, **_cases(COMBINATIONS)}
+# For what depends on no two options together.
+FEW_CASES = {**_PLAIN, **_cases(_with_every_option(COMBINATIONS))}

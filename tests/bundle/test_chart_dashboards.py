@@ -1,0 +1,230 @@
+"""Dashboards as the chart brings them into Grafana and into OpenShift's console, and as Kustomize does."""
+
+import json
+import subprocess
+from collections import Counter
+from typing import Any
+
+import pytest
+import yaml
+
+from dashboards import console, every
+from tests.bundle import chart, crds
+from tools import environment, programs
+
+Json = dict[str, Any]
+SIDECAR: Json = {"configMaps": {"enabled": True}}
+OPERATOR: Json = {"grafanaOperator": {"enabled": True}}
+MOST_BYTES = 1024 * 1024
+"""What the API server takes as a ConfigMap or a Secret."""
+MOST_ANNOTATED_BYTES = 256 * 1024
+"""What it takes as annotations: `kubectl apply` writes the whole object into one."""
+
+
+def config_maps(values: Json, **options: Any) -> list[chart.Object]:
+    return [made for made in chart.objects("ConfigMap", values, **options) if is_dashboard(made)]
+
+
+def is_dashboard(made: chart.Object) -> bool:
+    return bool(made["metadata"]["labels"]["app.kubernetes.io/component"] == "dashboards")
+
+
+def contents(found: list[chart.Object]) -> dict[str, Json]:
+    return {name: json.loads(text) for made in found for name, text in made["data"].items()}
+
+
+EVERY_FILE: dict[str, Json] = {f"{name}.json": json.loads(text) for name, text in every.texts().items()}
+CONSOLE_FILES: dict[str, Json] = {f"{name}.json": json.loads(text) for name, text in console.texts().items()}
+
+
+def test_there_are_none_unless_asked_for() -> None:
+    assert config_maps({}) == []
+
+
+def test_the_sidecar_finds_each_dashboard_as_it_is_and_in_its_folder() -> None:
+    found = config_maps({"dashboards": SIDECAR})
+    assert contents(found) == EVERY_FILE
+    for made in found:
+        (name,) = made["data"]
+        assert made["metadata"]["name"] == f"gputally-dashboard-{name.removesuffix('.json')}"
+        assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert made["metadata"]["annotations"] == {"grafana_folder": "GPUTally"}
+        assert made["metadata"]["namespace"] == "monitoring"
+
+
+def test_the_sidecars_label_annotation_folder_and_namespace_are_values() -> None:
+    sidecar = {
+        "enabled": True,
+        "label": "mine",
+        "labelValue": "yes",
+        "folderAnnotation": "where",
+        "namespace": "grafana",
+    }
+    (made,) = config_maps({"dashboards": {"configMaps": sidecar, "folder": "GPUs", "include": ["node"]}})
+    metadata = made["metadata"]
+    assert metadata["namespace"] == "grafana"
+    assert metadata["labels"]["mine"] == "yes"
+    assert metadata["annotations"] == {"where": "GPUs"}
+
+
+def test_a_sidecar_without_folders_gets_no_annotation() -> None:
+    (made,) = config_maps(
+        {"dashboards": {"configMaps": {"enabled": True, "folderAnnotation": ""}, "include": ["node"]}}
+    )
+    assert "annotations" not in made["metadata"]
+
+
+def test_only_those_that_are_named_are_there() -> None:
+    chosen = {"include": ["node", "fleet"]}
+    assert contents(config_maps({"dashboards": {**SIDECAR, **chosen}})).keys() == {"fleet.json", "node.json"}
+    made = chart.objects("GrafanaDashboard", {"dashboards": {**OPERATOR, **chosen}})
+    assert [each["spec"]["configMapRef"]["key"] for each in made] == ["fleet.json", "node.json"]
+
+
+def test_every_one_of_them_can_be_named() -> None:
+    schema = json.loads((chart.CHART / "values.schema.json").read_text())
+    names = schema["properties"]["dashboards"]["properties"]["include"]["items"]["enum"]
+    assert names == sorted(every.DASHBOARDS)
+
+
+@pytest.mark.parametrize(
+    "values", [{"stack": {"enabled": True}}, {"dashboards": OPERATOR}], ids=["stack", "operator"]
+)
+def test_what_the_stack_and_the_operator_read_is_not_for_the_sidecar(values: Json) -> None:
+    found = config_maps(values)
+    assert contents(found) == EVERY_FILE
+    for made in found:
+        assert "grafana_dashboard" not in made["metadata"]["labels"]
+        assert "annotations" not in made["metadata"]
+
+
+def test_one_set_is_enough_for_the_sidecar_the_operator_and_the_stack() -> None:
+    found = config_maps({"dashboards": {**SIDECAR, **OPERATOR}, "stack": {"enabled": True}})
+    assert len(found) == len(EVERY_FILE)
+    assert all(made["metadata"]["labels"]["grafana_dashboard"] == "1" for made in found)
+
+
+def test_a_sidecar_elsewhere_gets_a_set_of_its_own() -> None:
+    elsewhere = {"configMaps": {"enabled": True, "namespace": "grafana"}, **OPERATOR}
+    found = config_maps({"dashboards": elsewhere})
+    namespaces = Counter(made["metadata"]["namespace"] for made in found)
+    assert namespaces == {"grafana": len(EVERY_FILE), "monitoring": len(EVERY_FILE)}
+    for made in found:
+        watched = made["metadata"]["namespace"] == "grafana"
+        assert ("grafana_dashboard" in made["metadata"]["labels"]) == watched
+
+
+def test_the_stacks_grafana_mounts_every_one_of_them() -> None:
+    rendered = chart.render({"stack": {"enabled": True}, "dashboards": {"include": ["fleet", "node"]}})
+    (pod,) = (pod for pod in chart.pods(rendered) if "grafana" in pod.title)
+    mounted = {
+        source["configMap"]["name"]
+        for volume in pod.spec["volumes"]
+        for source in volume.get("projected", {}).get("sources", ())
+    }
+    assert {"gputally-dashboard-fleet", "gputally-dashboard-node"} == mounted
+
+
+def test_the_operators_resources_lead_to_config_maps_beside_them() -> None:
+    rendered = chart.render({"dashboards": {**SIDECAR, **OPERATOR}})
+    there = {
+        (made["metadata"]["namespace"], made["metadata"]["name"], key)
+        for made in rendered
+        if made["kind"] == "ConfigMap"
+        for key in made["data"]
+    }
+    resources = [made for made in rendered if made["kind"] == "GrafanaDashboard"]
+    assert len(resources) == len(EVERY_FILE)
+    for made in resources:
+        named = made["spec"]["configMapRef"]
+        assert (made["metadata"]["namespace"], named["name"], named["key"]) in there
+
+
+def test_the_grafana_operator_knows_every_field() -> None:
+    operator = {
+        "enabled": True,
+        "additionalLabels": {"team": "gpu"},
+        "matchLabels": {"grafana": "main"},
+        "allowCrossNamespaceImport": False,
+        "resyncPeriod": "1h",
+    }
+    values = {"dashboards": {"grafanaOperator": operator, "folder": "GPUs", "include": ["fleet"]}}
+    (made,) = chart.objects("GrafanaDashboard", values)
+    assert crds.faults(made, "grafana-operator-crds") == []
+    assert made["metadata"]["labels"]["team"] == "gpu"
+    assert made["spec"] == {
+        "configMapRef": {"name": "gputally-dashboard-fleet", "key": "fleet.json"},
+        "folder": "GPUs",
+        "instanceSelector": {"matchLabels": {"grafana": "main"}},
+        "allowCrossNamespaceImport": False,
+        "resyncPeriod": "1h",
+    }
+
+
+def test_openshifts_console_gets_dashboards_of_its_own() -> None:
+    found = config_maps({"dashboards": {"openShiftConsole": {"enabled": True}}})
+    assert contents(found) == CONSOLE_FILES
+    for made in found:
+        assert made["metadata"]["namespace"] == "openshift-config-managed"
+        assert made["metadata"]["labels"]["console.openshift.io/dashboard"] == "true"
+        # The console takes the first key, whatever else there is.
+        assert len(made["data"]) == 1
+
+
+def test_those_who_see_one_project_only_get_the_dashboard_of_projects() -> None:
+    found = config_maps({"dashboards": {"openShiftConsole": {"enabled": True}}})
+    shown = [
+        [*made["data"]]
+        for made in found
+        if made["metadata"]["labels"].get("console.openshift.io/odc-dashboard") == "true"
+    ]
+    assert shown == [["project.json"]]
+
+
+def test_two_releases_do_not_collide() -> None:
+    values = {"dashboards": {**SIDECAR, **OPERATOR, "openShiftConsole": {"enabled": True}}}
+    places = [
+        (made["kind"], made["metadata"]["namespace"], made["metadata"]["name"])
+        for name, namespace in (("a", "one"), ("b", "one"), ("a", "two"))
+        for made in chart.render(values, name=name, namespace=namespace)
+        if is_dashboard(made)
+    ]
+    assert len(set(places)) == len(places)
+
+
+def test_every_config_map_is_small_enough() -> None:
+    for made in config_maps({"dashboards": SIDECAR}):
+        size = len(json.dumps(made))
+        assert size < MOST_BYTES / 4
+        assert size < MOST_ANNOTATED_BYTES, f"kubectl apply would not take {made['metadata']['name']}"
+
+
+def test_a_release_with_all_of_them_is_small_enough() -> None:
+    everything = {
+        "dashboards": {
+            "configMaps": {"enabled": True, "namespace": "grafana"},
+            **OPERATOR,
+            "openShiftConsole": {"enabled": True},
+        },
+        "prometheusRule": {"enabled": True},
+        "alertmanagerConfig": {"enabled": True},
+        "routing": {"default": "slack", "secret": "s"},
+        "stack": {"enabled": True},
+    }
+    assert chart.stored_size(everything) < 0.7 * MOST_BYTES
+
+
+def test_kustomize_makes_the_same_config_maps() -> None:
+    folder = environment.ROOT / every.FOLDER
+    printed = subprocess.run(
+        [programs.path("kubectl"), "kustomize", folder], capture_output=True, text=True, check=True
+    ).stdout
+    of_kustomize = [yaml.safe_load(document) for document in chart.documents(printed)]
+    of_chart = config_maps({"dashboards": SIDECAR})
+    assert contents(of_kustomize) == contents(of_chart)
+    assert [made["metadata"]["name"] for made in of_kustomize] == [
+        made["metadata"]["name"] for made in of_chart
+    ]
+    for made in of_kustomize:
+        assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert made["metadata"]["annotations"]["grafana_folder"] == "GPUTally"

@@ -1,0 +1,642 @@
+"""The exporter's pod: each value becomes what it says, and no privilege is taken that no value asks for."""
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputally.config import Config, OneLineParser, add_flags, read_config
+from gputally.server.web_config import parse_web_config
+from tests.bundle.chart import Object, Pod, objects, pods, refusal, render
+
+NOTHING: dict[str, Any] = {
+    "privileges": {"hostPID": False, "podLogs": False, "podResources": False},
+    "state": {"volume": "none"},
+}
+EVERYTHING: dict[str, Any] = {
+    "exporter": {
+        "compat": ["dcgm", "opencost"],
+        "relay": "http://$(NODE_IP):9500/metrics",
+        "processMetrics": True,
+        "pcieThroughput": True,
+        "port": 9401,
+        "reader": "nvml",
+        "interval": "2s",
+        "retention": "10m",
+        "logLevel": "debug",
+        "logFormat": "json",
+    },
+    "privileges": {"accounting": True},
+    "kubernetes": {
+        "enabled": True,
+        "podLabels": ["app", "workflows.argoproj.io/*"],
+        "podAnnotations": ["example.com/cost"],
+        "nodeLabels": ["topology.kubernetes.io/zone"],
+    },
+}
+USERS = {"prometheus": "$2b$10$" + "a" * 53}
+TLS = {"enabled": True, "secret": "certificate"}
+LOGIN = {"enabled": True, "secret": "login", "users": USERS}
+
+
+def merged(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Two levels of values, one over the other."""
+    return {key: {**values.get(key, {}), **more.get(key, {})} for key in {*values, *more}}
+
+
+def pod(values: Mapping[str, Any] | None = None) -> Pod:
+    (found,) = pods(objects("DaemonSet", values))
+    return found
+
+
+def container(values: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    (found,) = pod(values).spec["containers"]
+    made: Mapping[str, Any] = found
+    return made
+
+
+def config(values: Mapping[str, Any] | None = None) -> Config:
+    """What the exporter makes of its flags."""
+    command, *flags = container(values)["args"]
+    assert command == "serve"
+    parser = OneLineParser()
+    add_flags(parser)
+    return read_config(parser.parse_args(flags), {"NODE_NAME": "node-1"})
+
+
+def env(made: Mapping[str, Any]) -> dict[str, str]:
+    return {variable["name"]: variable.get("value", "") for variable in made["env"]}
+
+
+def volumes(made: Pod) -> dict[str, Mapping[str, Any]]:
+    return {volume["name"]: volume for volume in made.spec.get("volumes", ())}
+
+
+def mounts(made: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {mount["name"]: mount for mount in made.get("volumeMounts", ())}
+
+
+def test_the_exporter_has_the_defaults_that_it_has_elsewhere() -> None:
+    assert config() == Config(port=9400, node_name="node-1", state_file=Path("/var/lib/gputally/books.json"))
+
+
+def test_every_value_reaches_the_exporter() -> None:
+    read = config(EVERYTHING)
+    assert read == Config(
+        port=9401,
+        reader="nvml",
+        interval_seconds=2,
+        retention_seconds=600,
+        log_level="debug",
+        log_format="json",
+        compat=("dcgm", "opencost"),
+        relay="http://$(NODE_IP):9500/metrics",
+        process_metrics=True,
+        pcie_throughput=True,
+        accounting=True,
+        kubernetes=True,
+        pod_labels=("app", "workflows.argoproj.io/*"),
+        pod_annotations=("example.com/cost",),
+        node_labels=("topology.kubernetes.io/zone",),
+        node_name="node-1",
+        state_file=Path("/var/lib/gputally/books.json"),
+    )
+    assert container(EVERYTHING)["ports"] == [{"name": "metrics", "containerPort": 9401, "protocol": "TCP"}]
+
+
+def test_more_flags_and_variables_come_last() -> None:
+    extra = {"extraArgs": ["--release-driver"], "extraEnv": [{"name": "TZ", "value": "UTC"}]}
+    assert config({"exporter": extra}).release_driver
+    assert container({"exporter": extra})["env"][-1] == {"name": "TZ", "value": "UTC"}
+
+
+def test_a_flag_that_the_chart_sets_is_refused_among_the_others() -> None:
+    web = {"web": {"tls": TLS}}
+    flags = {
+        flag.partition("=")[0]
+        for values in (EVERYTHING, web)
+        for flag in container(values)["args"]
+        if flag.startswith("--")
+    }
+    assert {"--port", "--relay", "--web-config"} <= flags
+    for flag in flags:
+        assert flag in refusal({"exporter": {"extraArgs": [f"{flag}=x"]}})
+
+
+def test_the_names_of_pods_are_not_asked_for_where_nobody_could_tell_them() -> None:
+    assert not config(NOTHING).pods
+    for source in ("podLogs", "podResources", "kubeletPods"):
+        assert config(merged(NOTHING, {"privileges": {source: True}})).pods
+    assert config(merged(NOTHING, {"kubernetes": {"enabled": True}})).pods
+
+
+def test_the_driver_is_asked_for_without_taking_a_gpu() -> None:
+    assert env(container())["NVIDIA_VISIBLE_DEVICES"] == "all"
+    assert env(container())["NVIDIA_DRIVER_CAPABILITIES"] == "utility"
+    assert {*container()["resources"]["limits"]} <= {"cpu", "memory"}
+
+
+def test_the_exporter_knows_its_node_and_the_address_of_what_it_relays() -> None:
+    fields = {
+        variable["name"]: variable["valueFrom"]["fieldRef"]["fieldPath"]
+        for variable in container(EVERYTHING)["env"]
+        if "valueFrom" in variable
+    }
+    assert fields == {"NODE_NAME": "spec.nodeName", "NODE_IP": "status.hostIP"}
+    assert "NODE_IP" not in env(container())
+
+
+# -- Privileges --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "folders"),
+    [
+        ({"privileges": {"podLogs": True}}, {"/var/log/pods", "/var/log/containers"}),
+        ({"privileges": {"podResources": True}}, {"/var/lib/kubelet/pod-resources"}),
+        ({"privileges": {"kubeletPods": True}}, {"/var/lib/kubelet/pods-api"}),
+        ({"driver": {"hostPath": "/usr/local/nvidia"}}, {"/usr/local/nvidia"}),
+        ({"state": {"volume": "hostPath"}}, {"/var/lib/gputally"}),
+        ({"privileges": {"hostPID": True}}, set()),
+    ],
+)
+def test_a_privilege_brings_its_folders_of_the_node_and_no_others(
+    values: dict[str, Any], folders: set[str]
+) -> None:
+    made = pod(merged(NOTHING, values))
+    (only,) = made.spec["containers"]
+    assert {volume["hostPath"]["path"] for volume in volumes(made).values()} == folders
+    assert {mount["mountPath"] for mount in mounts(only).values()} == folders
+    for name, mount in mounts(only).items():
+        assert mount.get("readOnly", False) is (name != "state")
+
+
+def test_no_folder_that_a_node_lacks_keeps_the_pod_from_starting() -> None:
+    everything = {"privileges": {"kubeletPods": True}, "driver": {"hostPath": "/home/kubernetes/bin/nvidia"}}
+    found = volumes(pod(everything))
+    assert {name: volume["hostPath"]["type"] for name, volume in found.items()} == dict.fromkeys(
+        ("pod-logs", "container-logs", "pod-resources", "kubelet-pods", "driver", "state"),
+        "DirectoryOrCreate",
+    )
+
+
+def test_a_kubelet_may_have_its_sockets_elsewhere() -> None:
+    values = {"privileges": {"kubeletFolder": "/var/lib/k0s/kubelet/", "kubeletPods": True}}
+    made = pod(values)
+    paths = {name: volume["hostPath"]["path"] for name, volume in volumes(made).items()}
+    assert paths["pod-resources"] == "/var/lib/k0s/kubelet/pod-resources"
+    assert paths["kubelet-pods"] == "/var/lib/k0s/kubelet/pods-api"
+    assert mounts(container(values))["pod-resources"]["mountPath"] == "/var/lib/kubelet/pod-resources"
+
+
+@pytest.mark.parametrize(
+    ("values", "user"),
+    [
+        ({}, 65532),
+        ({"privileges": {"hostPID": True, "podLogs": True}}, 65532),
+        ({"privileges": {"accounting": True}}, 65532),
+        ({"state": {"volume": "emptyDir"}}, 65532),
+        ({"privileges": {"podResources": True}}, 0),
+        ({"privileges": {"kubeletPods": True}}, 0),
+        ({"privileges": {"capabilities": ["SYS_PTRACE"]}}, 0),
+        ({"privileges": {"privileged": True}}, 0),
+        ({"state": {"volume": "hostPath"}}, 0),
+    ],
+)
+def test_user_0_is_taken_only_where_it_is_needed(values: dict[str, Any], user: int) -> None:
+    context = pod(merged(NOTHING, values)).spec["securityContext"]
+    assert (context["runAsUser"], context["runAsGroup"]) == (user, user)
+    assert context["runAsNonRoot"] is (user != 0)
+
+
+def test_capabilities_are_added_to_none() -> None:
+    assert container()["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    asked = ["SYS_PTRACE", "DAC_READ_SEARCH"]
+    added = container({"privileges": {"capabilities": asked}})["securityContext"]["capabilities"]
+    assert added == {"drop": ["ALL"], "add": asked}
+
+
+def test_a_privileged_container_is_denied_nothing_that_it_has_anyway() -> None:
+    values = {"privileges": {"privileged": True, "accounting": True}}
+    for made in pod(values).containers:
+        context = {key for key in made["securityContext"] if not key.startswith("runAs")}
+        assert context == {"privileged", "readOnlyRootFilesystem"}
+        assert made["securityContext"]["privileged"] is True
+
+
+def test_groups_and_the_selinux_type_are_the_pods() -> None:
+    context = pod({"privileges": {"supplementalGroups": [0, 44], "seLinuxType": "spc_t"}}).spec[
+        "securityContext"
+    ]
+    assert context["supplementalGroups"] == [0, 44]
+    assert context["seLinuxOptions"] == {"type": "spc_t"}
+
+
+def test_the_host_s_pids_are_a_value() -> None:
+    assert pod().spec["hostPID"] is True
+    assert "hostPID" not in pod({"privileges": {"hostPID": False}}).spec
+
+
+def test_accounting_is_turned_on_before_and_its_failure_stops_nobody() -> None:
+    (init,) = pod(merged(NOTHING, {"privileges": {"accounting": True}})).spec["initContainers"]
+    assert init["command"] == ["sh", "-c", "gputally enable-accounting || true"]
+    # The driver's own check of who may do it.
+    assert init["securityContext"]["runAsUser"] == 0
+    assert init["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
+    assert env(init)["NVIDIA_VISIBLE_DEVICES"] == "all"
+    assert "initContainers" not in pod().spec
+
+
+def test_a_token_and_a_role_come_with_the_api_only() -> None:
+    assert pod().spec["automountServiceAccountToken"] is False
+    assert objects("ClusterRole") == objects("ClusterRoleBinding") == []
+    asking = {"kubernetes": {"enabled": True}}
+    assert pod(asking).spec["automountServiceAccountToken"] is True
+    (role,) = objects("ClusterRole", asking)
+    (binding,) = objects("ClusterRoleBinding", asking)
+    assert [rule["resources"] for rule in role["rules"]] == [["pods"]]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"] == "monitoring-gputally"
+    (nodes,) = objects("ClusterRole", {"kubernetes": {"enabled": True, "nodeLabels": ["zone"]}})
+    assert nodes["rules"][1] == {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}
+
+
+# -- The driver --------------------------------------------------------------------------------------------
+
+
+def test_a_driver_of_the_host_is_found_by_libraries_and_programs() -> None:
+    values = {
+        "driver": {"hostPath": "/home/kubernetes/bin/nvidia", "mountPath": "/driver/"},
+        "privileges": {"accounting": True},
+    }
+    for made in pod(values).containers:
+        assert env(made)["LD_LIBRARY_PATH"] == "/driver/lib64"
+        assert env(made)["PATH"].split(":")[-1] == "/driver/bin"
+        assert env(made)["PATH"].split(":")[0] == "/opt/gputally/bin"
+        assert mounts(made)["driver"]["mountPropagation"] == "HostToContainer"
+    assert env(container()).keys().isdisjoint({"LD_LIBRARY_PATH", "LD_PRELOAD", "PATH"})
+
+
+def test_the_path_has_what_the_image_s_path_has() -> None:
+    dockerfile = (Path(__file__).parents[2] / "Dockerfile").read_text()
+    assert "PATH=/opt/gputally/bin:$PATH" in dockerfile
+    path = env(container({"driver": {"hostPath": "/d"}}))["PATH"].split(":")
+    assert {"/opt/gputally/bin", "/usr/local/bin", "/usr/bin", "/bin"} <= {*path}
+
+
+def test_a_library_among_others_is_loaded_by_its_path() -> None:
+    values = {
+        "hostPath": "/run/nvidia/driver",
+        "libraryFolders": [],
+        "libraries": ["usr/lib64/libnvidia-ml.so.1"],
+    }
+    found = env(container({"driver": values}))
+    assert found["LD_PRELOAD"] == "/usr/local/nvidia/usr/lib64/libnvidia-ml.so.1"
+    assert "LD_LIBRARY_PATH" not in found
+
+
+# -- State -------------------------------------------------------------------------------------------------
+
+
+def test_the_books_are_kept_on_the_node_in_the_pod_or_not_at_all() -> None:
+    assert volumes(pod())["state"]["hostPath"]["path"] == "/var/lib/gputally"
+    assert volumes(pod({"state": {"hostPath": "/data/books"}}))["state"]["hostPath"]["path"] == "/data/books"
+    assert volumes(pod({"state": {"volume": "emptyDir"}}))["state"]["emptyDir"] == {}
+    without = {"state": {"volume": "none"}}
+    assert config(without).state_file is None
+    assert "state" not in volumes(pod(without))
+
+
+# -- Nodes -------------------------------------------------------------------------------------------------
+
+GPU_NODES = {
+    "NFD with vendors, NVIDIA": {"feature.node.kubernetes.io/pci-10de.present": "true"},
+    "NFD with classes, NVIDIA": {"feature.node.kubernetes.io/pci-0302_10de.present": "true"},
+    "NFD with classes, a graphics card": {"feature.node.kubernetes.io/pci-0300_10de.present": "true"},
+    "NFD with vendors, AMD": {"feature.node.kubernetes.io/pci-1002.present": "true"},
+    "NFD with classes, MI200": {"feature.node.kubernetes.io/pci-0380_1002.present": "true"},
+    "NFD with classes, MI300": {"feature.node.kubernetes.io/pci-1200_1002.present": "true"},
+    "NVIDIA's operator": {"nvidia.com/gpu.present": "true"},
+    "AMD's operator": {"feature.node.kubernetes.io/amd-gpu": "true"},
+    "AMD's operator in a VM": {"feature.node.kubernetes.io/amd-vgpu": "true"},
+    "AMD's labeller": {"amd.com/gpu.family": "AI"},
+    "GKE": {"cloud.google.com/gke-accelerator": "nvidia-l4"},
+    "EKS Auto Mode": {"eks.amazonaws.com/instance-gpu-manufacturer": "nvidia"},
+    "Karpenter": {"karpenter.k8s.aws/instance-gpu-manufacturer": "amd"},
+    "EKS node groups": {"k8s.amazonaws.com/accelerator": "nvidia-tesla-t4"},
+    "AKS": {"kubernetes.azure.com/accelerator": "nvidia"},
+    "AKS auto-provisioning": {"karpenter.azure.com/sku-gpu-manufacturer": "nvidia"},
+}
+OTHER_NODES: dict[str, dict[str, str]] = {
+    "nothing": {},
+    "NFD, a network card": {"feature.node.kubernetes.io/pci-15b3.present": "true"},
+    "the operator's label, on a node without": {"nvidia.com/gpu.present": "false"},
+    "another accelerator": {"eks.amazonaws.com/instance-gpu-manufacturer": "habana"},
+}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def takes(made: Pod, node: Mapping[str, str]) -> bool:
+    """Whether the pod's required affinity lets it on a node with these labels."""
+    terms = made.spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    return any(
+        all(
+            rule["key"] in node if rule["operator"] == "Exists" else node.get(rule["key"]) in rule["values"]
+            for rule in term["matchExpressions"]
+        )
+        for term in terms
+    )
+
+
+@pytest.mark.parametrize("node", GPU_NODES.values(), ids=GPU_NODES)
+def test_a_node_with_a_gpu_is_taken_by_any_of_the_labels_in_use(node: dict[str, str]) -> None:
+    assert takes(pod(), node)
+
+
+@pytest.mark.parametrize("node", OTHER_NODES.values(), ids=OTHER_NODES)
+def test_other_nodes_are_left_alone(node: dict[str, str]) -> None:
+    assert not takes(pod(), node)
+
+
+def test_an_own_affinity_replaces_that_of_the_chart() -> None:
+    own = {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]}}
+    assert pod({"exporter": {"affinity": {"nodeAffinity": own}}}).spec["affinity"] == {"nodeAffinity": own}
+    beside = {"podAntiAffinity": {REQUIRED: [{"topologyKey": "kubernetes.io/hostname"}]}}
+    assert pod({"exporter": {"affinity": beside}}).spec["affinity"].keys() == {
+        "nodeAffinity",
+        "podAntiAffinity",
+    }
+    assert "affinity" not in pod({"exporter": {"gpuNodesOnly": False}}).spec
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("nvidia.com/gpu", "present"), ("amd.com/gpu", ""), ("sku", "gpu")]
+)
+def test_the_taints_of_gpu_nodes_are_tolerated(key: str, value: str) -> None:
+    assert any(
+        toleration["key"] == key
+        and (toleration["operator"] == "Exists" or toleration["value"] == value)
+        and toleration.get("effect", "NoSchedule") == "NoSchedule"
+        for toleration in pod().spec["tolerations"]
+    )
+
+
+def test_a_class_of_runtime_and_of_priority_are_values() -> None:
+    spec = pod({"exporter": {"runtimeClassName": "nvidia", "priorityClassName": "system-node-critical"}}).spec
+    assert (spec["runtimeClassName"], spec["priorityClassName"]) == ("nvidia", "system-node-critical")
+    assert pod().spec.keys().isdisjoint({"runtimeClassName", "priorityClassName"})
+
+
+# -- Life --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("values", "scheme"), [({}, "HTTP"), ({"web": {"tls": TLS}}, "HTTPS")])
+def test_no_probe_depends_on_the_driver(values: dict[str, Any], scheme: str) -> None:
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container(values)[probe]["httpGet"] == {
+            "path": "/healthz",
+            "port": "metrics",
+            "scheme": scheme,
+        }
+
+
+def test_pods_are_replaced_a_few_at_a_time_and_can_be_rolled_back() -> None:
+    (made,) = objects("DaemonSet", {"exporter": {"maxUnavailable": 3, "revisionHistoryLimit": 2}})
+    assert made["spec"]["updateStrategy"] == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxUnavailable": 3},
+    }
+    assert made["spec"]["revisionHistoryLimit"] == 2
+
+
+def test_pods_carry_the_labels_and_annotations_of_the_values() -> None:
+    values = {
+        "commonLabels": {"team": "gpu"},
+        "commonAnnotations": {"owner": "us"},
+        "exporter": {"podLabels": {"tier": "node"}, "podAnnotations": {"note": "a"}},
+    }
+    made = pod(values)
+    assert {"team": "gpu", "tier": "node", "app.kubernetes.io/component": "exporter"}.items() <= dict(
+        made.labels
+    ).items()
+    assert made.metadata["annotations"] == {"owner": "us", "note": "a"}
+
+
+def test_what_is_taken_away_from_the_defaults_is_not_missed() -> None:
+    emptied = {
+        "exporter": dict.fromkeys(
+            (
+                *("affinity", "nodeSelector", "tolerations", "resources", "podLabels", "podAnnotations"),
+                *("compat", "extraArgs", "extraEnv", "extraVolumes", "extraVolumeMounts"),
+            )
+        ),
+        "commonLabels": None,
+        "commonAnnotations": None,
+        "privileges": {"capabilities": None, "supplementalGroups": None},
+        "securityContextConstraints": {"enabled": True},
+    }
+    spec = pod(emptied).spec
+    assert spec.keys().isdisjoint({"tolerations"})
+    assert "resources" not in spec["containers"][0]
+
+
+# -- TLS and login -----------------------------------------------------------------------------------------
+
+
+def web_config(values: Mapping[str, Any]) -> str:
+    (secret,) = [made for made in objects("Secret", values) if made["metadata"]["name"] == "gputally-web"]
+    return base64.b64decode(secret["data"]["web-config.yml"]).decode()
+
+
+def test_the_exporter_can_read_the_web_configuration_that_the_chart_writes() -> None:
+    values = {"web": {"tls": TLS, "basicAuth": LOGIN}}
+    read = parse_web_config(web_config(values), Path("/etc/gputally/web/web-config.yml"))
+    assert read.tls is not None
+    assert (str(read.tls.cert_file), str(read.tls.key_file)) == (
+        "/etc/gputally/tls/tls.crt",
+        "/etc/gputally/tls/tls.key",
+    )
+    assert {name: value.decode() for name, value in read.users.items()} == USERS
+    assert "--web-config=/etc/gputally/web/web-config.yml" in container(values)["args"]
+    places = {mount["mountPath"]: name for name, mount in mounts(container(values)).items()}
+    sources = {
+        name: volume["secret"]["secretName"]
+        for name, volume in volumes(pod(values)).items()
+        if "secret" in volume
+    }
+    assert sources[places["/etc/gputally/web"]] == "gputally-web"
+    assert sources[places["/etc/gputally/tls"]] == "certificate"
+
+
+@pytest.mark.parametrize("web", [{"tls": TLS}, {"basicAuth": LOGIN}], ids=["TLS", "login"])
+def test_either_of_tls_and_login_can_stand_alone(web: dict[str, Any]) -> None:
+    read = parse_web_config(web_config({"web": web}), Path("/web-config.yml"))
+    assert (read.tls is not None) == ("tls" in web)
+    assert bool(read.users) == ("basicAuth" in web)
+
+
+def test_without_either_there_is_no_web_configuration() -> None:
+    assert objects("Secret") == []
+    assert not any(flag.startswith("--web-config") for flag in container()["args"])
+
+
+def test_another_login_rolls_the_pods_out() -> None:
+    def checksum(users: dict[str, str]) -> str:
+        made = pod({"web": {"basicAuth": {**LOGIN, "users": users}}})
+        found: str = made.metadata["annotations"]["checksum/web-config"]
+        return found
+
+    assert checksum(USERS) != checksum({"somebody": USERS["prometheus"]})
+    assert checksum(USERS) == checksum(dict(USERS))
+
+
+# -- Service and network -----------------------------------------------------------------------------------
+
+
+def policy(values: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    found = [made for made in objects("NetworkPolicy", values) if made["metadata"]["name"] == "gputally"]
+    (made,) = found
+    spec: Mapping[str, Any] = made["spec"]
+    return spec
+
+
+def egress(values: Mapping[str, Any]) -> set[int]:
+    return {port["port"] for rule in policy(values).get("egress", ()) for port in rule["ports"]}
+
+
+def test_the_service_has_its_own_port_and_leads_to_the_exporter_s() -> None:
+    (service,) = objects("Service", {"service": {"port": 80, "type": "NodePort"}, "exporter": {"port": 9401}})
+    assert service["spec"]["type"] == "NodePort"
+    assert service["spec"]["ports"] == [
+        {"name": "metrics", "port": 80, "targetPort": "metrics", "protocol": "TCP"}
+    ]
+    assert objects("Service", {"service": {"enabled": False}}) == []
+
+
+def test_only_scrapers_and_the_test_get_in() -> None:
+    own = [{"ipBlock": {"cidr": "10.0.0.0/8"}}]
+    (rule,) = policy({"networkPolicy": {"scrapers": own}, "exporter": {"port": 9401}})["ingress"]
+    assert rule["ports"] == [{"port": 9401, "protocol": "TCP"}]
+    assert rule["from"][:1] == own
+    (verify,) = rule["from"][1:]
+    assert verify["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "verify"
+
+
+def test_the_stack_s_prometheus_gets_in_too() -> None:
+    (rule,) = policy({"stack": {"enabled": True}, "networkPolicy": {"scrapers": []}})["ingress"]
+    components = [peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for peer in rule["from"]]
+    assert components == ["prometheus", "verify"]
+
+
+def test_nothing_gets_out_that_no_feature_needs() -> None:
+    assert policy()["policyTypes"] == ["Ingress", "Egress"]
+    assert "egress" not in policy()
+    assert "egress" not in policy({"exporter": {"relay": "/run/prometheus/*.prom"}})
+
+
+@pytest.mark.parametrize(
+    ("values", "ports"),
+    [
+        ({"kubernetes": {"enabled": True}}, {53, 443, 6443}),
+        ({"kubernetes": {"enabled": True}, "networkPolicy": {"apiServerPorts": [16443]}}, {53, 16443}),
+        ({"exporter": {"relay": "http://$(NODE_IP):9500/metrics"}}, {53, 9500}),
+        ({"exporter": {"relay": "http://dcgm-exporter"}}, {53, 80}),
+        ({"exporter": {"relay": "https://dcgm.example/metrics"}}, {53, 443}),
+    ],
+)
+def test_a_feature_gets_out_to_its_own_ports(values: dict[str, Any], ports: set[int]) -> None:
+    assert egress(values) == ports
+
+
+def test_a_network_policy_can_be_left_to_others() -> None:
+    assert objects("NetworkPolicy", {"networkPolicy": {"enabled": False}}) == []
+
+
+# -- OpenShift ---------------------------------------------------------------------------------------------
+
+
+def constraints(values: Mapping[str, Any]) -> Object:
+    (made,) = objects(
+        "SecurityContextConstraints", {**values, "securityContextConstraints": {"enabled": True}}
+    )
+    return made
+
+
+def test_openshift_allows_nothing_where_nothing_is_asked_for() -> None:
+    made = constraints(NOTHING)
+    assert [key for key, value in made.items() if key.startswith("allow") and value] == []
+    assert made["runAsUser"] == {"type": "MustRunAs", "uid": 65532}
+    assert made["seLinuxContext"] == {"type": "MustRunAs"}
+    assert made["requiredDropCapabilities"] == ["ALL"]
+    assert made["volumes"] == []
+
+
+@pytest.mark.parametrize(
+    ("values", "allowed"),
+    [
+        ({"privileges": {"hostPID": True}}, {"allowHostPID": True}),
+        ({"privileges": {"podLogs": True}}, {"allowHostDirVolumePlugin": True, "volumes": ["hostPath"]}),
+        ({"privileges": {"podResources": True}}, {"runAsUser": {"type": "RunAsAny"}}),
+        ({"privileges": {"capabilities": ["SYS_PTRACE"]}}, {"allowedCapabilities": ["SYS_PTRACE"]}),
+        ({"privileges": {"accounting": True}}, {"allowedCapabilities": ["SYS_ADMIN"]}),
+        (
+            {"privileges": {"privileged": True}},
+            {"allowPrivilegedContainer": True, "allowPrivilegeEscalation": True},
+        ),
+        ({"privileges": {"seLinuxType": "spc_t"}}, {"seLinuxContext": {"type": "RunAsAny"}}),
+        ({"kubernetes": {"enabled": True}}, {"volumes": ["projected"]}),
+        ({"state": {"volume": "emptyDir"}}, {"volumes": ["emptyDir"]}),
+        ({"web": {"tls": TLS}}, {"volumes": ["secret"]}),
+        (
+            {"exporter": {"extraVolumes": [{"name": "a", "configMap": {"name": "b"}}]}},
+            {"volumes": ["configMap"]},
+        ),
+    ],
+)
+def test_openshift_allows_what_a_value_asks_for(values: dict[str, Any], allowed: dict[str, Any]) -> None:
+    assert allowed.items() <= constraints(merged(NOTHING, values)).items()
+
+
+def test_the_pod_takes_these_constraints_and_no_others() -> None:
+    values = {"securityContextConstraints": {"enabled": True}, "serviceAccount": {"name": "gpus"}}
+    made = constraints(values)
+    assert made["users"] == ["system:serviceaccount:monitoring:gpus"]
+    assert pod(values).metadata["annotations"]["openshift.io/required-scc"] == made["metadata"]["name"]
+
+
+# -- The rest ----------------------------------------------------------------------------------------------
+
+
+def test_without_the_exporter_nothing_of_it_is_left() -> None:
+    rendered = render({"exporter": {"enabled": False}, "prometheusRule": {"enabled": True}})
+    assert {made["kind"] for made in rendered} == {"PrometheusRule"}
+
+
+def test_two_releases_do_not_collide() -> None:
+    values = {
+        "kubernetes": {"enabled": True},
+        "securityContextConstraints": {"enabled": True},
+        "web": {"tls": TLS},
+        "podMonitor": {"enabled": True, "sidecars": {"enabled": True}, "pods": {"enabled": True}},
+    }
+
+    def names(name: str, namespace: str) -> set[tuple[str, str, str]]:
+        return {
+            (made["kind"], made["metadata"].get("namespace", ""), made["metadata"]["name"])
+            for made in render(values, name=name, namespace=namespace)
+        }
+
+    releases = [names("gputally", "a"), names("gputally", "b"), names("second", "a")]
+    assert len(set().union(*releases)) == sum(map(len, releases))
+
+
+def test_further_objects_are_maps_or_text_and_both_have_templates() -> None:
+    named = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-map"}}
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-text\n"
+    made = objects("ConfigMap", {"extraObjects": [named, text]})
+    assert [each["metadata"]["name"] for each in made] == ["gputally-map", "gputally-text"]

@@ -1,0 +1,167 @@
+"""Each preset fits its platform: what was found out about it stands here once more, as a test."""
+
+from typing import Any
+
+import pytest
+
+from tests.bundle.chart import PRESETS, Object, Pod, objects, pods, render
+from tests.bundle.test_chart_exporter import GPU_NODES, config, env, takes
+
+PLATFORMS = {"gke", "eks", "aks", "k3s", "openshift", "gpu-operator", "amd"}
+
+
+def exporter(*presets: str, values: dict[str, Any] | None = None) -> Pod:
+    (pod,) = pods(objects("DaemonSet", values, files=[PRESETS[preset] for preset in presets]))
+    return pod
+
+
+def rendered(*presets: str) -> dict[str, list[Object]]:
+    found: dict[str, list[Object]] = {}
+    for made in render(files=[PRESETS[preset] for preset in presets]):
+        found.setdefault(made["kind"], []).append(made)
+    return found
+
+
+def tolerates(pod: Pod, key: str, value: str, effect: str) -> bool:
+    return any(
+        toleration["key"] == key
+        and (toleration["operator"] == "Exists" or toleration.get("value") == value)
+        and toleration.get("effect", effect) == effect
+        for toleration in pod.spec["tolerations"]
+    )
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_says_for_whom_it_is_and_how_it_is_installed(preset: str) -> None:
+    text = PRESETS[preset].read_text()
+    head = text[: text.index("\n\n")]
+    assert f"--values helm/gputally/presets/{preset}.yaml" in head
+    assert "# Pod Security: " in head
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_goes_with_the_stack_and_with_an_operator(preset: str) -> None:
+    alone = {("Service", "gputally"), ("DaemonSet", "gputally")}
+    for more in ({"stack": {"enabled": True}}, {"podMonitor": {"sidecars": {"enabled": True}}}):
+        made = {(one["kind"], one["metadata"]["name"]) for one in render(more, files=[PRESETS[preset]])}
+        assert alone <= made
+
+
+@pytest.mark.parametrize("platform", sorted(PLATFORMS - {"openshift"}))
+def test_platforms_go_with_kube_prometheus_stack_and_with_argo(platform: str) -> None:
+    found = rendered(platform, "kube-prometheus-stack", "argo")
+    (scrape,) = found["ScrapeConfig"]
+    assert scrape["metadata"]["labels"]["release"] == "kube-prometheus-stack"
+    assert "ClusterRole" in found
+
+
+def test_gke_brings_its_driver_and_is_privileged_because_it_has_no_nvidia_runtime() -> None:
+    pod = exporter("gke")
+    (container,) = pod.spec["containers"]
+    (driver,) = [volume for volume in pod.spec["volumes"] if volume["name"] == "driver"]
+    assert driver["hostPath"]["path"] == "/home/kubernetes/bin/nvidia"
+    assert env(container)["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib64"
+    assert container["securityContext"]["privileged"] is True
+    assert tolerates(pod, "nvidia.com/gpu", "present", "NoSchedule")
+    assert takes(pod, GPU_NODES["GKE"])
+
+
+def test_eks_takes_nodes_of_every_provisioner_without_a_capability() -> None:
+    pod = exporter("eks")
+    for node in ("EKS Auto Mode", "Karpenter", "EKS node groups"):
+        assert takes(pod, GPU_NODES[node])
+    assert pod.spec["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert tolerates(pod, "nvidia.com/gpu", "true", "NoSchedule")
+    bottlerocket = exporter("eks", values={"privileges": {"capabilities": ["SYS_ADMIN"]}})
+    assert bottlerocket.spec["containers"][0]["securityContext"]["capabilities"]["add"] == ["SYS_ADMIN"]
+
+
+def test_aks_takes_gpu_pools_and_spot_pools() -> None:
+    pod = exporter("aks")
+    assert takes(pod, GPU_NODES["AKS"])
+    assert takes(pod, GPU_NODES["AKS auto-provisioning"])
+    assert tolerates(pod, "sku", "gpu", "NoSchedule")
+    assert tolerates(pod, "kubernetes.azure.com/scalesetpriority", "spot", "NoSchedule")
+    assert "runtimeClassName" not in pod.spec
+
+
+def test_k3s_asks_for_its_nvidia_runtime_on_nodes_with_a_label_only() -> None:
+    pod = exporter("k3s")
+    assert pod.spec["runtimeClassName"] == "nvidia"
+    assert takes(pod, {"nvidia.com/gpu.present": "true"})
+    assert not takes(pod, {})
+
+
+def test_beside_nvidia_s_operator_the_exporter_steps_aside_for_a_new_driver() -> None:
+    pod = exporter("gpu-operator")
+    assert pod.spec["runtimeClassName"] == "nvidia"
+    assert pod.spec["nodeSelector"]["nvidia.com/gpu.deploy.dcgm-exporter"] == "true"
+    assert tolerates(pod, "nvidia.com/gpu", "", "NoSchedule")
+    assert pod.spec.get("hostNetwork") is None, "dcgm-exporter has port 9400 too"
+
+
+def test_openshift_has_constraints_and_what_its_own_monitoring_reads() -> None:
+    found = rendered("openshift")
+    assert {"SecurityContextConstraints", "ServiceMonitor", "PrometheusRule"} <= found.keys()
+    assert "ScrapeConfig" not in found
+    consoles = [
+        made for made in found["ConfigMap"] if made["metadata"]["namespace"] == "openshift-config-managed"
+    ]
+    assert consoles
+    for made in consoles:
+        assert made["metadata"]["labels"]["console.openshift.io/dashboard"] == "true"
+    pod = exporter("openshift")
+    assert pod.spec["securityContext"]["seLinuxOptions"] == {"type": "spc_t"}
+    (constraints,) = found["SecurityContextConstraints"]
+    assert constraints["allowPrivilegedContainer"] is False
+    assert constraints["seLinuxContext"] == {"type": "RunAsAny"}
+
+
+def test_amd_reads_the_kernel_s_driver_and_may_see_kfd() -> None:
+    pod = exporter("amd")
+    (container,) = pod.spec["containers"]
+    assert "--reader=amdgpu" in container["args"]
+    assert container["securityContext"]["privileged"] is True
+    for node in (name for name in GPU_NODES if "AMD" in name or "MI" in name):
+        assert takes(pod, GPU_NODES[node])
+    for taint, effect in {
+        "amd.com/gpu": "NoSchedule",
+        "amd-gpu-unhealthy": "NoSchedule",
+        "amd-dcm": "NoExecute",
+    }.items():
+        assert tolerates(pod, taint, "up", effect)
+
+
+def test_argo_has_the_label_that_its_dashboard_shows() -> None:
+    (container,) = exporter("argo").spec["containers"]
+    (labels,) = [flag for flag in container["args"] if flag.startswith("--pod-labels=")]
+    assert "workflows.argoproj.io/workflow" in labels.partition("=")[2].split(",")
+    assert "--kubernetes" in container["args"]
+    assert {"ClusterRole", "ClusterRoleBinding"} <= rendered("argo").keys()
+    assert "WorkflowTemplate" not in rendered("argo")
+
+
+def test_minimal_has_nothing_and_misses_nothing() -> None:
+    pod = exporter("minimal")
+    assert "hostPID" not in pod.spec
+    assert [volume for volume in pod.spec["volumes"] if "hostPath" in volume] == []
+    assert pod.spec["automountServiceAccountToken"] is False
+    assert "--pods=false" in pod.spec["containers"][0]["args"]
+    (rule,) = objects("PrometheusRule", {"prometheusRule": {"enabled": True}}, files=[PRESETS["minimal"]])
+    assert 'source!~"state_file|cgroup"' in str(rule)
+
+
+def test_kube_prometheus_stack_gets_all_that_it_reads_with_its_label() -> None:
+    found = rendered("kube-prometheus-stack")
+    for kind in ("ScrapeConfig", "PrometheusRule"):
+        (made,) = found[kind]
+        assert made["metadata"]["labels"]["release"] == "kube-prometheus-stack"
+    assert all(made["metadata"]["labels"]["grafana_dashboard"] == "1" for made in found["ConfigMap"])
+    assert "StatefulSet" not in found
+
+
+def test_no_preset_changes_how_the_exporter_reckons() -> None:
+    defaults = config()
+    for preset in PRESETS:
+        flags = exporter(preset).spec["containers"][0]["args"]
+        assert f"--interval={defaults.interval_seconds:g}s" in flags

@@ -1,0 +1,54 @@
+"""README.md of the chart: what it tells one to type works."""
+
+import re
+import shlex
+import subprocess
+
+import pytest
+
+from tests.bundle.chart import CHART, PRESETS
+from tools import environment, programs
+from tools.chart_values import reading
+
+README = (CHART / "README.md").read_text()
+BLOCKS = re.findall(r"^```\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+VALUES = list(reading.every(reading.values((CHART / "values.yaml").read_text())))
+INSTALLS = [block for block in BLOCKS if block.startswith("helm install gputally helm/gputally ")]
+
+
+def template(flags: list[str]) -> str:
+    command = [str(programs.path("helm")), "template", "gputally", "helm/gputally", *flags]
+    done = subprocess.run(command, cwd=environment.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_there_are_two_ways_to_install() -> None:
+    assert len(INSTALLS) == 2
+
+
+@pytest.mark.parametrize("block", INSTALLS)
+@pytest.mark.parametrize("simulated", [False, True])
+def test_each_way_to_install_works_also_without_gpus(block: str, simulated: bool) -> None:
+    (without_gpus,) = re.findall(r"No GPU at hand\? `([^`]+)`", README)
+    flags = shlex.split(block.replace("\\\n", " "))[4:] + (shlex.split(without_gpus) if simulated else [])
+    assert "\nkind: DaemonSet\n" in template(flags)
+
+
+def test_every_value_is_in_a_table() -> None:
+    rows = set(re.findall(r"^\| `([^`]+)` \|", README, re.MULTILINE))
+    missing = [value.dotted for value in VALUES if not value.children and value.dotted not in rows]
+    assert missing == ["defaultsVersion"]
+
+
+def test_every_preset_is_in_the_table() -> None:
+    assert [name for name in PRESETS if f"| `{name}.yaml` |" not in README] == []
+
+
+def test_every_value_that_the_text_speaks_of_exists() -> None:
+    text = "\n".join(line for line in README.splitlines() if not line.startswith("|"))
+    spoken_of = set(re.findall(r"`(?:--set )?([a-z]\w+(?:\.[a-z]\w+)+)(?:=\w+)?`", text))
+    assert len(spoken_of) > 8
+    known = " ".join(f".{value.dotted} " for value in VALUES)
+    own_keys = tuple(f"{value.dotted}." for value in VALUES if value.schema.get("$ref") == "#/$defs/labels")
+    assert {name for name in spoken_of if f".{name} " not in known and not name.startswith(own_keys)} == set()

@@ -1,0 +1,252 @@
+"""Who hears of what, as the chart's values say: Alertmanager's own tool asked, and the operator's schemas."""
+
+import json
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from alerts import manifests, messages, routing
+from tests.bundle import chart, crds
+from tools import environment, programs
+
+Json = dict[str, Any]
+PLAIN: Json = yaml.safe_load((environment.ROOT / manifests.PLAIN / "alertmanager.yml").read_text())
+RESOURCE: Json = yaml.safe_load(
+    (environment.ROOT / manifests.MANIFESTS / "alertmanagerconfig.yaml").read_text()
+)
+WINDOW = [{"weekdays": ["sunday"], "times": [{"start_time": "02:00", "end_time": "04:00"}]}]
+EMAIL = {
+    "to": "gpu-team@example.com",
+    "from": "alertmanager@example.com",
+    "smarthost": "smtp.example.com:587",
+    "username": "alertmanager@example.com",
+}
+AS_PLAIN: Json = {
+    "secret": "gputally-alerting",
+    "default": "slack",
+    "critical": "pagerduty",
+    "maintenance": WINDOW,
+}
+"""The values with which the chart says what the plain files say."""
+EVERYTHING: Json = {
+    **AS_PLAIN,
+    "namespaces": {"nlp|nlp-.+": "email", "vision": "teams", "llm": "opsgenie", r"ci-\d+": "webhook"},
+    "email": EMAIL,
+    "maintenance": [
+        {**WINDOW[0], "days_of_month": ["1:7", "-1"], "months": ["may:august"], "years": ["2027"]}
+    ],
+}
+NOBODY: Json = {}
+
+
+def alertmanager(values: Json) -> str:
+    """The file of the stack's Alertmanager, as its pod has it."""
+    rendered = chart.render({"stack": {"enabled": True}, "routing": values})
+    (text,) = (
+        text
+        for made in rendered
+        if made["kind"] in ("ConfigMap", "Secret")
+        for name, text in {**made.get("data", {}), **made.get("stringData", {})}.items()
+        if name == "alertmanager.yml"
+    )
+    return str(text)
+
+
+def resource(values: Json, **more: Any) -> Json:
+    settings = {"alertmanagerConfig": {"enabled": True}, "routing": values, **more}
+    (made,) = chart.objects("AlertmanagerConfig", settings)
+    return made
+
+
+def amtool(*arguments: str | Path) -> str:
+    asked = subprocess.run([programs.path("amtool"), *arguments], capture_output=True, text=True, check=False)
+    assert asked.returncode == 0, asked.stdout + asked.stderr
+    return asked.stdout.strip()
+
+
+class Routes:
+    """An Alertmanager's file to ask."""
+
+    def __init__(self, folder: Path, values: Json) -> None:
+        self.file = folder / "alertmanager.yml"
+        self.file.write_text(alertmanager(values))
+
+    def receiver(self, **labels: str) -> str:
+        given = [f"{name}={value}" for name, value in {"alertname": "GPUTallyAny", **labels}.items()]
+        return amtool("config", "routes", "test", f"--config.file={self.file}", *given)
+
+    def of_each_severity(self) -> list[str]:
+        return [self.receiver(severity=name, audience="oncall") for name in ("critical", "warning", "info")]
+
+
+def test_with_the_receivers_of_the_plain_file_the_routes_are_its_routes() -> None:
+    made = yaml.safe_load(alertmanager(AS_PLAIN))
+    for key in ("route", "time_intervals", "inhibit_rules"):
+        assert made[key] == PLAIN[key]
+
+
+def test_the_resource_has_the_routes_of_the_plain_resource() -> None:
+    spec = resource(AS_PLAIN)["spec"]
+    for key in ("route", "muteTimeIntervals", "inhibitRules"):
+        assert spec[key] == RESOURCE["spec"][key]
+    nobody, *receivers = spec["receivers"]
+    assert nobody == {"name": "nobody"}
+    assert sorted(receivers, key=lambda each: str(each["name"])) == sorted(
+        RESOURCE["spec"]["receivers"], key=lambda each: str(each["name"])
+    )
+
+
+def test_every_receiver_is_as_in_the_plain_file() -> None:
+    made = yaml.safe_load(alertmanager(EVERYTHING))["receivers"]
+    plain = {each["name"]: each for each in PLAIN["receivers"]}
+    assert {each["name"]: each for each in made} == plain
+
+
+def test_only_receivers_that_are_named_are_there() -> None:
+    made = yaml.safe_load(alertmanager({"secret": "s", "default": "webhook"}))["receivers"]
+    assert [each["name"] for each in made] == ["nobody", "webhook"]
+
+
+@pytest.mark.parametrize("values", [NOBODY, AS_PLAIN, EVERYTHING], ids=["nobody", "two", "all"])
+def test_alertmanager_accepts_the_file(values: Json, tmp_path: Path) -> None:
+    receivers = len(yaml.safe_load(alertmanager(values))["receivers"])
+    assert f"{receivers} receivers" in amtool("check-config", Routes(tmp_path, values).file)
+
+
+def test_without_a_receiver_nobody_is_told(tmp_path: Path) -> None:
+    routes = Routes(tmp_path, NOBODY)
+    assert routes.of_each_severity() == ["nobody"] * 3
+    assert routes.receiver(audience="team", severity="warning") == "nobody"
+
+
+def test_critical_alerts_go_where_the_others_go_unless_told_otherwise(tmp_path: Path) -> None:
+    assert Routes(tmp_path, {"secret": "s", "default": "slack"}).of_each_severity() == ["slack"] * 3
+
+
+def test_only_critical_alerts_may_be_sent(tmp_path: Path) -> None:
+    routes = Routes(tmp_path, {"secret": "s", "critical": "pagerduty"})
+    assert routes.of_each_severity() == ["pagerduty", "nobody", "nobody"]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "receiver"),
+    [
+        ("nlp", "email"),
+        ("nlp-prod", "email"),
+        ("vision", "teams"),
+        ("visions", "slack"),
+        ("ci-42", "webhook"),
+        ("ci-x", "slack"),
+    ],
+)
+def test_a_team_gets_what_is_about_its_own_pods(namespace: str, receiver: str, tmp_path: Path) -> None:
+    routes = Routes(tmp_path, EVERYTHING)
+    for severity in ("critical", "warning", "info"):
+        assert routes.receiver(audience="team", severity=severity, namespace=namespace) == receiver
+    assert routes.of_each_severity() == ["pagerduty", "slack", "slack"]
+
+
+def test_alerts_of_others_are_left_alone(tmp_path: Path) -> None:
+    assert Routes(tmp_path, EVERYTHING).receiver(alertname="KubePodCrashLooping") == "nobody"
+
+
+def test_without_a_window_nothing_is_ever_muted() -> None:
+    for text in (alertmanager(NOBODY), json.dumps(resource({"secret": "s", "default": "slack"}))):
+        for word in ("maintenance", "time_intervals", "TimeIntervals"):
+            assert word not in text
+
+
+def test_the_resource_has_the_same_window_in_the_operators_words() -> None:
+    (interval,) = resource(EVERYTHING)["spec"]["muteTimeIntervals"]
+    assert interval["timeIntervals"] == [
+        {
+            "weekdays": ["sunday"],
+            "times": [{"startTime": "02:00", "endTime": "04:00"}],
+            "daysOfMonth": [{"start": 1, "end": 7}, {"start": -1, "end": -1}],
+            "months": ["may:august"],
+            "years": ["2027"],
+        }
+    ]
+
+
+@pytest.mark.parametrize("kind", routing.RECEIVERS)
+def test_the_operator_knows_every_field_of_each_kind_of_receiver(kind: str) -> None:
+    made = resource({**EVERYTHING, "namespaces": {}, "critical": "", "default": kind})
+    assert crds.faults(made, "prometheus-operator-crds") == []
+    if kind != "teams":
+        # Microsoft's new kind of address came later than that.
+        assert crds.faults(made, "prometheus-operator-crds-2024") == []
+
+
+def test_the_resource_has_no_secret_of_which_it_does_not_name_the_key() -> None:
+    refs = re.findall(
+        r'\{"name": "my-secret", "key": "([a-z-]+)"\}',
+        json.dumps(resource({**EVERYTHING, "secret": "my-secret"})),
+    )
+    assert sorted(refs) == [
+        "email-password",
+        "opsgenie-key",
+        "pagerduty-key",
+        "slack-url",
+        "teams-url",
+        "webhook-url",
+    ]
+
+
+def test_a_mail_server_without_login_and_tls_needs_no_secret() -> None:
+    email = {**EMAIL, "username": "", "requireTls": False}
+    values = {"default": "email", "email": email}
+    _, made = yaml.safe_load(alertmanager(values))["receivers"]
+    (settings,) = made["email_configs"]
+    assert settings["require_tls"] is False
+    assert not {"auth_username", "auth_password_file"} & settings.keys()
+    _, of_resource = resource(values)["spec"]["receivers"]
+    assert of_resource["emailConfigs"][0]["requireTLS"] is False
+    assert "authPassword" not in of_resource["emailConfigs"][0]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"stack": {"grafana": {"rootUrl": "https://grafana.example.com/"}}},
+        {"routing": {"grafanaUrl": "https://grafana.example.com"}},
+    ],
+    ids=["stack", "routing"],
+)
+def test_messages_link_to_the_node_where_grafana_is_known(more: Mapping[str, Json]) -> None:
+    values = {"secret": "s", "default": "slack", **more.get("routing", {})}
+    made = resource(values, **{key: value for key, value in more.items() if key != "routing"})
+    _, slack = made["spec"]["receivers"]
+    assert slack["slackConfigs"][0]["text"] == messages.text("https://grafana.example.com")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"default": "slack"}, "routing.secret: name the Secret with the keys of slack"),
+        ({"default": "email", "secret": "s"}, "routing.email.to"),
+        ({"default": "email", "secret": "s", "email": {**EMAIL, "from": ""}}, "routing.email.from"),
+        ({"default": "email", "secret": "s", "email": {**EMAIL, "smarthost": ""}}, "routing.email.smarthost"),
+        ({"default": "email", "email": EMAIL}, "routing.secret: name the Secret with the keys of email"),
+        ({}, "alertmanagerConfig.enabled: nobody would hear of any alert"),
+        ({**AS_PLAIN, "namespaces": {"team-*": "slack"}}, '"team-*" is a regular expression'),
+        ({**AS_PLAIN, "namespaces": {"a(b": "slack"}}, "error parsing regexp: missing closing ): `a(b`"),
+        (
+            {**AS_PLAIN, "maintenance": [{**WINDOW[0], "location": "Europe/Berlin"}]},
+            "an AlertmanagerConfig has no location",
+        ),
+    ],
+)
+def test_what_could_not_work_is_said_in_one_line(values: Json, words: str) -> None:
+    said = chart.refusal({"alertmanagerConfig": {"enabled": True}, "routing": values})
+    assert words in said
+
+
+def test_receivers_that_nothing_would_use_are_refused() -> None:
+    said = chart.refusal({"routing": {"default": "slack", "secret": "s"}})
+    assert "set alertmanagerConfig.enabled or stack.enabled" in said

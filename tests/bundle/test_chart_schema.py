@@ -1,0 +1,386 @@
+"""What the chart does not take: each likely mistake is one line with its path, by Helm 3 and by Helm 4."""
+
+import json
+import re
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from alerts.routing import RECEIVERS
+from dashboards.every import DASHBOARDS
+from gputally.config import READERS
+from gputally.logs import FORMATS, LEVELS
+from gputally.metrics.compat import PROFILES
+from tests.bundle import chart
+from tests.bundle.chart import CHART, PRESETS
+from tools import programs
+from tools.chart_values import reading
+from tools.chart_values.definitions import DEFINITIONS
+from tools.chart_values.reading import Value
+
+HELMS = ("helm", "helm-4")
+SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+SOURCE = (CHART / "values.yaml").read_text()
+LEAVES = [value for value in reading.every(reading.values(SOURCE)) if not value.children]
+RELEASES = Path(__file__).with_name("releases")
+
+# Lines of Helm 3 (`- exporter.port: Must be ...`), and of Helm 4 (`- at '/exporter/port': minimum: ...`).
+_LINES = (re.compile(r" *- ([^:]+): (.*)"), re.compile(r" *- at '([^']*)': (.*)"))
+_FRAMES = ('Must validate "then" as "if" was valid', "validation failed")
+"""What they say around the lines on missing keys."""
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The chart without templates: whatever the schema takes is then rendered, to nothing."""
+    folder = tmp_path_factory.mktemp("chart") / "gputally"
+    folder.mkdir()
+    for name in ("Chart.yaml", "values.yaml", "values.schema.json"):
+        shutil.copy(CHART / name, folder)
+    return folder
+
+
+def told(helm: str, folder: Path, values: dict[str, Any]) -> list[tuple[str, str]]:
+    """(path with dots, what Helm says of it); nothing when the values are taken."""
+    command: list[str | Path] = [programs.path(helm), "template", "gputally", folder, "--values", "-"]
+    done = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)
+    if not done.returncode:
+        return []
+    assert "values don't meet the specifications of the schema(s)" in done.stderr
+    line_of = _LINES[HELMS.index(helm)]
+    lines = [found for line in done.stderr.splitlines() if (found := line_of.fullmatch(line))]
+    return [
+        ("" if found[1] == "(root)" else found[1].strip("/").replace("/", "."), found[2])
+        for found in lines
+        if found[2] not in _FRAMES
+    ]
+
+
+def at(path: str, value: Any) -> dict[str, Any]:
+    """{a: {b: value}} of "a.b". A part in [] is a list with one thing in it."""
+    for part in reversed(re.findall(r"\[\]|[^.\[\]]+", path)):
+        value = [value] if part == "[]" else {part: value}
+    assert isinstance(value, dict)
+    return value
+
+
+UNKNOWN = [
+    # Where the key stands, the key as it was written, and a value that would do for the right one.
+    ("", "exportr", {"enabled": True}),
+    ("", "fullNameOverride", "gpu"),
+    ("", "nodeSelector", {"gpu": "true"}),
+    ("", "resources", {"limits": {"memory": "1Gi"}}),
+    ("image", "Tag", "0.2.0"),
+    ("exporter", "intervall", "10s"),
+    ("exporter", "hostPID", False),
+    ("exporter.tolerations[]", "operater", "Exists"),
+    ("exporter.resources", "reqests", {"cpu": "1"}),
+    ("exporter.resources.limits", "memroy", "1Gi"),
+    ("exporter.affinity", "nodeAfinity", {}),
+    ("exporter.affinity.nodeAffinity", "requiredDuringScheduling", {"nodeSelectorTerms": []}),
+    ("privileges", "hostPid", False),
+    ("serviceMonitor", "labels", {"release": "kps"}),
+    ("serviceMonitor", "interval", "30s"),
+    ("serviceMonitor.relabelings[]", "source_labels", ["a"]),
+    ("stack.prometheus", "retentionTime", "30d"),
+    ("stack.prometheus.persistence", "storageClassName", "ssd"),
+    ("stack.grafana", "adminPassword", "secret"),
+    ("rules", "memoryFullRatio", 0.9),
+    ("rules.settings", "memoryFullRation", 0.9),
+    ("rules.alerts", "GPUTallyGPULost", {"enabled": False}),
+    ("rules.alerts.GPUTallyGpuLost", "keep_firing_for", "5m"),
+    ("rules.groups", "gputally-anomaly", {"enabled": False}),
+    ("routing.slack", "url", "https://example.com/hook"),
+]
+
+
+@pytest.mark.parametrize("helm", HELMS)
+@pytest.mark.parametrize(("place", "key", "value"), UNKNOWN)
+def test_a_misspelt_or_misplaced_key_is_told_with_its_path(
+    helm: str, bare: Path, place: str, key: str, value: Any
+) -> None:
+    ((path, words),) = told(helm, bare, at(place, {key: value}) if place else {key: value})
+    assert path == place.replace("[]", ".0")
+    assert re.search(rf"\b{key}\b.*not allowed", words)
+
+
+WRONG = [
+    # The path, the value, and a word that helps.
+    ("exporter.enabled", "yes", "boolean"),
+    ("exporter.enabled", "false", "boolean"),
+    ("exporter.port", -1, "1"),
+    ("exporter.port", "9400", "integer"),
+    ("service.port", 94000, "65,?535"),
+    ("exporter.interval", "5 minutes", "pattern"),
+    ("exporter.interval", 5, "string"),
+    ("stack.prometheus.retention", "6 months", "pattern"),
+    ("exporter.reader", "nvidia", "nvml"),
+    ("exporter.compat[]", "dcgm-exporter", "dcgm-4.9"),
+    ("exporter.compat", "dcgm", "array"),
+    ("exporter.extraArgs[]", "interval=5s", "pattern"),
+    ("exporter.extraArgs", "--once", "array"),
+    ("exporter.nodeSelector.gpu", True, "string"),
+    ("exporter.maxUnavailable", "half", "pattern"),
+    ("exporter.maxUnavailable", 0, "1"),
+    ("exporter.resources.requests.memory", "50 MB", "pattern"),
+    ("exporter.tolerations", {"operator": "Exists"}, "array"),
+    ("exporter.tolerations[].operator", "Exist", "Exists"),
+    ("exporter.runtimeClassName", "NVIDIA", "pattern"),
+    ("commonLabels.gpus", 8, "string"),
+    ("commonLabels.owner", "the gpu team", "pattern"),
+    ("cluster", 1, "string"),
+    ("cluster", "my cluster", "pattern"),
+    ("image.tag", 0.2, "string"),
+    ("image.digest", "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945", "pattern"),
+    ("image.pullPolicy", "ifNotPresent", "IfNotPresent"),
+    ("fullnameOverride", "GPUTally", "pattern"),
+    ("global.imagePullSecrets[]", {"name": "registry"}, "string"),
+    ("driver.hostPath", "home/kubernetes/bin/nvidia", "pattern"),
+    ("state.volume", "pvc", "emptyDir"),
+    ("web.basicAuth.users.prometheus", "password", "pattern"),
+    ("prometheusRule.additionalLabels", [{"release": "kps"}], "object"),
+    ("dashboards.include[]", "overview", "fleet"),
+    ("rules.settings.memoryFullRatio", "0.9", "number"),
+    ("rules.settings.memoryFullRatio", 95, "1"),
+    ("rules.settings.xidCritical", "48|79", "array"),
+    ("rules.settings.scrapeInterval", 15, "string"),
+    ("rules.alerts.GPUTallyGpuLost.severity", "ciritical", "critical"),
+    ("rules.alerts.GPUTallyGpuLost.for", "10 min", "pattern"),
+    ("rules.alerts.GPUTallyGpuLost", False, "object"),
+    ("rules.tables.gpuHourPrices.H100", "2 USD", "number"),
+    ("routing.critical", "pager", "pagerduty"),
+    ("routing.email.smarthost", "smtp.example.com", "pattern"),
+    ("stack.prometheus.persistence.size", "0Gi", "pattern"),
+    ("stack.prometheus.persistence.size", "50 GB", "pattern"),
+    ("stack.prometheus.persistence.size", 50, "string"),
+    ("autoscaling.keda.utilization", 70, "1"),
+    ("argoWorkflows.stressTest.utilization", 0, "0"),
+    ("prometheusUrl", "prometheus.monitoring:9090", "pattern"),
+    ("enabled", False, "true"),
+]
+
+
+@pytest.mark.parametrize("helm", HELMS)
+@pytest.mark.parametrize(("place", "value", "word"), WRONG)
+def test_a_wrong_value_is_told_with_its_path_and_what_would_be_right(
+    helm: str, bare: Path, place: str, value: Any, word: str
+) -> None:
+    ((path, words),) = told(helm, bare, at(place, value))
+    assert path == place.replace("[]", ".0")
+    assert re.search(rf"\b{word}\b", words)
+
+
+@pytest.mark.parametrize("helm", HELMS)
+def test_a_number_in_the_environment_is_told_with_its_place_in_the_list(helm: str, bare: Path) -> None:
+    values = at("exporter.extraEnv", [{"name": "A", "value": "1"}, {"name": "B", "value": 1}])
+    ((path, words),) = told(helm, bare, values)
+    assert (path, "string" in words) == ("exporter.extraEnv.1.value", True)
+
+
+GOOD: dict[str, Any] = {
+    "enabled": True,
+    "cluster": "arn:aws:eks:eu-west-1:123456789012:cluster/gpu",
+    "global": {"storageClass": "of the parent chart", "imagePullSecrets": ["registry.example"]},
+    "commonLabels": {"release": "kube-prometheus-stack", "example.com/team": "gpu_1"},
+    "exporter": {
+        "interval": "500ms",
+        "maxUnavailable": 3,
+        "extraArgs": ["--once"],
+        "extraEnv": [
+            {"name": "A", "value": "1"},
+            {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+            {"name": "C", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}},
+        ],
+        "extraVolumes": [{"name": "v", "hostPath": {"path": "/a", "type": "Directory"}}],
+        "extraVolumeMounts": [{"name": "v", "mountPath": "/a", "readOnly": True}],
+        "resources": {"limits": {"cpu": 1, "memory": "1Gi", "hugepages-2Mi": "4Mi"}, "requests": None},
+        "tolerations": [{"operator": "Exists"}, {"key": "a", "value": "b", "effect": "NoExecute"}],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "gpu", "operator": "In", "values": ["a"]}]}
+                    ]
+                }
+            },
+            "podAntiAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "weight": 1,
+                        "podAffinityTerm": {
+                            "topologyKey": "kubernetes.io/hostname",
+                            "labelSelector": {"matchLabels": {"app": "a"}},
+                        },
+                    }
+                ]
+            },
+        },
+    },
+    "networkPolicy": {"scrapers": [{"ipBlock": {"cidr": "10.0.0.0/8"}}, {"podSelector": {}}]},
+    "serviceMonitor": {
+        "relabelings": [{"action": "replace", "sourceLabels": ["a"], "targetLabel": "b", "regex": "(.*)"}]
+    },
+    "rules": {
+        "runbookUrl": "https://wiki.example/gpu",
+        "additionalRuleLabels": {"team": "platform"},
+        "settings": {"memoryFullRatio": 1, "xidCritical": [79], "idleWindow": "1h30m"},
+        "tables": {"gpuHourPrices": {".*H100.*": 2.5}, "namespaceBudgets": {"team-a": 100}},
+        "groups": {"gputally-anomalies": {"enabled": False}},
+        "alerts": {"GPUTallyGpuLost": {"enabled": False, "for": "0s", "severity": "info"}},
+    },
+    "web": {"basicAuth": {"users": {"prometheus": "$2y$10$" + "a" * 53}}},
+    "stack": {"prometheus": {"remoteWrite": [{"url": "https://mimir.example/push", "headers": {"a": "b"}}]}},
+    "extraObjects": ["kind: ConfigMap", {"kind": "ConfigMap"}],
+}
+
+
+@pytest.mark.parametrize("helm", HELMS)
+def test_what_is_right_is_taken(helm: str, bare: Path) -> None:
+    assert told(helm, bare, GOOD) == []
+
+
+@pytest.mark.parametrize("helm", HELMS)
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda file: file.stem)
+def test_every_preset_is_taken(helm: str, bare: Path, preset: Path) -> None:
+    assert told(helm, bare, yaml.safe_load(preset.read_text())) == []
+
+
+EVERYTHING = (
+    "kubernetes.enabled",
+    "securityContextConstraints.enabled",
+    "podMonitor.sidecars.enabled",
+    "podMonitor.pods.enabled",
+    "prometheusRule.enabled",
+    "alertmanagerConfig.enabled",
+    "dashboards.configMaps.enabled",
+    "dashboards.grafanaOperator.enabled",
+    "dashboards.openShiftConsole.enabled",
+    "stack.enabled",
+    "argoWorkflows.sidecar.enabled",
+    "argoWorkflows.stressTest.enabled",
+    "autoscaling.prometheusAdapter.enabled",
+    "autoscaling.keda.enabled",
+)
+
+
+def of_leaves(leaves: list[Value]) -> dict[str, Any]:
+    """null for each of these keys."""
+    values: dict[str, Any] = {}
+    for leaf in leaves:
+        inner = values
+        for part in leaf.path[:-1]:
+            inner = inner.setdefault(part, {})
+        inner[leaf.name] = None
+    return values
+
+
+@pytest.mark.parametrize("helm", HELMS)
+def test_lists_and_maps_of_ones_own_can_be_taken_away_with_null(helm: str, bare: Path) -> None:
+    own = [leaf for leaf in LEAVES if isinstance(leaf.default, list | dict)]
+    assert told(helm, bare, of_leaves(own)) == []
+
+
+def test_templates_do_without_what_can_be_taken_away() -> None:
+    # A stress test without a command is refused, in words of its own.
+    own = [leaf for leaf in LEAVES if isinstance(leaf.default, list | dict) and leaf.name != "command"]
+    values = of_leaves(own)
+    for switch in EVERYTHING:
+        place, _, name = switch.rpartition(".")
+        inner = values
+        for part in place.split("."):
+            inner = inner.setdefault(part, {})
+        inner[name] = True
+    values["autoscaling"]["keda"]["target"] = {"name": "a"}
+    kinds = {made["kind"] for made in chart.render(values)}
+    assert {"DaemonSet", "StatefulSet", "ScaledObject", "WorkflowTemplate", "GrafanaDashboard"} <= kinds
+
+
+@pytest.mark.parametrize("helm", HELMS)
+def test_anything_else_that_is_taken_away_with_null_is_missed(helm: str, bare: Path) -> None:
+    needed = [leaf for leaf in LEAVES if not isinstance(leaf.default, list | dict) and leaf.path[1:]]
+    assert len(needed) > 100
+    missed = told(helm, bare, of_leaves(needed))
+    assert {path for path, _ in missed} == {".".join(leaf.path[:-1]) for leaf in needed}
+    said = " ".join(words for _, words in missed)
+    assert [leaf.dotted for leaf in needed if not re.search(rf"\b{leaf.name}\b", said)] == []
+
+
+@pytest.mark.parametrize("helm", HELMS)
+def test_a_group_that_is_taken_away_with_null_is_missed(helm: str, bare: Path) -> None:
+    ((path, words),) = told(helm, bare, {"image": None})
+    assert (path, "image" in words) == ("", True)
+
+
+@pytest.mark.parametrize("archive", sorted(RELEASES.glob("*.tgz")), ids=lambda file: file.stem)
+def test_values_that_an_older_release_brings_are_taken(archive: Path) -> None:
+    with tarfile.open(archive) as packed:
+        file = packed.extractfile("gputally/values.yaml")
+        assert file is not None
+        older = yaml.safe_load(file)
+    assert [error.message for error in jsonschema.Draft7Validator(SCHEMA).iter_errors(older)] == []
+
+
+def test_the_defaults_are_taken_and_templates_have_the_same() -> None:
+    defaults = yaml.safe_load(SOURCE)
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+    assert [error.message for error in jsonschema.Draft7Validator(SCHEMA).iter_errors(defaults)] == []
+    assert yaml.safe_load((CHART / "files/values.yaml").read_text()) == defaults
+
+
+def test_all_defaults_of_the_rules_can_be_written_into_the_values() -> None:
+    rules = yaml.safe_load((CHART / "files/rules.yaml").read_text())
+    assert [*jsonschema.Draft7Validator(SCHEMA).iter_errors({"rules": rules})] == []
+
+
+def test_every_definition_is_used() -> None:
+    written = json.dumps(SCHEMA)
+    assert [name for name in SCHEMA["definitions"] if f'"#/definitions/{name}"' not in written] == []
+
+
+@pytest.mark.parametrize(
+    ("names", "choices"),
+    [
+        (("exporter.reader", "argoWorkflows.sidecar.reader"), READERS),
+        (("exporter.compat",), PROFILES),
+        (("exporter.logLevel",), LEVELS),
+        (("exporter.logFormat",), FORMATS),
+        (("routing.namespaces",), RECEIVERS),
+        (("routing.critical", "routing.default"), ("", *RECEIVERS)),
+        (("dashboards.include",), DASHBOARDS),
+    ],
+)
+def test_choices_are_those_of_the_code(names: tuple[str, ...], choices: Any) -> None:
+    schemas = {leaf.dotted: leaf.schema for leaf in LEAVES}
+    for name in names:
+        schema = schemas[name]
+        found = schema.get("enum") or (schema.get("items") or schema["additionalProperties"])["enum"]
+        assert sorted(found) == sorted(choices), name
+
+
+KUBERNETES = {
+    "core.v1.Affinity": DEFINITIONS["affinity"],
+    "core.v1.NodeAffinity": DEFINITIONS["affinity"]["properties"]["nodeAffinity"],
+    "core.v1.PodAntiAffinity": DEFINITIONS["affinity"]["properties"]["podAntiAffinity"],
+    "core.v1.PodAffinityTerm": DEFINITIONS["podAffinityTerm"],
+    "core.v1.EnvVar": DEFINITIONS["env"]["items"],
+    "core.v1.EnvVarSource": DEFINITIONS["env"]["items"]["properties"]["valueFrom"],
+    "core.v1.ResourceRequirements": DEFINITIONS["resources"],
+    "core.v1.Toleration": DEFINITIONS["tolerations"]["items"],
+    "core.v1.Volume": DEFINITIONS["volumes"]["items"],
+    "core.v1.VolumeMount": DEFINITIONS["volumeMounts"]["items"],
+    "networking.v1.NetworkPolicyPeer": DEFINITIONS["networkPolicyPeers"]["items"],
+}
+
+
+def test_parts_of_a_pod_have_the_keys_that_kubernetes_knows() -> None:
+    known = json.loads(Path(programs.path("kubernetes-openapi-1.34")).read_text())["definitions"]
+    for kind, ours in KUBERNETES.items():
+        theirs = known[f"io.k8s.api.{kind}"]
+        assert sorted(ours["properties"]) == sorted(theirs["properties"]), kind
+        assert sorted(ours.get("required", [])) == sorted(theirs.get("required", [])), kind

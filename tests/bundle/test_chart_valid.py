@@ -1,0 +1,192 @@
+"""What the chart renders is what clusters take: for every preset, and for every two options together."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+import yaml
+
+from tests.bundle import chart, kubernetes_schemas
+from tests.bundle.chart import CLUSTER_SCOPED, Object, objects, pods, render
+from tests.bundle.chart_combinations import CASES, EXTRA, FEW_CASES, REFUSED, Case, merged, of_options
+from tests.bundle.pairwise import Options
+
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+few_cases = pytest.mark.parametrize("case", FEW_CASES.values(), ids=FEW_CASES)
+
+CONFIGMAP_LIMIT = 1024 * 1024
+# Helm's own limit for a release's name. It does not hold the chart's name, so that is added.
+LONG_NAME = "a-release-with-the-longest-name-that-helm-still-takes"
+# A StatefulSet's pods have its name and a hash in one label.
+NAME_LENGTHS = {"StatefulSet": 52, "CronJob": 52}
+STANDARD_LABELS = {
+    "app.kubernetes.io/name",
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/component",
+    "app.kubernetes.io/part-of",
+    "app.kubernetes.io/version",
+    "app.kubernetes.io/managed-by",
+    "helm.sh/chart",
+}
+SELECTOR_LABELS = {"app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component"}
+OPENSHIFT_CONSOLE = "openshift-config-managed"
+
+
+def ours(rendered: list[Object]) -> list[Object]:
+    """Without the objects that somebody else wrote."""
+    return [made for made in rendered if made["metadata"].get("labels") != EXTRA]
+
+
+def identity(made: Object) -> tuple[str, str, str, str]:
+    group, _, _ = made["apiVersion"].rpartition("/")
+    return group, made["kind"], made["metadata"].get("namespace", ""), made["metadata"]["name"]
+
+
+def label_values(rendered: list[Object]) -> Iterator[str]:
+    for made in rendered:
+        yield from made["metadata"].get("labels", {}).values()
+    for pod in pods(rendered):
+        yield from pod.labels.values()
+
+
+def tells_teams(made: Object) -> bool:
+    """Whether it is routes to Microsoft Teams, which took another way of sending than the older operator has."""
+    receivers = made["spec"]["receivers"] if made["kind"] == "AlertmanagerConfig" else []
+    return any("msteamsv2Configs" in receiver for receiver in receivers)
+
+
+def test_there_is_a_preset_for_each_platform() -> None:
+    platforms = {"gke", "eks", "aks", "k3s", "openshift", "amd", "argo", "minimal", "gpu-operator"}
+    assert platforms <= chart.PRESETS.keys()
+
+
+@every_case
+def test_helm_lint_has_nothing_against_it(case: Case) -> None:
+    assert chart.lint(**case.arguments) == ""
+
+
+@pytest.mark.parametrize("cluster", kubernetes_schemas.CLUSTERS)
+def test_the_cluster_knows_every_kind_and_every_field(cluster: str) -> None:
+    rendered = [made for case in CASES.values() for made in render(**case.arguments)]
+    if cluster == "1.25":
+        rendered = [made for made in rendered if not tells_teams(made)]
+    assert kubernetes_schemas.faults(rendered, cluster) == []
+
+
+@pytest.mark.parametrize("cluster", kubernetes_schemas.CLUSTERS)
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda made: made["spec"].update(updateStrategi={}), "'updateStrategi' not allowed"),
+        (lambda made: made["metadata"].update(label={}), "'label' not allowed"),
+        (lambda made: made["spec"].update(minReadySeconds="5"), "got string, want integer"),
+        (lambda made: made["spec"].update(revisionHistoryLimit=None), "got null, want integer"),
+        (lambda made: made["spec"].pop("selector"), "missing property 'selector'"),
+        (lambda made: made.update(kind="DemonSet"), "could not find schema for DemonSet"),
+    ],
+)
+def test_a_fault_is_found(cluster: str, spoil: Callable[[Object], None], told: str) -> None:
+    (made,) = yaml.safe_load_all(yaml.safe_dump_all(objects("DaemonSet")))
+    spoil(made)
+    (fault,) = kubernetes_schemas.faults([made], cluster)
+    assert told in fault
+
+
+@every_case
+def test_helm_3_and_helm_4_render_the_same_objects(case: Case) -> None:
+    old, new = ({identity(m): m for m in render(**case.arguments, helm=helm)} for helm in ("helm", "helm-4"))
+    assert old == new
+
+
+@every_case
+def test_what_is_rendered_does_not_depend_on_chance_the_cluster_or_the_occasion(case: Case) -> None:
+    known = sorted({made["apiVersion"] for made in render(**case.arguments)})
+    again = ["--is-upgrade", *(f"--api-versions={version}" for version in known)]
+    assert chart.text(**case.arguments, arguments=again) == chart.text(**case.arguments)
+
+
+@every_case
+def test_what_is_stored_is_small_enough(case: Case) -> None:
+    for made in objects("ConfigMap", **case.arguments):
+        size = sum(len(key) + len(value.encode()) for key, value in made.get("data", {}).items())
+        assert size < CONFIGMAP_LIMIT, made["metadata"]["name"]
+    assert chart.stored_size(**case.arguments) < CONFIGMAP_LIMIT
+
+
+@few_cases
+@pytest.mark.parametrize("name", ["gputally", LONG_NAME])
+def test_names_are_unique_and_short_enough(case: Case, name: str) -> None:
+    rendered = render(**case.arguments, name=name)
+    twice = [made for made, count in Counter(map(identity, rendered)).items() if count > 1]
+    assert twice == []
+    for made in rendered:
+        kind, own_name = made["kind"], made["metadata"]["name"]
+        limit = 253 if kind in CLUSTER_SCOPED else NAME_LENGTHS.get(kind, 63)
+        assert len(own_name) <= limit, (kind, own_name)
+        assert re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", own_name), (kind, own_name)
+    for value in label_values(rendered):
+        assert re.fullmatch(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", value), value
+
+
+@few_cases
+def test_every_object_says_its_namespace_and_it_is_the_right_one(case: Case) -> None:
+    expected = case.given.get("namespaceOverride") or "gpu-monitoring-of-this-release"
+    named = {*case.named, OPENSHIFT_CONSOLE}
+    for made in ours(render(**case.arguments, namespace="gpu-monitoring-of-this-release")):
+        namespace = made["metadata"].get("namespace")
+        if made["kind"] in CLUSTER_SCOPED:
+            assert namespace is None, identity(made)
+        else:
+            assert namespace == expected or namespace in named, identity(made)
+
+
+@few_cases
+def test_with_another_namespace_nothing_points_at_that_of_the_release(case: Case) -> None:
+    elsewhere = {**case.values, "namespaceOverride": "somewhere-else"}
+    shown = chart.text(elsewhere, files=case.files, namespace="namespace-of-the-release")
+    assert "namespace-of-the-release" not in shown
+
+
+@few_cases
+def test_two_releases_do_not_collide(case: Case) -> None:
+    if case.given.get("fullnameOverride"):
+        return  # they were told to have one name
+    one, beside, elsewhere = (
+        {
+            identity(made)
+            for made in ours(render(**case.arguments, name=name, namespace=namespace))
+            if made["metadata"]["name"] not in case.named
+        }
+        for name, namespace in (("one", "gpus"), ("two", "gpus"), ("one", "more-gpus"))
+    )
+    assert one & beside == set()
+    if not case.given.get("namespaceOverride"):
+        assert one & elsewhere == set()
+
+
+@every_case
+def test_every_object_has_the_standard_labels(case: Case) -> None:
+    for made in ours(render(**case.arguments)):
+        labels = made["metadata"]["labels"]
+        assert labels.keys() >= STANDARD_LABELS | case.given.get("commonLabels", {}).keys(), identity(made)
+        assert (
+            made["metadata"].get("annotations", {}).keys() >= case.given.get("commonAnnotations", {}).keys()
+        )
+        assert labels["app.kubernetes.io/instance"] == "gputally"
+        assert labels["app.kubernetes.io/managed-by"] == "Helm"
+
+
+@every_case
+def test_selectors_hold_nothing_that_an_upgrade_changes(case: Case) -> None:
+    for made in ours(render(**case.arguments)):
+        if made["kind"] in {"DaemonSet", "Deployment", "StatefulSet"}:
+            assert made["spec"]["selector"] == {
+                "matchLabels": {name: made["metadata"]["labels"][name] for name in SELECTOR_LABELS}
+            }
+
+
+@pytest.mark.parametrize("together", REFUSED, ids=lambda options: " ".join(map("=".join, sorted(options))))
+def test_what_the_combinations_leave_out_is_refused(together: Options) -> None:
+    something = {"dashboards": {"configMaps": {"enabled": True}}}
+    assert REFUSED[together] in chart.refusal(merged(something, of_options(dict(together))))

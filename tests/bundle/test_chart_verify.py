@@ -1,0 +1,197 @@
+"""`helm test`: its pod asks the right parts, may do nothing else, and its command does what it is for."""
+
+import io
+import re
+from typing import Any
+
+import pytest
+
+from alerts.rules import rule_groups
+from dashboards import every
+from gputally.verify.command import run
+from tests.bundle import chart, pod_security
+from tests.bundle.test_chart_stack_runs import VALUES, Stack, stack
+
+__all__ = ["stack"]
+BCRYPT = "$2b$10$abcdefghijklmnopqrstuuNMy0YWQ3QK0GzR4oG9W7mO5v5pQ3e6C"
+PROTECTED: dict[str, Any] = {
+    "tls": {"enabled": True, "secret": "web-tls"},
+    "basicAuth": {"enabled": True, "users": {"p": BCRYPT}, "secret": "web-login"},
+}
+
+
+def verify_pod(values: dict[str, Any] | None = None) -> chart.Pod:
+    made = [
+        made for made in chart.objects("Pod", values) if "helm.sh/hook" in made["metadata"]["annotations"]
+    ]
+    (pod,) = chart.pods(made)
+    return pod
+
+
+def flags(values: dict[str, Any] | None = None) -> dict[str, str]:
+    (container,) = verify_pod(values).containers
+    command, *arguments = container["args"]
+    assert (container["command"], command) == (["gputally"], "verify")
+    return {name: value for name, _, value in (one.partition("=") for one in arguments)}
+
+
+def test_it_runs_for_helm_test_only_and_its_log_stays() -> None:
+    made = verify_pod().owner
+    assert made["metadata"]["name"] == "gputally-verify"
+    assert made["metadata"]["annotations"] == {
+        "helm.sh/hook": "test",
+        "helm.sh/hook-delete-policy": "before-hook-creation",
+    }
+    assert made["spec"]["restartPolicy"] == "Never"
+
+
+@pytest.mark.parametrize("values", [{}, {"stack": {"enabled": True}}, {"web": PROTECTED}])
+def test_it_may_do_nothing(values: dict[str, Any]) -> None:
+    pod = verify_pod(values)
+    assert pod_security.level(pod) == "restricted"
+    assert pod.spec["automountServiceAccountToken"] is False
+    assert pod.containers[0]["securityContext"]["readOnlyRootFilesystem"] is True
+    # On a node whose runtime gives them to everybody, it would have all GPUs otherwise.
+    assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in pod.containers[0]["env"]
+
+
+def test_it_has_the_exporters_image() -> None:
+    values = {"global": {"imageRegistry": "registry.example.com", "imagePullSecrets": ["s"]}}
+    pod = verify_pod(values)
+    (exporter,) = chart.pods(chart.objects("DaemonSet", values))
+    assert pod.containers[0]["image"] == exporter.containers[0]["image"]
+    assert pod.spec["imagePullSecrets"] == [{"name": "s"}]
+
+
+def test_without_more_it_asks_the_exporter() -> None:
+    assert flags() == {"--wait": "4m", "--exporter": "http://gputally.monitoring:9400"}
+    assert flags({"service": {"port": 80}})["--exporter"] == "http://gputally.monitoring:80"
+
+
+def test_a_prometheus_of_the_cluster_is_asked_where_it_is_known() -> None:
+    asked = {"prometheusUrl": "https://p.example.com/prom/", "cluster": "north"}
+    found = flags({**asked, "rules": {"settings": {"job": "gpus"}}})
+    assert (found["--prometheus"], found["--cluster"], found["--job"]) == (
+        *("https://p.example.com/prom", "north"),
+        "gpus",
+    )
+    assert found["--rule-groups"] == "0"
+    with_rules = flags({**asked, "prometheusRule": {"enabled": True}})
+    assert with_rules["--rule-groups"] == str(len([group for group in rule_groups() if group["rules"]]))
+    assert "--grafana" not in found
+
+
+def test_a_stack_is_asked_for_everything_that_it_has() -> None:
+    found = flags({"stack": {"enabled": True}})
+    assert found["--prometheus"] == "http://gputally-prometheus.monitoring:9090"
+    assert found["--alertmanager"] == "http://gputally-alertmanager.monitoring:9093"
+    assert found["--grafana"] == "http://gputally-grafana.monitoring:80"
+    assert found["--dashboards"] == str(len(every.texts()))
+    fewer = {"enabled": True, "alertmanager": {"enabled": False}, "grafana": {"enabled": False}}
+    assert flags({"stack": fewer}).keys() == {
+        *("--wait", "--exporter", "--prometheus", "--job", "--rule-groups"),
+    }
+
+
+def test_what_is_switched_off_is_not_expected() -> None:
+    values = {
+        "stack": {"enabled": True},
+        "dashboards": {"include": ["fleet", "node"]},
+        "rules": {"groups": {"gputally-anomalies": {"enabled": False}}},
+    }
+    usual, found = flags({"stack": {"enabled": True}}), flags(values)
+    assert found["--dashboards"] == "2"
+    assert int(found["--rule-groups"]) == int(usual["--rule-groups"]) - 1
+
+
+def test_where_there_is_nothing_to_ask_there_is_no_pod() -> None:
+    only_rules = {"exporter": {"enabled": False}, "prometheusRule": {"enabled": True}}
+    assert chart.objects("Pod", only_rules) == []
+    assert "--exporter" not in flags({**only_rules, "prometheusUrl": "http://p.example.com"})
+
+
+def test_a_protected_exporter_is_asked_with_what_protects_it() -> None:
+    found = flags({"web": PROTECTED})
+    assert found["--exporter"] == "https://gputally.monitoring:9400"
+    assert found["--exporter-server-name"] == "gputally.monitoring.svc"
+    (container,) = verify_pod({"web": PROTECTED}).containers
+    (mount,) = container["volumeMounts"]
+    assert found["--exporter-ca"] == f"{mount['mountPath']}/ca.crt"
+    assert found["--exporter-login"] == mount["mountPath"]
+    (volume,) = verify_pod({"web": PROTECTED}).spec["volumes"]
+    files = {
+        (source["secret"]["name"], item["path"])
+        for source in volume["projected"]["sources"]
+        for item in source["secret"]["items"]
+    }
+    assert files == {("web-tls", "ca.crt"), ("web-login", "username"), ("web-login", "password")}
+
+
+def test_a_certificate_that_nobody_checks_is_not_checked_here_either() -> None:
+    tls = {"enabled": True, "secret": "s", "insecureSkipVerify": True, "serverName": "x.example.com"}
+    found = flags({"web": {"tls": tls}})
+    assert "--exporter-insecure" in found
+    assert "--exporter-ca" not in found
+    assert found["--exporter-server-name"] == "x.example.com"
+    assert "volumes" not in verify_pod({"web": {"tls": tls}}).spec
+
+
+def test_grafana_is_asked_below_its_path_and_with_the_login_of_its_secret() -> None:
+    admin = {"secret": "g", "userKey": "name", "passwordKey": "word"}
+    grafana = {"admin": admin, "rootUrl": "https://x.example.com/grafana"}
+    values = {"stack": {"enabled": True, "grafana": grafana}}
+    found = flags(values)
+    assert found["--grafana"] == "http://gputally-grafana.monitoring:80/grafana"
+    pod = verify_pod(values)
+    (volume,) = pod.spec["volumes"]
+    assert volume["secret"]["items"] == [
+        {"key": "name", "path": "username"},
+        {"key": "word", "path": "password"},
+    ]
+    assert found["--grafana-login"] == pod.containers[0]["volumeMounts"][0]["mountPath"]
+
+
+def test_every_flag_is_one_that_the_command_has(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Up to the point where it asks: nobody is there."""
+    login = tmp_path_factory.mktemp("login")
+    for name in ("username", "password"):
+        (login / name).write_text("x")
+    grafana = {"admin": {"secret": "g"}}
+    values = {"stack": {"enabled": True, "grafana": grafana}, "web": PROTECTED, "cluster": "a"}
+    given = {**flags(values), "--wait": "1s", "--exporter-login": str(login), "--grafana-login": str(login)}
+    arguments = [
+        re.sub(r"https?://[^/]+", "http://127.0.0.1:1", f"{name}={value}") for name, value in given.items()
+    ]
+    out = io.StringIO()
+    assert run(arguments, out) == 1
+    assert out.getvalue().count("does not answer: connection refused") == 3
+
+
+def test_its_command_finds_that_the_stack_of_the_chart_is_well(stack: Stack) -> None:
+    """As `helm test` runs it, but for the addresses: real servers with the files of the chart."""
+
+    def exporters() -> list[str]:
+        return [
+            target["scrapeUrl"].removesuffix("/metrics")
+            for target in stack.prometheus.api("targets")["activeTargets"]
+            if target["labels"]["job"] == "gputally"
+        ]
+
+    stack.prometheus.wait_until(lambda: bool(exporters()), "the exporter is found")
+    (exporter,) = exporters()
+    given = {
+        **flags(VALUES),
+        "--exporter": exporter,
+        **{
+            f"--{name}": f"http://{getattr(stack, name).address}"
+            for name in ("prometheus", "alertmanager", "grafana")
+        },
+        "--wait": "100s",
+    }
+    out = io.StringIO()
+    status = run([f"{name}={value}" for name, value in given.items()], out)
+    assert status == 0, out.getvalue()
+    said = [line for line in out.getvalue().splitlines() if not line.startswith(("ok ", "waiting for"))]
+    # The password is in Grafana's own volume, and nobody else has it.
+    assert [line.split("  ")[0] for line in said] == ["not checked"], out.getvalue()
+    assert "data source" in said[0]

@@ -1,0 +1,285 @@
+"""Whatever an object of the chart names, by selector, port or name, is there: what is scraped is reached."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tests.bundle.chart import Object, Pod, objects, pods, render
+from tests.bundle.chart_combinations import CASES, Case
+
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+WORKLOADS = {"DaemonSet", "Deployment", "StatefulSet"}
+COMPONENT = "app.kubernetes.io/component"
+SCRAPERS = ("ScrapeConfig", "ServiceMonitor", "PodMonitor")
+
+
+def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    assert selector.keys() <= {"matchLabels"}, "write the other operators when the chart has them"
+    wanted: Mapping[str, str] = selector.get("matchLabels", {})
+    return wanted.items() <= labels.items()
+
+
+def ports(pod: Pod) -> dict[str, int]:
+    """Name -> number, of a pod's ports."""
+    found = [port for container in pod.containers for port in container.get("ports", ())]
+    named = {port["name"]: port["containerPort"] for port in found}
+    assert len(named) == len(found), f"{pod.title}: two ports with one name"
+    return named
+
+
+def of_workloads(rendered: Iterable[Object]) -> list[Pod]:
+    return [pod for pod in pods(rendered) if pod.owner["kind"] in WORKLOADS]
+
+
+def exporters(rendered: Iterable[Object]) -> list[Pod]:
+    return [pod for pod in of_workloads(rendered) if pod.component == "exporter"]
+
+
+def name(made: Object) -> str:
+    named: str = made["metadata"]["name"]
+    return named
+
+
+@every_case
+def test_a_workload_selects_its_own_pods_and_no_others(case: Case) -> None:
+    rendered = render(**case.arguments)
+    for made in rendered:
+        if made["kind"] in WORKLOADS:
+            selected = [pod for pod in pods(rendered) if matches(made["spec"]["selector"], pod.labels)]
+            assert [pod.owner for pod in selected] == [made]
+
+
+@every_case
+def test_a_service_reaches_the_ports_of_one_workload(case: Case) -> None:
+    rendered = render(**case.arguments)
+    for service in objects("Service", **case.arguments):
+        (pod,) = [
+            pod for pod in pods(rendered) if matches({"matchLabels": service["spec"]["selector"]}, pod.labels)
+        ]
+        for port in service["spec"]["ports"]:
+            assert port["targetPort"] in ports(pod), (name(service), port)
+
+
+@every_case
+def test_a_network_policy_holds_for_pods_that_have_its_ports(case: Case) -> None:
+    rendered = render(**case.arguments)
+    for policy in objects("NetworkPolicy", **case.arguments):
+        selected = [pod for pod in pods(rendered) if matches(policy["spec"]["podSelector"], pod.labels)]
+        assert selected, name(policy)
+        for pod in selected:
+            known = {*ports(pod), *ports(pod).values()}
+            for rule in policy["spec"].get("ingress", ()):
+                assert {port["port"] for port in rule["ports"]} <= known, name(policy)
+
+
+@every_case
+def test_network_policies_let_the_stacks_own_prometheus_in_and_out(case: Case) -> None:
+    rendered = render(**case.arguments)
+    prometheus = [pod for pod in of_workloads(rendered) if pod.component == "prometheus"]
+    for policy in objects("NetworkPolicy", **case.arguments):
+        held = [pod for pod in of_workloads(rendered) if matches(policy["spec"]["podSelector"], pod.labels)]
+        for pod in prometheus:
+            if pod not in held and any(other.component == "exporter" for other in held):
+                scrapers = [peer for rule in policy["spec"]["ingress"] for peer in rule["from"]]
+                assert any(lets_in(peer, pod) for peer in scrapers), name(policy)
+
+
+def lets_in(peer: Mapping[str, Any], pod: Pod) -> bool:
+    """Whether a pod of the same namespace, which nobody has labelled, is meant."""
+    return matches(peer.get("namespaceSelector", {}), {}) and matches(peer.get("podSelector", {}), pod.labels)
+
+
+@every_case
+def test_exactly_what_is_switched_on_scrapes_the_exporter(case: Case) -> None:
+    rendered = render(**case.arguments)
+    scrapers = [
+        made
+        for made in rendered
+        if made["kind"] in SCRAPERS and made["metadata"]["labels"][COMPONENT] == "exporter"
+    ]
+    assert len(scrapers) <= 1
+    for made in scrapers:
+        assert [*reached(made, rendered)] == exporters(rendered)
+
+
+def reached(scraper: Object, rendered: list[Object]) -> Iterator[Pod]:
+    """The pods that an object of the operator scrapes, and whose samples keep their labels."""
+    spec = scraper["spec"]
+    match scraper["kind"]:
+        case "ScrapeConfig":
+            assert spec["honorLabels"] is True
+            (discovery,) = spec["kubernetesSDConfigs"]
+            (selector,) = discovery["selectors"]
+            labels = dict(pair.split("=") for pair in selector["label"].split(","))
+            port = kept_port(spec["relabelings"])
+            for pod in exporters(rendered):
+                inside = pod.owner["metadata"]["namespace"] in discovery["namespaces"]["names"]
+                if inside and matches({"matchLabels": labels}, pod.labels) and port in ports(pod):
+                    yield pod
+        case "PodMonitor":
+            (endpoint,) = spec["podMetricsEndpoints"]
+            assert endpoint["honorLabels"] is True
+            for pod in exporters(rendered):
+                inside = pod.owner["metadata"]["namespace"] in spec["namespaceSelector"]["matchNames"]
+                if inside and matches(spec["selector"], pod.labels) and endpoint["port"] in ports(pod):
+                    yield pod
+        case "ServiceMonitor":
+            (endpoint,) = spec["endpoints"]
+            assert endpoint["honorLabels"] is True
+            for service in (made for made in rendered if made["kind"] == "Service"):
+                inside = service["metadata"]["namespace"] in spec["namespaceSelector"]["matchNames"]
+                if not inside or not matches(spec["selector"], service["metadata"]["labels"]):
+                    continue
+                (port,) = [port for port in service["spec"]["ports"] if port["name"] == endpoint["port"]]
+                for pod in exporters(rendered):
+                    if matches({"matchLabels": service["spec"]["selector"]}, pod.labels) and port[
+                        "targetPort"
+                    ] in ports(pod):
+                        yield pod
+
+
+def kept_port(relabelings: list[Mapping[str, Any]]) -> str:
+    (rule,) = [
+        rule
+        for rule in relabelings
+        if rule.get("sourceLabels") == ["__meta_kubernetes_pod_container_port_name"]
+        and rule["action"] == "keep"
+    ]
+    regex: str = rule["regex"]
+    return regex
+
+
+@every_case
+def test_a_scraper_speaks_as_the_exporter_listens(case: Case) -> None:
+    """TLS and login are on both sides or on none."""
+    web = case.given.get("web", {})
+    for made in render(**case.arguments):
+        if made["kind"] not in SCRAPERS or made["metadata"]["labels"][COMPONENT] != "exporter":
+            continue
+        spec = made["spec"]
+        endpoint = (
+            spec
+            if made["kind"] == "ScrapeConfig"
+            else (spec.get("endpoints") or spec["podMetricsEndpoints"])[0]
+        )
+        assert endpoint.get("scheme", "http").lower() == ("https" if "tls" in web else "http")
+        assert ("tlsConfig" in endpoint) == ("tls" in web)
+        assert ("basicAuth" in endpoint) == ("basicAuth" in web)
+
+
+@every_case
+def test_probes_ask_ports_that_are_there(case: Case) -> None:
+    for pod in pods(render(**case.arguments)):
+        for container in pod.containers:
+            own = {port["name"]: port["containerPort"] for port in container.get("ports", ())}
+            for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+                for way in ("httpGet", "tcpSocket"):
+                    if asked := container.get(probe, {}).get(way):
+                        assert asked["port"] in {*own, *own.values()}, (pod.title, probe)
+
+
+@every_case
+def test_the_volumes_of_a_pod_are_those_that_it_mounts(case: Case) -> None:
+    for pod in pods(render(**case.arguments)):
+        claims = pod.owner["spec"].get("volumeClaimTemplates", ())
+        volumes = [volume["name"] for volume in pod.spec.get("volumes", ())] + [
+            name(claim) for claim in claims
+        ]
+        assert len(volumes) == len({*volumes}), pod.title
+        mounts = [mount for container in pod.containers for mount in container.get("volumeMounts", ())]
+        assert {mount["name"] for mount in mounts} == {*volumes}, pod.title
+        for container in pod.containers:
+            places = [mount["mountPath"] for mount in container.get("volumeMounts", ())]
+            assert len(places) == len({*places}), pod.title
+            variables = [variable["name"] for variable in container.get("env", ())]
+            assert len(variables) == len({*variables}), pod.title
+
+
+@every_case
+def test_what_a_pod_names_is_rendered_or_named_in_values(case: Case) -> None:
+    rendered = render(**case.arguments)
+    there = {(made["kind"], name(made)) for made in rendered}
+    theirs = case.named
+    for pod in pods(rendered):
+        for kind, wanted in references(pod):
+            assert (kind, wanted) in there or wanted in theirs, (pod.title, kind, wanted)
+
+
+def references(pod: Pod) -> Iterator[tuple[str, str]]:
+    """(kind, name) of the objects that a pod does not start without."""
+    spec = pod.spec
+    if account := spec.get("serviceAccountName"):
+        yield "ServiceAccount", account
+    yield from (("Secret", secret["name"]) for secret in spec.get("imagePullSecrets", ()))
+    for volume in spec.get("volumes", ()):
+        for source in (volume, *volume.get("projected", {}).get("sources", ())):
+            if "configMap" in source and not source["configMap"].get("optional"):
+                yield "ConfigMap", source["configMap"]["name"]
+            if "secret" in source and not source["secret"].get("optional"):
+                yield "Secret", source["secret"].get("secretName") or source["secret"]["name"]
+        if "persistentVolumeClaim" in volume:
+            yield "PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]
+    for container in pod.containers:
+        for source in container.get("envFrom", ()):
+            yield from (
+                (kind, source[key]["name"])
+                for key, kind in (("secretRef", "Secret"), ("configMapRef", "ConfigMap"))
+                if key in source
+            )
+        for variable in container.get("env", ()):
+            origin = variable.get("valueFrom", {})
+            yield from (
+                (kind, origin[key]["name"])
+                for key, kind in (("secretKeyRef", "Secret"), ("configMapKeyRef", "ConfigMap"))
+                if key in origin
+            )
+
+
+@every_case
+def test_the_files_that_a_pod_mounts_are_in_the_config_maps(case: Case) -> None:
+    rendered = render(**case.arguments)
+    data = {
+        (made["kind"], name(made)): {*made.get("data", {}), *made.get("stringData", {})} for made in rendered
+    }
+    for pod in pods(rendered):
+        for volume in pod.spec.get("volumes", ()):
+            if "configMap" in volume and ("ConfigMap", volume["configMap"]["name"]) in data:
+                keys = data["ConfigMap", volume["configMap"]["name"]]
+                assert {item["key"] for item in volume["configMap"].get("items", ())} <= keys, pod.title
+                mounted = [
+                    mount
+                    for container in pod.containers
+                    for mount in container.get("volumeMounts", ())
+                    if mount["name"] == volume["name"]
+                ]
+                if "items" not in volume["configMap"]:
+                    assert {mount["subPath"] for mount in mounted if "subPath" in mount} <= keys, pod.title
+
+
+@every_case
+def test_bindings_and_ingresses_lead_somewhere(case: Case) -> None:
+    rendered = render(**case.arguments)
+    there = {(made["kind"], made["metadata"].get("namespace"), name(made)): made for made in rendered}
+    theirs = case.named
+    for made in rendered:
+        namespace = made["metadata"].get("namespace")
+        if made["kind"] in {"RoleBinding", "ClusterRoleBinding"}:
+            role = made["roleRef"]
+            assert (role["kind"], namespace if role["kind"] == "Role" else None, role["name"]) in there
+            for subject in made["subjects"]:
+                assert ("ServiceAccount", subject["namespace"], subject["name"]) in there or subject[
+                    "name"
+                ] in theirs
+        if made["kind"] == "Ingress":
+            for rule in made["spec"]["rules"]:
+                for path in rule["http"]["paths"]:
+                    backend = path["backend"]["service"]
+                    service = there["Service", namespace, backend["name"]]
+                    known = {
+                        value for port in service["spec"]["ports"] for value in (port["name"], port["port"])
+                    }
+                    assert {*backend["port"].values()} <= known
+        if made["kind"] == "StatefulSet":
+            assert ("Service", namespace, made["spec"]["serviceName"]) in there

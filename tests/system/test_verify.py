@@ -1,0 +1,293 @@
+"""`gputally verify` against real exporters, Prometheus, Alertmanager and Grafana, well and with faults."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alerts.rules import rule_groups
+from dashboards.every import texts
+from tests.running import Exporter
+from tests.system.alerting import Alertmanager, inbox, write_alertmanager_config, write_rules
+from tests.system.test_prometheus import Prometheus, free_port
+from tools import programs
+from tools.children import Children
+from tools.grafana import ADMINISTRATOR, Grafana
+
+WELL = """
+gpus = 2
+model = "h100"
+
+[[workload]]
+shape = "training"
+gpus = [0]
+pod = "nlp/train"
+"""
+NOBODY_IS_NAMED = WELL.replace('pod = "nlp/train"', "")
+SOURCE_IS_DOWN = WELL + '[[fault]]\nkind = "source_down"\nsource = "simulated_pods"\nstart = 0\n'
+NO_GPU = 'gpus = 1\nmodel = "h100"\n[[fault]]\nkind = "source_down"\nstart = 0\n'
+RECORDED = 'count({__name__=~"cluster:.+"})'
+EVERYTHING = (
+    *("exporter", "targets", "sources", "gpus", "pods", "labels"),
+    *("rules", "records", "alertmanager", "dashboards", "data source"),
+)
+
+
+def gputally(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gputally", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+
+def levels(report: str) -> dict[str, str]:
+    """subject -> the worst level said of it."""
+    found: dict[str, str] = {}
+    order = ("ok", "not checked", "warning", "failure")
+    for line in report.splitlines():
+        level, subject, *_ = [*re.split(" {2,}", line), ""]
+        if level in order:
+            found[subject] = max(level, found.get(subject, "ok"), key=order.index)
+    return found
+
+
+@contextmanager
+def play(folder: Path, scenario: str) -> Iterator[Exporter]:
+    file = folder / "scenario.toml"
+    file.write_text(scenario)
+    with Exporter(
+        folder / "exporter.log", "simulate", "--scenario", str(file), "--interval", "1s"
+    ) as exporter:
+        yield exporter
+
+
+@contextmanager
+def prometheus(
+    folder: Path, targets: Sequence[str], alertmanager: int | None, change: Callable[[Any], None]
+) -> Iterator[str]:
+    """It scrapes as in a cluster, where targets have the labels of the exporter's own pod."""
+    write_rules(folder / "rules.yml")
+    static = [
+        {
+            "targets": [address],
+            "labels": {
+                "node": f"n{number}",
+                "instance": f"n{number}",
+                "namespace": "gpu",
+                "pod": "gputally-x",
+            },
+        }
+        for number, address in enumerate(targets)
+    ]
+    config: dict[str, Any] = {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(folder / "rules.yml")],
+        "scrape_configs": [{"job_name": "gputally", "honor_labels": True, "static_configs": static}],
+    }
+    if alertmanager:
+        known = [{"static_configs": [{"targets": [f"127.0.0.1:{alertmanager}"]}]}]
+        config["alerting"] = {"alertmanagers": known}
+    change(config)
+    (folder / "prometheus.yml").write_text(json.dumps(config))
+    port = free_port()
+    command = [
+        str(programs.path("prometheus")),
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with (folder / "prometheus.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        Prometheus(port).wait_for("vector(1)")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def as_it_is(config: Any) -> None:
+    pass
+
+
+def labels_not_honoured(config: Any) -> None:
+    config["scrape_configs"][0]["honor_labels"] = False
+
+
+def without_a_rule_group(config: Any) -> None:
+    (file,) = map(Path, config["rule_files"])
+    rules = json.loads(file.read_text())
+    rules["groups"] = [group for group in rules["groups"] if group["name"] != "gputally-health"]
+    file.write_text(json.dumps(rules))
+
+
+def with_a_rule_that_fails(config: Any) -> None:
+    (file,) = map(Path, config["rule_files"])
+    rules = json.loads(file.read_text())
+    wrong = {"record": "x:gputally_wrong:ratio", "expr": "gputally_gpu_up + on () gputally_gpu_up"}
+    rules["groups"][0]["rules"].append(wrong)
+    file.write_text(json.dumps(rules))
+
+
+def without_alertmanager(config: Any) -> None:
+    del config["alerting"]
+
+
+def under_another_job(config: Any) -> None:
+    config["scrape_configs"][0]["job_name"] = "gpus"
+
+
+@dataclass(frozen=True)
+class World:
+    """What all tests share."""
+
+    exporter: Exporter
+    alertmanager: Alertmanager
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.exporter.address}"
+
+    def verify(self, prometheus: str, *more: str, wait: str = "40s") -> subprocess.CompletedProcess[str]:
+        return gputally(
+            *("verify", "--exporter", self.url, "--prometheus", prometheus),
+            *("--alertmanager", f"http://127.0.0.1:{self.alertmanager.port}"),
+            *("--rule-groups", str(len(rule_groups(disabled_too=True))), "--wait", wait, *more),
+        )
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("world")
+    with inbox() as box, play(folder, WELL) as exporter:
+        write_alertmanager_config(folder / "alertmanager.yml", box)
+        alertmanager = Alertmanager(folder)
+        alertmanager.start()
+        try:
+            yield World(exporter, alertmanager)
+        finally:
+            alertmanager.stop()
+
+
+def test_a_whole_installation_is_well_and_each_missing_dashboard_is_missed(
+    world: World, tmp_path: Path
+) -> None:
+    address, port = world.exporter.address, world.alertmanager.port
+    with prometheus(tmp_path, [address], port, as_it_is) as url, Children() as children:
+        made, own, login = tmp_path / "dashboards", tmp_path / "grafana", tmp_path / "login"
+        for new in (made, own, login):
+            new.mkdir()
+        for name, text in texts().items():
+            (made / f"{name}.json").write_text(text)
+        grafana = Grafana(programs.path("grafana"), own, free_port(), url, made)
+        grafana.start(children)
+        (login / "username").write_text(ADMINISTRATOR)
+        (login / "password").write_text(grafana.password)
+
+        count = str(len(texts()))
+        one_more = str(len(texts()) + 1)
+        there: tuple[str, ...] = ("--grafana", grafana.url)
+        well = world.verify(url, *there, "--grafana-login", str(login), "--dashboards", count)
+        assert well.returncode == 0, well.stdout
+        assert levels(well.stdout) == dict.fromkeys(EVERYTHING, "ok")
+
+        missing = world.verify(
+            url, *there, "--grafana-login", str(login), "--dashboards", one_more, wait="1s"
+        )
+        assert missing.returncode == 1
+        assert levels(missing.stdout) == {**dict.fromkeys(EVERYTHING, "ok"), "dashboards": "failure"}
+
+        stranger = world.verify(url, *there, wait="1s")
+        assert stranger.returncode == 0, stranger.stdout
+        assert levels(stranger.stdout) == {
+            **dict.fromkeys(EVERYTHING, "ok"),
+            **{"dashboards": "not checked", "data source": "not checked"},
+        }
+
+        (login / "password").write_text("not this one")
+        wrong = world.verify(url, *there, "--grafana-login", str(login), wait="1s")
+        assert levels(wrong.stdout)["grafana"] == "failure"
+
+
+@pytest.mark.parametrize(
+    ("change", "failing", "said"),
+    [
+        (labels_not_honoured, {"labels"}, "exported_pod, exported_namespace"),
+        (without_a_rule_group, {"rules"}, "groups of gputally are loaded"),
+        (with_a_rule_that_fails, {"rules"}, "1 rules fail: x:gputally_wrong:ratio"),
+        (without_alertmanager, {"alertmanager"}, "Prometheus knows no Alertmanager"),
+        (under_another_job, {"targets"}, "scraped as job gpus, and not as gputally"),
+    ],
+)
+def test_a_fault_of_prometheus_fails_its_own_line_and_no_other(
+    world: World, tmp_path: Path, change: Callable[[Any], None], failing: set[str], said: str
+) -> None:
+    address, port = world.exporter.address, world.alertmanager.port
+    with prometheus(tmp_path, [address], port, change) as url:
+        Prometheus(int(url.rpartition(":")[2])).wait_for(f"count(up == 1) and {RECORDED}")
+        report = world.verify(url, wait="1s")
+    found = levels(report.stdout)
+    assert {subject for subject, level in found.items() if level == "failure"} == failing, report.stdout
+    assert said in report.stdout
+    assert report.returncode == 1
+
+
+def test_an_exporter_that_is_down_is_named_with_the_reason(world: World, tmp_path: Path) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    port = world.alertmanager.port
+    with prometheus(tmp_path, [world.exporter.address, nobody], port, as_it_is) as url:
+        Prometheus(int(url.rpartition(":")[2])).wait_for(f"count(up) == 2 and {RECORDED}")
+        report = world.verify(url, "--exporter", f"http://{nobody}", wait="1s")
+    failures = [line for line in report.stdout.splitlines() if line.startswith("failure")]
+    assert [re.split(" {2,}", line)[1] for line in failures] == ["exporter", "targets"], report.stdout
+    assert "connection refused" in failures[0]
+    assert "1 of 2 exporters are down: n1: " in failures[1]
+    assert "connection refused" in failures[1]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "ready", "failing", "said"),
+    [
+        (NOBODY_IS_NAMED, RECORDED, {"pods"}, "no pod is named: unknown_container (1 processes)"),
+        (SOURCE_IS_DOWN, RECORDED, {"sources"}, "simulated_pods does not answer on n0"),
+        (NO_GPU, "vector(1)", {"sources", "gpus"}, "no exporter sees a GPU"),
+    ],
+)
+def test_what_an_exporter_cannot_tell_fails_its_own_line(
+    world: World, tmp_path: Path, scenario: str, ready: str, failing: set[str], said: str
+) -> None:
+    with (
+        play(tmp_path, scenario) as exporter,
+        prometheus(tmp_path, [exporter.address], world.alertmanager.port, as_it_is) as url,
+    ):
+        Prometheus(int(url.rpartition(":")[2])).wait_for(f"gputally_source_up and on () {ready}")
+        report = world.verify(url, wait="1s")
+    found = levels(report.stdout)
+    assert {subject for subject, level in found.items() if level == "failure"} == failing, report.stdout
+    assert said in report.stdout
+
+
+def test_a_pod_that_made_load_was_seen_used_and_charged(world: World, tmp_path: Path) -> None:
+    with prometheus(tmp_path, [world.exporter.address], None, as_it_is) as url:
+        asked = ("verify", "pod", "--prometheus", url, "--namespace", "nlp")
+        seen = gputally(*asked, "--pod", "tr.+", "--utilization", "0.5", "--wait", "30s")
+        assert seen.returncode == 0, seen.stdout
+        assert levels(seen.stdout) == dict.fromkeys(("pod", "utilization", "gpu seconds", "energy"), "ok")
+        more = gputally(*asked, "--pod", "train", "--utilization", "1.5")
+        assert [key for key, level in levels(more.stdout).items() if level == "failure"] == ["utilization"]
+        nobody = gputally(*asked, "--pod", "tr")
+        assert levels(nobody.stdout)["pod"] == "failure"
+        assert (more.returncode, nobody.returncode) == (1, 1)
+
+
+def test_what_is_not_given_is_not_checked(world: World) -> None:
+    report = gputally("verify", "--exporter", world.url)
+    assert report.returncode == 0
+    found = levels(report.stdout)
+    assert found.pop("exporter") == "ok"
+    assert found == dict.fromkeys(EVERYTHING[1:], "not checked")

@@ -1,0 +1,1 @@
+"""What tools/verify looks at from outside of a cluster, with kubectl."""

@@ -1,0 +1,98 @@
+"""Who selects whom in Kubernetes: labels by selectors, nodes by pods."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Labels = Mapping[str, str]
+_KEPT_AWAY = ("NoSchedule", "NoExecute")
+# Taints of nodes in trouble, which the controller of DaemonSets has its pods tolerate.
+_OF_TROUBLE = "node.kubernetes.io/"
+
+
+def selects(selector: Mapping[str, Any] | None, labels: Labels) -> bool:
+    """As a LabelSelector does: an empty one takes everything, none at all takes nothing."""
+    if selector is None:
+        return False
+    return not unmet(selector, labels)
+
+
+def unmet(selector: Mapping[str, Any], labels: Labels) -> list[str]:
+    """What the selector asks for and the labels have not, in words."""
+    wanted = selector.get("matchLabels") or {}
+    lacking = [f"{key}={value}" for key, value in sorted(wanted.items()) if labels.get(key) != value]
+    return lacking + [
+        in_words(expression)
+        for expression in selector.get("matchExpressions") or ()
+        if not _meets(expression, labels)
+    ]
+
+
+def in_words(expression: Mapping[str, Any]) -> str:
+    """As kubectl would write it."""
+    key, values = expression["key"], ", ".join(expression.get("values") or ())
+    match expression["operator"]:
+        case "Exists":
+            return str(key)
+        case "DoesNotExist":
+            return f"!{key}"
+        case "In" if len(expression["values"]) == 1:
+            return f"{key}={values}"
+        case operator:
+            return f"{key} {operator.lower()} ({values})"
+
+
+def runs_on(pod: Mapping[str, Any], labels: Labels, name: str = "") -> bool:
+    """Whether the node selector and the affinity of a pod leave a node with these labels."""
+    if any(labels.get(key) != value for key, value in (pod.get("nodeSelector") or {}).items()):
+        return False
+    terms = node_terms(pod)
+    return not terms or any(_term_holds(term, labels, name) for term in terms)
+
+
+def node_terms(pod: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Of which a node has to meet one."""
+    affinity = (pod.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    terms: Sequence[Mapping[str, Any]] = required.get("nodeSelectorTerms") or ()
+    return terms
+
+
+def untolerated(pod: Mapping[str, Any], taints: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The taints of a node that keep a DaemonSet's pod away."""
+    return [
+        taint
+        for taint in taints
+        if taint["effect"] in _KEPT_AWAY
+        and not taint["key"].startswith(_OF_TROUBLE)
+        and not any(_tolerates(one, taint) for one in pod.get("tolerations") or ())
+    ]
+
+
+def _term_holds(term: Mapping[str, Any], labels: Labels, name: str) -> bool:
+    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    return (
+        bool(expressions or fields)
+        and all(_meets(one, labels) for one in expressions)
+        and all(_meets(one, {"metadata.name": name}) for one in fields)
+    )
+
+
+def _meets(expression: Mapping[str, Any], labels: Labels) -> bool:
+    value = labels.get(expression["key"])
+    values = list(expression.get("values") or [])
+    match expression["operator"]:
+        case "In" | "NotIn" as operator:
+            return (value in values) is (operator == "In")
+        case "Exists" | "DoesNotExist" as operator:
+            return (value is not None) is (operator == "Exists")
+        case "Gt" | "Lt" as operator if value is not None and value.isdigit():
+            return int(value) > int(values[0]) if operator == "Gt" else int(value) < int(values[0])
+    return False
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    if toleration.get("effect") not in (None, "", taint["effect"]):
+        return False
+    if toleration.get("key") not in (None, "", taint["key"]):
+        return False
+    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
