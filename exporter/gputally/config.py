@@ -27,6 +27,7 @@ from gputally.values import (
     names,
     one_of,
     output_file,
+    path_or_none,
     port,
     several_of,
     timestamp,
@@ -218,11 +219,11 @@ class Config:
         boolean,
         group="owners",
     )
-    pod_logs: Path = _setting(
+    pod_logs: Path | None = _setting(
         Path("/var/log/pods"),
         "--pod-logs",
-        "where the kubelet keeps the pods' logs: the names of its folders name the pods",
-        Path,
+        "where the kubelet keeps the pods' logs: the names of its folders name the pods; none: do not look",
+        path_or_none,
         group="owners",
         metavar="DIR",
     )
@@ -234,11 +235,11 @@ class Config:
         group="owners",
         metavar="DIR",
     )
-    pod_resources_socket: Path = _setting(
+    pod_resources_socket: Path | None = _setting(
         Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
         "--pod-resources-socket",
-        "where the kubelet says which container it gave which GPU",
-        Path,
+        "where the kubelet says which container it gave which GPU; none: do not ask",
+        path_or_none,
         group="owners",
         metavar="SOCKET",
     )

@@ -60,14 +60,15 @@ def choose_informants(
 
         allowed = Allowed(config.pod_labels, config.pod_annotations)
         sources.append(KubeletPods(config.kubelet_pods_socket, config.timeout_seconds * 0.8, allowed))
-    if expected or config.pod_logs.exists() or config.container_logs.exists():
+    logs, socket = config.pod_logs, config.pod_resources_socket
+    if logs is not None and (expected or logs.exists() or config.container_logs.exists()):
         from gputally.attribution.pod_logs import PodLogs
 
-        sources.append(PodLogs(config.pod_logs, config.container_logs))
-    if expected or config.pod_resources_socket.exists():
+        sources.append(PodLogs(logs, config.container_logs))
+    if socket is not None and (expected or socket.exists()):
         from gputally.attribution.pod_resources import PodResources
 
-        sources.append(PodResources(config.pod_resources_socket, config.timeout_seconds * 0.8))
+        sources.append(PodResources(socket, config.timeout_seconds * 0.8))
     if "POD_NAME" in environment or "GPUTALLY_POD_NAME" in environment:
         sources.append(_own_pod(config, environment))
     return sources

@@ -66,6 +66,10 @@ def boolean(text: str) -> bool:
     raise ValueError("true or false")
 
 
+def path_or_none(text: str) -> Path | None:
+    return None if text == "none" else Path(text)
+
+
 def directory(text: str) -> Path:
     if not Path(text).is_dir():
         raise ValueError("a directory that exists")

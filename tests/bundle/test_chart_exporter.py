@@ -125,11 +125,11 @@ def test_a_flag_that_the_chart_sets_is_refused_among_the_others() -> None:
         assert flag in refusal({"exporter": {"extraArgs": [f"{flag}=x"]}})
 
 
-def test_the_names_of_pods_are_not_asked_for_where_nobody_could_tell_them() -> None:
-    assert not config(NOTHING).pods
-    for source in ("podLogs", "podResources", "kubeletPods"):
-        assert config(merged(NOTHING, {"privileges": {source: True}})).pods
-    assert config(merged(NOTHING, {"kubernetes": {"enabled": True}})).pods
+def test_what_the_exporter_is_not_given_it_does_not_look_for() -> None:
+    assert (config(NOTHING).pod_logs, config(NOTHING).pod_resources_socket) == (None, None)
+    with_logs = config(merged(NOTHING, {"privileges": {"podLogs": True}}))
+    assert with_logs.pod_logs is not None
+    assert with_logs.pod_resources_socket is None
 
 
 def test_the_driver_is_asked_for_without_taking_a_gpu() -> None:
@@ -498,6 +498,10 @@ def test_another_login_rolls_the_pods_out() -> None:
 # -- Service and network -----------------------------------------------------------------------------------
 
 
+# OpenShift's has another port behind its Service.
+DNS = {53, 5353}
+
+
 def policy(values: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
     found = [made for made in objects("NetworkPolicy", values) if made["metadata"]["name"] == "gputally"]
     (made,) = found
@@ -542,11 +546,11 @@ def test_nothing_gets_out_that_no_feature_needs() -> None:
 @pytest.mark.parametrize(
     ("values", "ports"),
     [
-        ({"kubernetes": {"enabled": True}}, {53, 443, 6443}),
-        ({"kubernetes": {"enabled": True}, "networkPolicy": {"apiServerPorts": [16443]}}, {53, 16443}),
-        ({"exporter": {"relay": "http://$(NODE_IP):9500/metrics"}}, {53, 9500}),
-        ({"exporter": {"relay": "http://dcgm-exporter"}}, {53, 80}),
-        ({"exporter": {"relay": "https://dcgm.example/metrics"}}, {53, 443}),
+        ({"kubernetes": {"enabled": True}}, DNS | {443, 6443}),
+        ({"kubernetes": {"enabled": True}, "networkPolicy": {"apiServerPorts": [16443]}}, DNS | {16443}),
+        ({"exporter": {"relay": "http://$(NODE_IP):9500/metrics"}}, DNS | {9500}),
+        ({"exporter": {"relay": "http://dcgm-exporter"}}, DNS | {80}),
+        ({"exporter": {"relay": "https://dcgm.example/metrics"}}, DNS | {443}),
     ],
 )
 def test_a_feature_gets_out_to_its_own_ports(values: dict[str, Any], ports: set[int]) -> None:

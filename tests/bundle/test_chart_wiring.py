@@ -1,9 +1,12 @@
 """Whatever an object of the chart names, by selector, port or name, is there: what is scraped is reached."""
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.bundle.chart import Object, Pod, objects, pods, render
 from tests.bundle.chart_combinations import CASES, Case
@@ -112,7 +115,7 @@ def reached(scraper: Object, rendered: list[Object]) -> Iterator[Pod]:
             assert spec["honorLabels"] is True
             (discovery,) = spec["kubernetesSDConfigs"]
             (selector,) = discovery["selectors"]
-            labels = dict(pair.split("=") for pair in selector["label"].split(","))
+            labels = labels_of(selector["label"])
             port = kept_port(spec["relabelings"])
             for pod in exporters(rendered):
                 inside = pod.owner["metadata"]["namespace"] in discovery["namespaces"]["names"]
@@ -140,6 +143,11 @@ def reached(scraper: Object, rendered: list[Object]) -> Iterator[Pod]:
                         yield pod
 
 
+def labels_of(selector: str) -> dict[str, str]:
+    """The labels of a selector as the API has it: `a=b,c=d`."""
+    return dict(pair.split("=") for pair in selector.split(","))
+
+
 def kept_port(relabelings: list[Mapping[str, Any]]) -> str:
     (rule,) = [
         rule
@@ -149,6 +157,46 @@ def kept_port(relabelings: list[Mapping[str, Any]]) -> str:
     ]
     regex: str = rule["regex"]
     return regex
+
+
+@every_case
+def test_the_stacks_own_prometheus_scrapes_the_exporter_as_it_listens(case: Case) -> None:
+    rendered = render(**case.arguments)
+    web = case.given.get("web", {})
+    for made in objects("ConfigMap", **case.arguments):
+        if not (configuration := made.get("data", {}).get("prometheus.yml")):
+            continue
+        jobs = {job["job_name"]: job for job in yaml.safe_load(configuration)["scrape_configs"]}
+        assert ("gputally" in jobs) == bool(exporters(rendered))
+        for pod in exporters(rendered):
+            job = jobs["gputally"]
+            assert job["honor_labels"] is True
+            (discovery,) = job["kubernetes_sd_configs"]
+            (selector,) = discovery["selectors"]
+            assert matches({"matchLabels": labels_of(selector["label"])}, pod.labels)
+            assert discovery["namespaces"]["names"] == [pod.owner["metadata"]["namespace"]]
+            (kept,) = [rule for rule in job["relabel_configs"] if rule.get("action") == "keep"]
+            assert kept["source_labels"] == ["__meta_kubernetes_pod_container_port_name"]
+            assert kept["regex"] in ports(pod)
+            assert job.get("scheme", "http") == ("https" if "tls" in web else "http")
+            assert ("basic_auth" in job) == ("basicAuth" in web)
+
+
+@every_case
+def test_every_address_of_the_namespace_is_a_service_and_its_port(case: Case) -> None:
+    rendered = render(**case.arguments)
+    services = {
+        (name(made), made["metadata"]["namespace"], port["port"])
+        for made in rendered
+        if made["kind"] == "Service"
+        for port in made["spec"]["ports"]
+    }
+    namespaces = "|".join(sorted({namespace for _, namespace, _ in services}))
+    if namespaces:
+        address = re.compile(rf"([a-z0-9-]+)\.({namespaces})(?:\.svc[a-z.]*)?:([0-9]+)\b")
+        for made in rendered:
+            for service, namespace, port in address.findall(json.dumps(made)):
+                assert (service, namespace, int(port)) in services, name(made)
 
 
 @every_case

@@ -12,7 +12,7 @@ import pytest
 from gputally.verify import FAILURE, OK, Finding
 from tests.bundle.cluster import Release, resources, wait_until
 from tests.bundle.test_chart_on_cluster import CHART
-from tools import control_plane, programs
+from tools import control_plane, environment, programs
 from tools.control_plane import ControlPlane
 from tools.progress import Failed
 from tools.verification.kubectl import Kubectl
@@ -275,6 +275,27 @@ def test_an_alertmanager_that_does_not_take_the_routes(
     install(plane, "routed", routed)
     (found,) = failures("routed", "alertmanagerConfig")
     assert said in found.text
+
+
+def test_the_plain_installation_is_accepted_and_found(plane: ControlPlane) -> None:
+    """As deploy/README.md has it."""
+    applied = (
+        "--filename=deploy/exporter.yaml",
+        "--kustomize=helm/gputally/dashboards",
+        "--filename=deploy/stack.yaml",
+    )
+    for source in applied:
+        file = f"{source.partition('=')[0]}={environment.ROOT / source.partition('=')[2]}"
+        space = ["--namespace=gputally"] if source.startswith("--kustomize") else []
+        plane.kubectl("apply", "--server-side", file, *space)
+        # What is there is what was asked for.
+        plane.kubectl("diff", "--server-side", file, *space)
+    found = verify("gputally")
+    assert of_subjects(found, "prometheus", "alertmanager")[:2] == [
+        ("alertmanager", FAILURE),
+        ("prometheus", FAILURE),
+    ]
+    assert not of_subjects(found, "scraping")
 
 
 def test_who_may_not_look_is_told_so(plane: ControlPlane, tmp_path: Path) -> None:

@@ -50,6 +50,13 @@ def test_the_api_server_is_asked_only_when_asked_for_and_needs_the_nodes_name(tm
         chosen(config(tmp_path, kubernetes=True), tmp_path)
 
 
+def test_a_source_that_was_left_out_on_purpose_is_not_missed(tmp_path: Path) -> None:
+    (tmp_path / "kubelet").mkdir()
+    (tmp_path / "containers").mkdir()
+    assert chosen(config(tmp_path, pod_resources_socket=None), tmp_path) == ["pod_logs"]
+    assert chosen(config(tmp_path, pod_logs=None), tmp_path) == ["pod_resources"]
+
+
 def test_without_pods_nobody_is_asked(tmp_path: Path) -> None:
     (tmp_path / "kubelet").mkdir()
     assert chosen(config(tmp_path, pods=False), tmp_path, POD_NAME="x") == []

@@ -7,15 +7,6 @@ true
 {{- end -}}
 {{- end -}}
 
-{{/* Whether anything can tell the names of pods ("true" or ""). */}}
-{{- define "gputally.exporter.names" -}}
-{{- with .Values.privileges -}}
-{{- if or .podLogs .podResources .kubeletPods $.Values.kubernetes.enabled -}}
-true
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
 {{/* Whether the exporter has a web configuration ("true" or ""). */}}
 {{- define "gputally.exporter.web" -}}
 {{- if or .Values.web.tls.enabled .Values.web.basicAuth.enabled -}}
@@ -67,8 +58,12 @@ basic_auth_users:
 {{- $arguments = append $arguments $flag -}}
 {{- end -}}
 {{- end -}}
-{{- if not (include "gputally.exporter.names" .) -}}
-{{- $arguments = append $arguments "--pods=false" -}}
+{{- /* What is not given is not missed: the exporter would report a source that fails. */}}
+{{- if not .Values.privileges.podLogs -}}
+{{- $arguments = append $arguments "--pod-logs=none" -}}
+{{- end -}}
+{{- if not .Values.privileges.podResources -}}
+{{- $arguments = append $arguments "--pod-resources-socket=none" -}}
 {{- end -}}
 {{- with $exporter.relay -}}
 {{- $arguments = append $arguments (printf "--relay=%s" .) -}}

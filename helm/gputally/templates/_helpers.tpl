@@ -20,11 +20,11 @@ done, so that a default can still be taken away with null.
 {{/* The name of everything in this release: two releases in one namespace do not collide. Room is left for "-alertmanager". */}}
 {{- define "gputally.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | trunc 39 | trimSuffix "-" -}}
 {{- else if contains (include "gputally.name" .) .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 39 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name (include "gputally.name" .) | trunc 40 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name (include "gputally.name" .) | trunc 39 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 

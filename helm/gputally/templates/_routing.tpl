@@ -19,7 +19,7 @@ that .Values.routing names.
 
 {{/* What a message says of its alerts, with a link to a dashboard where Grafana's address is known. */}}
 {{- define "gputally.routing.text" -}}
-{{- with .Values.routing.grafanaUrl | default .Values.stack.grafana.rootUrl | trimSuffix "/" -}}
+{{- with .Values.routing.grafanaUrl | default (include "gputally.stack.grafanaRoot" .) | trimSuffix "/" -}}
 {{ `{{ range .Alerts }}{{ if eq .Status "resolved" }}RESOLVED {{ end }}{{ .Labels.alertname }}: {{ .Annotations.summary }}
 {{ with .Labels.node }}Node {{ . }} {{ end }}{{ with .Labels.gpu }}GPU {{ . }} {{ end }}{{ with .Labels.namespace }}Namespace {{ . }} {{ end }}{{ with .Labels.pod }}Pod {{ . }} {{ end }}{{ with .Labels.action }}{{ if ne . "none" }}Action {{ . }}{{ end }}{{ end }}
 {{ .Annotations.description }}
