@@ -261,7 +261,7 @@ def test_a_token_and_a_role_come_with_the_api_only() -> None:
     (role,) = objects("ClusterRole", asking)
     (binding,) = objects("ClusterRoleBinding", asking)
     assert [rule["resources"] for rule in role["rules"]] == [["pods"]]
-    assert binding["roleRef"]["name"] == role["metadata"]["name"] == "monitoring-gputally"
+    assert binding["roleRef"]["name"] == role["metadata"]["name"] == "monitoring.gputally"
     (nodes,) = objects("ClusterRole", {"kubernetes": {"enabled": True, "nodeLabels": ["zone"]}})
     assert nodes["rules"][1] == {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}
 

@@ -34,7 +34,7 @@ done, so that a default can still be taken away with null.
 
 {{/* Of cluster-scoped objects: two releases with one name, in two namespaces, do not collide. */}}
 {{- define "gputally.clusterName" -}}
-{{- printf "%s-%s" (include "gputally.namespace" .) (include "gputally.fullname" .) -}}
+{{- printf "%s.%s" (include "gputally.namespace" .) (include "gputally.fullname" .) -}}
 {{- end -}}
 
 {{- define "gputally.serviceAccountName" -}}
