@@ -150,7 +150,7 @@ def running(folder: Path, *, scheduler: bool = False) -> Iterator[ControlPlane]:
 
 
 def write_certificates(plane: ControlPlane, *addresses: str) -> trustme.CA:
-    """Those of the server, which has these addresses too, and of the administrator; returns who signs more."""
+    """Those of the server, which has these addresses too, and of the administrator; returns their signer."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(plane.authority)
     certificates = {

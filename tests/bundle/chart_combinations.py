@@ -39,6 +39,7 @@ PLACE = {
 }
 # By this, objects that are not the chart's own are told from those that are.
 EXTRA = {"example.org/extra": "true"}
+OBSERVABILITY = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "observability"}}}
 EPHEMERAL = {"persistence": {"enabled": False}}
 
 # switch -> option -> values.
@@ -84,6 +85,8 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
                 "podLabels": {"example.org/tier": "b"},
                 "port": 9500,
                 "maxUnavailable": 1,
+                "revisionHistoryLimit": 0,
+                "terminationGracePeriodSeconds": 0,
             }
         },
         "relay": {"exporter": {"relay": "http://$(NODE_IP):9400/metrics"}},
@@ -98,7 +101,10 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
     "hostPID": {"on": {}, "off": {"privileges": {"hostPID": False}}},
     "podLogs": {"on": {}, "off": {"privileges": {"podLogs": False}}},
     "podResources": {"on": {}, "off": {"privileges": {"podResources": False}}},
-    "kubeletPods": {"off": {}, "on": {"privileges": {"kubeletPods": True}}},
+    "kubeletPods": {
+        "off": {},
+        "on": {"privileges": {"kubeletPods": True, "kubeletFolder": "/var/lib/k0s/kubelet"}},
+    },
     "accounting": {"off": {}, "on": {"privileges": {"accounting": True}}},
     "capabilities": {"none": {}, "some": {"privileges": {"capabilities": ["SYS_ADMIN", "SYS_PTRACE"]}}},
     "privileged": {"off": {}, "on": {"privileges": {"privileged": True}}},
@@ -163,9 +169,11 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
         "off": {"networkPolicy": {"enabled": False}},
         "from one namespace": {
             "networkPolicy": {
-                "scrapers": [
-                    {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "observability"}}}
-                ]
+                "scrapers": [OBSERVABILITY],
+                "prometheusClients": [OBSERVABILITY],
+                "grafanaClients": [OBSERVABILITY],
+                "grafanaEgress": [{"to": [OBSERVABILITY], "ports": [{"port": 443}]}],
+                "apiServerPorts": [16443],
             }
         },
     },
@@ -206,8 +214,10 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
                     "from": "alerts@example.org",
                     "smarthost": "mail.example.org:587",
                     "username": "alerts",
+                    "requireTls": False,
                 },
                 "maintenance": [{"weekdays": ["saturday", "sunday"]}],
+                "grafanaUrl": "https://grafana.example.org",
             }
         },
     },
@@ -219,7 +229,20 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
             "dashboards": {"configMaps": {"enabled": True, "namespace": "grafana", "folderAnnotation": ""}}
         },
     },
-    "grafanaOperator": {"off": {}, "on": {"dashboards": {"grafanaOperator": {"enabled": True}}}},
+    "grafanaOperator": {
+        "off": {},
+        "on": {"dashboards": {"grafanaOperator": {"enabled": True}}},
+        "own namespace": {
+            "dashboards": {
+                "grafanaOperator": {
+                    "enabled": True,
+                    "allowCrossNamespaceImport": False,
+                    "matchLabels": {"team": "ml"},
+                    "additionalLabels": {"team": "ml"},
+                }
+            }
+        },
+    },
     "openShiftConsole": {"off": {}, "on": {"dashboards": {"openShiftConsole": {"enabled": True}}}},
     "stack": {
         "off": {},
@@ -235,6 +258,7 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
         "ephemeral": {
             "stack": {
                 "enabled": True,
+                "imageUsers": False,
                 "prometheus": EPHEMERAL,
                 "alertmanager": EPHEMERAL,
                 "grafana": EPHEMERAL,
@@ -253,7 +277,8 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
                     ],
                     "extraArgs": ["--web.enable-lifecycle"],
                     "secrets": ["mimir"],
-                    "persistence": {"storageClass": "fast", "size": "1Ti"},
+                    "alertmanagers": [{"static_configs": [{"targets": ["alerts.example.org:9093"]}]}],
+                    "persistence": {"storageClass": "fast", "size": "1Ti", "whenDeleted": "Delete"},
                     "resources": CONTAINER_SIZES,
                     **PLACE,
                 },
@@ -279,15 +304,30 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
         "on": {"argoWorkflows": {"sidecar": {"enabled": True}}},
         "namespaces": {
             "argoWorkflows": {
-                "sidecar": {"enabled": True, "reader": "nvidia-smi", "namespaces": ["team-a", "team-b"]}
+                "sidecar": {
+                    "enabled": True,
+                    "reader": "nvidia-smi",
+                    "namespaces": ["team-a", "team-b"],
+                    "namespaceDefaults": True,
+                }
             }
         },
     },
     "stressTest": {
         "off": {},
         "on": {"argoWorkflows": {"stressTest": {"enabled": True}}, "prometheusUrl": PROMETHEUS},
+        "namespaces": {
+            "argoWorkflows": {
+                "stressTest": {"enabled": True, "namespaces": ["team-a"], "serviceAccountName": "workflow"}
+            },
+            "prometheusUrl": PROMETHEUS,
+        },
     },
-    "adapter": {"off": {}, "on": {"autoscaling": {"prometheusAdapter": {"enabled": True}}}},
+    "adapter": {
+        "off": {},
+        "on": {"autoscaling": {"prometheusAdapter": {"enabled": True}}},
+        "elsewhere": {"autoscaling": {"prometheusAdapter": {"enabled": True, "namespace": "custom-metrics"}}},
+    },
     "keda": {
         "off": {},
         "on": {

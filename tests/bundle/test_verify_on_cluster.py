@@ -91,7 +91,7 @@ def do(plane: ControlPlane, advice: str, program: str) -> None:
 
 
 def test_without_a_release_it_says_how_to_install_one() -> None:
-    with pytest.raises(Failed, match=r"there is no release of gputally in any namespace.*helm install"):
+    with pytest.raises(Failed, match=r"there is no exporter of gputally in any namespace.*helm install"):
         verify()
 
 
@@ -112,7 +112,9 @@ def test_two_releases_are_told_apart(plane: ControlPlane) -> None:
         Failed, match=r"2 releases.*--namespace no-gpus --release gputally, --namespace second"
     ):
         verify()
-    with pytest.raises(Failed, match=r"no release other in namespace second; there is gputally in second"):
+    with pytest.raises(
+        Failed, match=r"no exporter of release other in namespace second; there is gputally in second"
+    ):
         verify("second", "other")
 
 

@@ -257,6 +257,7 @@ def test_an_exporter_that_is_down_is_named_with_the_reason(world: World, tmp_pat
         (SOURCE_IS_DOWN, RECORDED, {"sources"}, "simulated_pods does not answer on n0"),
         (NO_GPU, "vector(1)", {"sources", "gpus"}, "no exporter sees a GPU"),
     ],
+    ids=["nobody is named", "a source is down", "no GPU"],
 )
 def test_what_an_exporter_cannot_tell_fails_its_own_line(
     world: World, tmp_path: Path, scenario: str, ready: str, failing: set[str], said: str

@@ -55,7 +55,12 @@ class Kubectl:
     def forward(self, namespace: str, target: str, port: int) -> Iterator[int]:
         """A port of this machine that leads to a port of `service/NAME` or `pod/NAME`."""
         command = self._command(
-            "port-forward", f"--namespace={namespace}", "--pod-running-timeout=5s", target, f":{port}"
+            "port-forward",
+            f"--namespace={namespace}",
+            "--address=127.0.0.1",
+            "--pod-running-timeout=5s",
+            target,
+            f":{port}",
         )
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             try:

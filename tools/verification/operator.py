@@ -71,6 +71,7 @@ def look(kubectl: Kubectl, release: Release) -> Operated:
             findings.append(_finding(kind, made, taken_by, takers[kind.taker], spaces))
             if kind in _SCRAPES and taken_by:
                 scraping = taken_by[0]
+    findings += _overruling(scraping)
     groups = [group for made in found.get(_RULES, ()) for group in made["spec"].get("groups") or ()]
     return Operated(findings, scraping, len(groups))
 
@@ -136,6 +137,19 @@ def _finding(
         f"{who} does not take {place}: it lacks {some(lacking)}",
         f"helm upgrade ... --reuse-values{_sets(kind.value, labels)}",
     )
+
+
+def _overruling(prometheus: Object | None) -> Iterator[Finding]:
+    """Settings of a Prometheus by which it puts labels of its own in place of the exporter's."""
+    spec = prometheus["spec"] if prometheus else {}
+    for setting in ("overrideHonorLabels", "enforcedNamespaceLabel"):
+        if spec.get(setting):
+            yield Finding(
+                WARNING,
+                "labels",
+                f"{setting} is set in the Prometheus that scrapes: namespaces may be the exporter's own",
+                "a Prometheus without it, or excludedFromEnforcement for the objects of this release",
+            )
 
 
 def _takes(taker: Object, kind: _Kind, made: Object, spaces: Mapping[str, Mapping[str, str]]) -> bool:

@@ -42,7 +42,7 @@ def find_release(kubectl: Kubectl, namespace: str, name: str) -> Release:
     if not wanted:
         others = ", ".join(f"{one.name} in {one.namespace}" for one in found)
         raise Failed(
-            f"there is no release {name or 'of gputally'} "
+            f"there is no exporter of {f'release {name}' if name else 'gputally'} "
             + (f"in namespace {namespace}" if namespace else "in any namespace")
             + (f"; there is {others}" if others else "")
             + ". To install one: helm install gputally helm/gputally --namespace gputally --create-namespace"

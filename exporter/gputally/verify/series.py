@@ -171,6 +171,7 @@ def labels(prometheus: Prometheus) -> Finding:
             FAILURE,
             "labels",
             f"the scrape's own labels stand in place of the exporter's: exported_{', exported_'.join(lost)}",
-            "honorLabels: true in the ServiceMonitor or PodMonitor, honor_labels: true in prometheus.yml",
+            "honorLabels: true in the ServiceMonitor or PodMonitor, honor_labels: true in prometheus.yml; no "
+            "overrideHonorLabels and no enforcedNamespaceLabel in the Prometheus of the operator",
         )
     return Finding(OK, "labels", "pod and namespace are those that use the GPU")

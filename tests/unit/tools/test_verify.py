@@ -66,9 +66,9 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def lines(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+def lines(report: str) -> dict[str, str]:
     """subject -> its last line, without the subject."""
-    said = [re.split(" {2,}", line, maxsplit=2) for line in capsys.readouterr().out.splitlines()]
+    said = [re.split(" {2,}", line, maxsplit=2) for line in report.splitlines()]
     return {parts[1]: f"{parts[0]}: {parts[2]}" for parts in said if parts[0]}
 
 
@@ -80,7 +80,8 @@ def test_an_exporter_with_the_operator_is_looked_at_through_its_service(
         "scrapeConfigNamespaceSelector": {},
         "ruleSelector": {},
     }
-    prometheus = made("main", namespace="monitoring", spec={**taken, "routePrefix": "/prom"})
+    enforced = {"routePrefix": "/prom", "enforcedNamespaceLabel": "namespace"}
+    prometheus = made("main", namespace="monitoring", spec={**taken, **enforced})
     scrape = made("gputally", "exporter", spec={})
     rule = made("gputally", "rules", namespace="monitoring", spec={"groups": [{}, {}]})
     kinds = {f"{kind}.monitoring.coreos.com": list[Any]() for kind in OPERATOR}
@@ -95,7 +96,9 @@ def test_an_exporter_with_the_operator_is_looked_at_through_its_service(
         ways = {"service/gputally": exporter.port, "pod/prometheus-main-0": served.port}
         kubectl = FakeKubectl(path, {**exporter_only(), **kinds}, ways=ways)
         assert main(["--context", "lab"]) == 1
-    found = lines(capsys)
+    said = capsys.readouterr().out
+    assert re.search(r"^warning +labels +enforcedNamespaceLabel is set", said, re.MULTILINE)
+    found = lines(said)
     assert found["exporter pods"] == "ok: on 1 nodes, all ready"
     assert found["scrapeConfig"] == "ok: gpu/gputally is taken by monitoring/main"
     assert found["prometheusRule"] == "ok: monitoring/gputally is taken by monitoring/main"
@@ -145,7 +148,7 @@ def test_a_stack_is_looked_at_with_grafanas_own_password(
         ways = {"service/gputally-prometheus": prometheus.port, "service/gputally-grafana": served.port}
         FakeKubectl(path, objects, ways=ways, password="" if with_secret else "x")
         assert main([]) == 1
-    found = lines(capsys)
+    found = lines(capsys.readouterr().out)
     assert found["prometheus"] == "ok: 1 of 1 pods are ready"
     assert found["dashboards"] == "failure: 1 of 2 dashboards are in Grafana"
     assert found["data source"] == "failure: Grafana has none of type Prometheus"
@@ -157,7 +160,7 @@ def test_what_does_not_run_is_not_waited_for(path: Path, capsys: pytest.CaptureF
     objects = {**exporter_only(), "daemonsets": [daemonset(2, 0)], "pods": []}
     kubectl = FakeKubectl(path, objects)
     assert main([]) == 1
-    found = lines(capsys)
+    found = lines(capsys.readouterr().out)
     assert found["exporter pods"] == "failure: 0 of 2 are ready"
     assert found["exporter"] == "not checked: no pod of it runs"
     assert not [line for line in kubectl.asked if "port-forward" in line]
@@ -179,14 +182,14 @@ def test_the_exporters_tls_is_spoken_by_its_probes(path: Path, capsys: pytest.Ca
             ways={"service/gputally": plain.port},
         )
         main([])
-    assert f"https://127.0.0.1:{plain.port}" in lines(capsys)["exporter"]
+    assert f"https://127.0.0.1:{plain.port}" in lines(capsys.readouterr().out)["exporter"]
 
 
 def test_an_address_that_is_given_is_asked_instead(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with site({"/api/v1/query": {"data": {"result": []}}}) as given:
         kubectl = FakeKubectl(path, exporter_only())
         assert main(["--prometheus-url", given.url, "--job", "gpus"]) == 1
-    found = lines(capsys)
+    found = lines(capsys.readouterr().out)
     assert found["targets"] == "failure: Prometheus has no target of job gpus"
     assert not [line for line in kubectl.asked if "api-resources" in line]
 
@@ -194,7 +197,7 @@ def test_an_address_that_is_given_is_asked_instead(path: Path, capsys: pytest.Ca
 def test_what_may_not_be_seen_is_not_checked(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     FakeKubectl(path, exporter_only(), refused=["nodes", "pods"])
     main([])
-    found = lines(capsys)
+    found = lines(capsys.readouterr().out)
     assert found["gpu nodes"] == "not checked: Error from server (Forbidden): nodes is forbidden"
     assert found["inside"].startswith("not checked: ")
 
@@ -202,7 +205,7 @@ def test_what_may_not_be_seen_is_not_checked(path: Path, capsys: pytest.CaptureF
 def test_no_kubectl_and_no_release_are_one_line(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     FakeKubectl(path, {})
     assert main(["--namespace", "gpu"]) == 1
-    assert "there is no release of gputally in namespace gpu" in capsys.readouterr().err
+    assert "there is no exporter of gputally in namespace gpu" in capsys.readouterr().err
     os.environ["PATH"] = "/nonexistent"
     assert main([]) == 1
     assert "there is no kubectl on PATH" in capsys.readouterr().err
