@@ -339,8 +339,15 @@ def test_the_load_is_a_value() -> None:
 def test_the_load_gets_to_where_gpus_are() -> None:
     taint = {"key": "pool", "operator": "Exists"}
     made = stress_test(exporter={"tolerations": [taint], "runtimeClassName": "nvidia"})
-    assert made["spec"]["tolerations"] == [taint]
-    assert json.loads(step(made, "load")["podSpecPatch"]) == {"runtimeClassName": "nvidia"}
+    load = step(made, "load")
+    assert load["tolerations"] == [taint]
+    assert json.loads(load["podSpecPatch"]) == {"runtimeClassName": "nvidia"}
+
+
+def test_a_step_that_is_taken_from_the_template_gets_there_too() -> None:
+    """What is in the template comes along with templateRef, what is beside it does not."""
+    taint = {"key": "pool", "operator": "Exists"}
+    assert sidecar_template(exporter={"tolerations": [taint]})["tolerations"] == [taint]
 
 
 def test_the_stacks_prometheus_lets_the_last_step_in() -> None:

@@ -187,3 +187,13 @@ def test_a_password_in_the_clear_is_worth_a_warning() -> None:
 
 def test_an_installation_without_a_fault_has_no_warning() -> None:
     assert warnings({**NO_NODE, **LABELLED}, "kube-prometheus-stack", apis=OPERATOR) == []
+
+
+def test_they_warn_of_sidecars_that_are_counted_beside_the_exporter_of_their_node() -> None:
+    scraped = {"podMonitor": {"sidecars": {"enabled": True}}}
+    assert about("sidecars are scraped", scraped, apis=OPERATOR)
+    assert about(
+        "sidecars are scraped", {"stack": {"enabled": True}, "argoWorkflows": {"sidecar": {"enabled": True}}}
+    )
+    assert not about("sidecars are scraped", {**scraped, "exporter": {"enabled": False}}, apis=OPERATOR)
+    assert not about("sidecars are scraped", {"argoWorkflows": {"sidecar": {"enabled": True}}})

@@ -1,6 +1,7 @@
 """What the chart's pods may do: no more than a value says, and no preset more than it claims."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -42,7 +43,6 @@ PRICES: dict[str, tuple[dict[str, Any], set[str]]] = {
 }
 PODS_RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
 NODES_RULE = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}
-OWN_IMAGES = re.compile(r"(^|/)(gputally/gputally|prom/prometheus|prom/alertmanager|grafana/grafana)[:@]")
 OWN_PODS_RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
 
 
@@ -58,15 +58,13 @@ def exporter(values: dict[str, Any]) -> Pod:
 def own_pods(case: Case) -> list[Pod]:
     """The chart's pods, without the containers that a workflow gets from whoever runs it."""
     return [
-        replace(
-            pod,
-            spec={
-                **pod.spec,
-                "containers": [c for c in pod.spec["containers"] if OWN_IMAGES.search(c["image"])],
-            },
-        )
+        replace(pod, spec={**pod.spec, "containers": [c for c in pod.spec["containers"] if is_own(pod, c)]})
         for pod in pods(render(**case.arguments))
     ]
+
+
+def is_own(pod: Pod, container: Mapping[str, Any]) -> bool:
+    return pod.owner["kind"] != "WorkflowTemplate" or "gputally/gputally" in container["image"]
 
 
 def failed(pod: Pod) -> set[str]:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -10,18 +11,21 @@ import yaml
 
 from tests.bundle.chart import Object, Pod, objects, pods, render
 from tests.bundle.chart_combinations import CASES, Case
+from tests.bundle.network_policies import Peer, reaches, selected
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 WORKLOADS = {"DaemonSet", "Deployment", "StatefulSet"}
 COMPONENT = "app.kubernetes.io/component"
+# Component -> components that it has to reach.
+TALKS_TO = {
+    "exporter": set(),
+    "prometheus": {"exporter", "alertmanager", "grafana"},
+    "alertmanager": set(),
+    "grafana": {"prometheus", "alertmanager"},
+    "verify": {"exporter", "prometheus", "alertmanager", "grafana"},
+}
 SCRAPERS = ("ScrapeConfig", "ServiceMonitor", "PodMonitor")
-
-
-def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    assert selector.keys() <= {"matchLabels"}, "write the other operators when the chart has them"
-    wanted: Mapping[str, str] = selector.get("matchLabels", {})
-    return wanted.items() <= labels.items()
 
 
 def ports(pod: Pod) -> dict[str, int]:
@@ -50,8 +54,8 @@ def test_a_workload_selects_its_own_pods_and_no_others(case: Case) -> None:
     rendered = render(**case.arguments)
     for made in rendered:
         if made["kind"] in WORKLOADS:
-            selected = [pod for pod in pods(rendered) if matches(made["spec"]["selector"], pod.labels)]
-            assert [pod.owner for pod in selected] == [made]
+            found = [pod for pod in pods(rendered) if selected(made["spec"]["selector"], pod.labels)]
+            assert [pod.owner for pod in found] == [made]
 
 
 @every_case
@@ -59,7 +63,9 @@ def test_a_service_reaches_the_ports_of_one_workload(case: Case) -> None:
     rendered = render(**case.arguments)
     for service in objects("Service", **case.arguments):
         (pod,) = [
-            pod for pod in pods(rendered) if matches({"matchLabels": service["spec"]["selector"]}, pod.labels)
+            pod
+            for pod in pods(rendered)
+            if selected({"matchLabels": service["spec"]["selector"]}, pod.labels)
         ]
         for port in service["spec"]["ports"]:
             assert port["targetPort"] in ports(pod), (name(service), port)
@@ -69,29 +75,44 @@ def test_a_service_reaches_the_ports_of_one_workload(case: Case) -> None:
 def test_a_network_policy_holds_for_pods_that_have_its_ports(case: Case) -> None:
     rendered = render(**case.arguments)
     for policy in objects("NetworkPolicy", **case.arguments):
-        selected = [pod for pod in pods(rendered) if matches(policy["spec"]["podSelector"], pod.labels)]
-        assert selected, name(policy)
-        for pod in selected:
+        found = [pod for pod in pods(rendered) if selected(policy["spec"]["podSelector"], pod.labels)]
+        assert found, name(policy)
+        for pod in found:
             known = {*ports(pod), *ports(pod).values()}
             for rule in policy["spec"].get("ingress", ()):
                 assert {port["port"] for port in rule["ports"]} <= known, name(policy)
 
 
 @every_case
-def test_network_policies_let_the_stacks_own_prometheus_in_and_out(case: Case) -> None:
+def test_with_network_policies_each_reaches_what_it_must_and_nothing_else(case: Case) -> None:
+    network = case.given.get("networkPolicy", {})
+    if not network.get("enabled", True):
+        return
     rendered = render(**case.arguments)
-    prometheus = [pod for pod in of_workloads(rendered) if pod.component == "prometheus"]
-    for policy in objects("NetworkPolicy", **case.arguments):
-        held = [pod for pod in of_workloads(rendered) if matches(policy["spec"]["podSelector"], pod.labels)]
-        for pod in prometheus:
-            if pod not in held and any(other.component == "exporter" for other in held):
-                scrapers = [peer for rule in policy["spec"]["ingress"] for peer in rule["from"]]
-                assert any(lets_in(peer, pod) for peer in scrapers), name(policy)
+    running = [pod for pod in pods(rendered) if pod.owner["kind"] in {*WORKLOADS, "Pod"}]
+    for client, server in permutations(running, 2):
+        must = server.component in TALKS_TO[client.component]
+        if server.component == "grafana" and not must and not network.get("grafanaClients"):
+            continue  # anybody may, and has to log in
+        for port in ports(server):
+            found = reaches(Peer.of(client), Peer.of(server), port, rendered)
+            assert found == must, (client.title, server.title)
 
 
-def lets_in(peer: Mapping[str, Any], pod: Pod) -> bool:
-    """Whether a pod of the same namespace, which nobody has labelled, is meant."""
-    return matches(peer.get("namespaceSelector", {}), {}) and matches(peer.get("podSelector", {}), pod.labels)
+@every_case
+def test_somebody_elses_prometheus_reaches_the_exporter_and_other_pods_do_not(case: Case) -> None:
+    if not case.given.get("networkPolicy", {}).get("enabled", True):
+        return
+    chosen = "scrapers" in case.given.get("networkPolicy", {})
+    of_the_operator = {"app.kubernetes.io/name": "prometheus"}
+    for pod in exporters(render(**case.arguments)):
+        for labels, namespace, scrapes in (
+            (of_the_operator, "observability", True),
+            (of_the_operator, "elsewhere", not chosen),
+            ({"app.kubernetes.io/name": "notebook"}, pod.owner["metadata"]["namespace"], False),
+        ):
+            found = reaches(Peer(labels, namespace), Peer.of(pod), "metrics", render(**case.arguments))
+            assert found == scrapes, (labels, namespace)
 
 
 @every_case
@@ -102,7 +123,8 @@ def test_exactly_what_is_switched_on_scrapes_the_exporter(case: Case) -> None:
         for made in rendered
         if made["kind"] in SCRAPERS and made["metadata"]["labels"][COMPONENT] == "exporter"
     ]
-    assert len(scrapers) <= 1
+    enabled = [kind for kind in SCRAPERS if case.given.get(kind[0].lower() + kind[1:], {}).get("enabled")]
+    assert [made["kind"] for made in scrapers] == enabled
     for made in scrapers:
         assert [*reached(made, rendered)] == exporters(rendered)
 
@@ -119,27 +141,26 @@ def reached(scraper: Object, rendered: list[Object]) -> Iterator[Pod]:
             port = kept_port(spec["relabelings"])
             for pod in exporters(rendered):
                 inside = pod.owner["metadata"]["namespace"] in discovery["namespaces"]["names"]
-                if inside and matches({"matchLabels": labels}, pod.labels) and port in ports(pod):
+                if inside and selected({"matchLabels": labels}, pod.labels) and port in ports(pod):
                     yield pod
         case "PodMonitor":
             (endpoint,) = spec["podMetricsEndpoints"]
             assert endpoint["honorLabels"] is True
             for pod in exporters(rendered):
                 inside = pod.owner["metadata"]["namespace"] in spec["namespaceSelector"]["matchNames"]
-                if inside and matches(spec["selector"], pod.labels) and endpoint["port"] in ports(pod):
+                if inside and selected(spec["selector"], pod.labels) and endpoint["port"] in ports(pod):
                     yield pod
         case "ServiceMonitor":
             (endpoint,) = spec["endpoints"]
             assert endpoint["honorLabels"] is True
             for service in (made for made in rendered if made["kind"] == "Service"):
                 inside = service["metadata"]["namespace"] in spec["namespaceSelector"]["matchNames"]
-                if not inside or not matches(spec["selector"], service["metadata"]["labels"]):
+                if not inside or not selected(spec["selector"], service["metadata"]["labels"]):
                     continue
                 (port,) = [port for port in service["spec"]["ports"] if port["name"] == endpoint["port"]]
                 for pod in exporters(rendered):
-                    if matches({"matchLabels": service["spec"]["selector"]}, pod.labels) and port[
-                        "targetPort"
-                    ] in ports(pod):
+                    behind = selected({"matchLabels": service["spec"]["selector"]}, pod.labels)
+                    if behind and port["targetPort"] in ports(pod):
                         yield pod
 
 
@@ -173,7 +194,7 @@ def test_the_stacks_own_prometheus_scrapes_the_exporter_as_it_listens(case: Case
             assert job["honor_labels"] is True
             (discovery,) = job["kubernetes_sd_configs"]
             (selector,) = discovery["selectors"]
-            assert matches({"matchLabels": labels_of(selector["label"])}, pod.labels)
+            assert selected({"matchLabels": labels_of(selector["label"])}, pod.labels)
             assert discovery["namespaces"]["names"] == [pod.owner["metadata"]["namespace"]]
             (kept,) = [rule for rule in job["relabel_configs"] if rule.get("action") == "keep"]
             assert kept["source_labels"] == ["__meta_kubernetes_pod_container_port_name"]

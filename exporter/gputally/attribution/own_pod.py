@@ -10,6 +10,8 @@ Each fact is taken from the first place that has it:
 | node      | GPUTALLY_NODE_NAME, NODE_NAME         | (a volume cannot have it)                   |
 | container | GPUTALLY_CONTAINER_NAME               | (the downward API does not know it)         |
 | labels    |                                       | podinfo/labels                              |
+| workload  |                                       | podinfo/labels: the workflow, where Argo    |
+|           |                                       | made the pod                                |
 
 Pod and namespace are needed, the rest is not. GPUTALLY_CONTAINER_NAME is the container that uses the GPU,
 where it is only one; people write it into the pod's specification. CONTAINER_NAME is not looked at: that
@@ -36,6 +38,7 @@ DOWNWARD_API = (
 )
 
 _LONGEST_FILE = 262_144  # all labels and annotations of an object together have at most so many bytes
+_WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
 _LABEL_LINE = re.compile(r'([A-Za-z0-9][-A-Za-z0-9_./]*)="([-A-Za-z0-9_.]*)"')
 
 
@@ -70,23 +73,24 @@ class OwnPod:
             raise Unavailable(f"nothing tells the {missing} of the exporter's own pod", DOWNWARD_API)
         uids = (pod_uid(text) for text in self._told("POD_UID", "uid"))
         container = self._environment.get("GPUTALLY_CONTAINER_NAME", "").strip()
+        labels = parse_labels(_file_text(self._podinfo, "labels"))
+        workflow = dict(labels).get(_WORKFLOW_LABEL)
         facts = PodFacts(
             namespace,
             pod,
             uid=next((uid for uid in uids if uid), ""),
             container_names=(container,) if is_container(container) else (),
             node=self._first(is_pod, self._told("NODE_NAME")) or "",
-            labels=tuple(self._labels()),
+            workload=f"Workflow/{workflow}" if workflow else "",
+            labels=tuple(label for label in labels if self._is_allowed(label[0])),
         )
         return Knowledge(pods=(facts,))
 
     def close(self) -> None:
         """Nothing is held open between two looks."""
 
-    def _labels(self) -> Iterator[tuple[str, str]]:
-        for name, value in parse_labels(_file_text(self._podinfo, "labels")):
-            if name in self._label_names or name.startswith(self._label_prefixes):
-                yield name, value
+    def _is_allowed(self, label: str) -> bool:
+        return label in self._label_names or label.startswith(self._label_prefixes)
 
     def _told(self, variable: str, file: str = "") -> Iterator[str]:
         yield self._environment.get(f"GPUTALLY_{variable}", "").strip()

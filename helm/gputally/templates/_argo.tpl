@@ -56,15 +56,6 @@ runAsUser: 65532
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
-{{/* `imagePullSecrets:` and where GPUs are, of the pods of a workflow. */}}
-{{- define "gputally.argo.placement" -}}
-{{- include "gputally.imagePullSecrets" . }}
-{{- with .Values.exporter.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- end -}}
-
 {{- define "gputally.validate.argo" -}}
 {{- if and .Values.argoWorkflows.stressTest.enabled (not (include "gputally.prometheusUrl" .)) -}}
 {{- fail "argoWorkflows.stressTest.enabled: set prometheusUrl to where Prometheus answers, or stack.enabled" -}}

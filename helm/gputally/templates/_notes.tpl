@@ -109,6 +109,9 @@ Warnings:
 {{- if and $values.exporter.enabled (not $scraping) (not $values.stack.enabled) -}}
 {{- $warnings = append $warnings "nothing scrapes the exporter: set stack.enabled, or one of scrapeConfig, serviceMonitor and podMonitor, or have your own Prometheus do it" -}}
 {{- end -}}
+{{- if and $values.exporter.enabled (or $values.podMonitor.sidecars.enabled (and $values.stack.enabled $values.argoWorkflows.sidecar.enabled)) -}}
+{{- $warnings = append $warnings "sidecars are scraped beside the exporter of their node: what their pods use there is counted twice (docs/argo.md)" -}}
+{{- end -}}
 {{- $reasons := include "gputally.notes.privileged" . | fromJsonArray -}}
 {{- if $reasons -}}
 {{- $warnings = append $warnings (printf "%s: where Pod Security is enforced, `kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged`" (join ", " $reasons) (include "gputally.namespace" .)) -}}

@@ -53,6 +53,12 @@ def test_the_pod_by_the_usual_names_of_these_variables() -> None:
     assert own_pod(environment) == PodFacts("ml", "train-0", UID, node="node-1")
 
 
+def test_a_pod_of_argo_is_its_workflows(tmp_path: Path) -> None:
+    directory = podinfo(tmp_path / "podinfo", labels='workflows.argoproj.io/workflow="train-x7k2"')
+    (pod,) = OwnPod(NAMED, directory, None).read().pods
+    assert (pod.workload, pod.labels) == ("Workflow/train-x7k2", ())
+
+
 def test_the_pod_by_files(tmp_path: Path) -> None:
     labels = 'app="trainer"\nbatch.kubernetes.io/job-completion-index="0"\nempty=""'
     directory = podinfo(tmp_path / "podinfo", name="train-0", namespace="ml\n", uid=UID, labels=labels)
