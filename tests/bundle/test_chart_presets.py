@@ -146,7 +146,7 @@ def test_minimal_has_nothing_and_misses_nothing() -> None:
     assert "hostPID" not in pod.spec
     assert [volume for volume in pod.spec["volumes"] if "hostPath" in volume] == []
     assert pod.spec["automountServiceAccountToken"] is False
-    assert "--pods=false" in pod.spec["containers"][0]["args"]
+    assert {"--pod-logs=none", "--pod-resources-socket=none"} <= {*pod.spec["containers"][0]["args"]}
     (rule,) = objects("PrometheusRule", {"prometheusRule": {"enabled": True}}, files=[PRESETS["minimal"]])
     assert 'source!~"state_file|cgroup"' in str(rule)
 

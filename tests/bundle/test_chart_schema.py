@@ -297,6 +297,7 @@ def test_templates_do_without_what_can_be_taken_away() -> None:
             inner = inner.setdefault(part, {})
         inner[name] = True
     values["autoscaling"]["keda"]["target"] = {"name": "a"}
+    values["routing"] |= {"default": "slack", "secret": "alerting"}
     kinds = {made["kind"] for made in chart.render(values)}
     assert {"DaemonSet", "StatefulSet", "ScaledObject", "WorkflowTemplate", "GrafanaDashboard"} <= kinds
 

@@ -29,7 +29,7 @@ VOLATILE = re.compile(
     r"|gputally_\w+_energy_joules_total\{.*\}) \S+$",
     re.MULTILINE,
 )
-EXPORTER_INFO = re.compile(r'python="[^"]*"')
+EXPORTER_INFO = re.compile(r'^(gputally_exporter_info\{.*?)version="[^"]*",python="[^"]*"', re.MULTILINE)
 
 
 WORLDS: dict[str, Callable[[], tuple[Reading, ...]]] = {
@@ -52,7 +52,7 @@ def start(folder: Path, scenario: Path) -> Exporter:
 
 
 def steady(text: str) -> str:
-    return EXPORTER_INFO.sub('python="-"', VOLATILE.sub(r"\1 -", text))
+    return EXPORTER_INFO.sub(r'\1version="-",python="-"', VOLATILE.sub(r"\1 -", text))
 
 
 def check_metrics(text: str) -> None:
