@@ -1,11 +1,9 @@
 """The rules on a real Prometheus: each alert fires for its fault, and none on a fleet that is well."""
 
 import json
-import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,7 @@ from alerts.groups import ALERTS
 from alerts.rules import rule_groups
 from tests.bundle.scenarios import fleet
 from tests.running import Exporter, Samples, parse_samples
-from tests.system.test_prometheus import Prometheus, free_port
-from tools import programs
+from tests.system.test_prometheus import Prometheus, prometheus_on
 from tools.replay.firing import Firing, firing
 from tools.replay.fleet import Period
 from tools.replay.prometheus import UNMERGED, serving
@@ -247,25 +244,6 @@ def test_no_rule_fails_while_two_exporters_of_a_node_are_there(tmp_path: Path) -
             failures = own_samples(prometheus)["prometheus_rule_evaluation_failures_total"]
     assert [(rule["name"], rule["lastError"]) for rule in rules if rule["health"] != "ok"] == []
     assert sum(failures.values()) == 0
-
-
-@contextmanager
-def prometheus_on(folder: Path) -> Iterator[Prometheus]:
-    """With the configuration in the folder."""
-    port = free_port()
-    command = [
-        str(programs.path("prometheus")),
-        f"--config.file={folder / 'prometheus.yml'}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    with (folder / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        yield Prometheus(port)
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def own_samples(prometheus: Prometheus) -> Samples:

@@ -20,7 +20,7 @@ import yaml
 
 from alerts import manifests
 from alerts.rules import rule_groups
-from tests.system.test_prometheus import Prometheus, free_port
+from tests.system.test_prometheus import Prometheus, free_port, prometheus_on
 from tools import programs
 
 TEAMS = {"nlp": "email"}
@@ -196,19 +196,9 @@ def stack(
             },
         }
         (folder / "prometheus.yml").write_text(json.dumps(config))
-        port = free_port()
-        command = [
-            str(programs.path("prometheus")),
-            f"--config.file={folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-        ]
         alertmanager.start()
-        with (folder / "prometheus.log").open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            yield Prometheus(port), alertmanager, box
+            with prometheus_on(folder) as prometheus:
+                yield prometheus, alertmanager, box
         finally:
-            process.terminate()
-            process.wait(30)
             alertmanager.stop()

@@ -48,10 +48,8 @@ class Prometheus:
 
 
 @contextmanager
-def prometheus(folder: Path, address: str, **settings: Any) -> Iterator[Prometheus]:
-    """It scrapes this address with these settings, whether or not somebody serves there."""
-    target = {"job_name": "gputally", **settings, "static_configs": [{"targets": [address]}]}
-    (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": [target]}))  # JSON is YAML
+def prometheus_on(folder: Path) -> Iterator[Prometheus]:
+    """With the configuration in the folder."""
     port = free_port()
     command = [
         str(program("prometheus")),
@@ -68,6 +66,15 @@ def prometheus(folder: Path, address: str, **settings: Any) -> Iterator[Promethe
     finally:
         process.terminate()
         process.wait(30)
+
+
+@contextmanager
+def prometheus(folder: Path, address: str, **settings: Any) -> Iterator[Prometheus]:
+    """It scrapes this address with these settings, whether or not somebody serves there."""
+    target = {"job_name": "gputally", **settings, "static_configs": [{"targets": [address]}]}
+    (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": [target]}))  # JSON is YAML
+    with prometheus_on(folder) as running:
+        yield running
 
 
 def prometheus_scraping(

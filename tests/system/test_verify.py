@@ -16,7 +16,7 @@ from alerts.rules import rule_groups
 from dashboards.every import texts
 from tests.running import Exporter
 from tests.system.alerting import Alertmanager, inbox, write_alertmanager_config, write_rules
-from tests.system.test_prometheus import Prometheus, free_port
+from tests.system.test_prometheus import Prometheus, free_port, prometheus_on
 from tools import programs
 from tools.children import Children
 from tools.grafana import ADMINISTRATOR, Grafana
@@ -94,21 +94,8 @@ def prometheus(
         config["alerting"] = {"alertmanagers": known}
     change(config)
     (folder / "prometheus.yml").write_text(json.dumps(config))
-    port = free_port()
-    command = [
-        str(programs.path("prometheus")),
-        f"--config.file={folder / 'prometheus.yml'}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    with (folder / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        Prometheus(port).wait_for("vector(1)")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(30)
+    with prometheus_on(folder) as running:
+        yield f"http://127.0.0.1:{running.port}"
 
 
 def as_it_is(config: Any) -> None:
@@ -129,7 +116,9 @@ def without_a_rule_group(config: Any) -> None:
 def with_a_rule_that_fails(config: Any) -> None:
     (file,) = map(Path, config["rule_files"])
     rules = json.loads(file.read_text())
-    wrong = {"record": "x:gputally_wrong:ratio", "expr": "gputally_gpu_up + on () gputally_gpu_up"}
+    # It fails whatever there is to see; the regular expression is looked at only when the rule is evaluated.
+    fails = 'label_replace(vector(1), "a", "b", "c", "(")'
+    wrong = {"record": "x:gputally_wrong:ratio", "expr": fails}
     rules["groups"][0]["rules"].append(wrong)
     file.write_text(json.dumps(rules))
 
