@@ -1,0 +1,170 @@
+"""What tests do in a cluster: pods, releases of the chart, and waiting for what they show."""
+
+import hashlib
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tools import programs
+from tools.control_plane import ControlPlane
+from tools.progress import Failed
+from tools.test_cluster.images import WORKLOAD
+
+CHART = Path(__file__).parents[2] / "helm/gputally"
+_SECONDS = 90
+
+T = TypeVar("T")
+Object = dict[str, Any]
+
+
+def until(what: str, ask: Callable[[], T], seconds: float = _SECONDS) -> T:
+    """What `ask` answers as soon as that is something. A failure to ask is no answer."""
+    deadline = time.monotonic() + seconds
+    while True:
+        last = ""
+        try:
+            if answer := ask():
+                return answer
+        except (Failed, OSError) as failure:
+            last = f": {failure}"
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {seconds:.0f} s until {what}, in vain{last}")
+        time.sleep(0.2)
+
+
+def pod(name: str, python: str, *, gpus: int = 0, labels: Mapping[str, str] = {}) -> Object:
+    """One that runs this Python program."""
+    container: Object = {"name": "main", "image": WORKLOAD, "args": ["-c", python]}
+    if gpus:
+        container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": dict(labels)},
+        "spec": {"terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "containers": [container]},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """One namespace of a cluster."""
+
+    plane: ControlPlane
+    name: str
+
+    @classmethod
+    @contextmanager
+    def made(cls, plane: ControlPlane, test: str) -> Iterator["Namespace"]:
+        name = f"test-{hashlib.sha256(test.encode()).hexdigest()[:8]}"
+        plane.kubectl("create", "namespace", name)
+        found = cls(plane, name)
+        until("the namespace has its account", lambda: found.kubectl("get", "serviceaccount", "default"))
+        try:
+            yield found
+        finally:
+            # What a pod holds must be free for the next test; the rest of the namespace may take its time.
+            found.kubectl("delete", "pods", "--all", "--timeout=60s")
+            plane.kubectl("delete", "namespace", name, "--wait=false")
+
+    def kubectl(self, *arguments: str, given: str = "") -> str:
+        return self.plane.kubectl("--namespace", self.name, *arguments, given=given)
+
+    def apply(self, *objects: Object) -> None:
+        self.kubectl(
+            "apply", "--filename=-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        )
+
+    def get(self, kind: str, name: str) -> Object:
+        found: Object = json.loads(self.kubectl("get", kind, name, "--output=json"))
+        return found
+
+    def run(self, made: Object) -> Object:
+        """The pod, once it is ready."""
+        name = made["metadata"]["name"]
+        self.apply(made)
+        self.kubectl("wait", "--for=condition=Ready", f"pod/{name}", f"--timeout={_SECONDS}s")
+        return self.get("pod", name)
+
+    def printed(self, made: Object) -> str:
+        """What the pod has printed when it has ended well."""
+        name = made["metadata"]["name"]
+        self.apply(made)
+        phase = until(f"{name} has ended", lambda: self._phase_at_end(name))
+        printed = self.kubectl("logs", name)
+        assert phase == "Succeeded", printed
+        return printed
+
+    def _phase_at_end(self, name: str) -> str:
+        phase: str = self.get("pod", name)["status"]["phase"]
+        return phase if phase in {"Succeeded", "Failed"} else ""
+
+    def install(self, release: str, values: Mapping[str, Any], *, chart: Path = CHART) -> None:
+        """Install the chart, or upgrade it."""
+        self._helm("upgrade", "--install", release, str(chart), "--values=-", given=json.dumps(values))
+
+    def uninstall(self, release: str) -> None:
+        self._helm("uninstall", release, "--wait", "--timeout=60s")
+
+    def test(self, release: str) -> None:
+        """The chart's own tests."""
+        self._helm("test", release, "--logs", "--timeout=180s")
+
+    def pods_of(self, release: str) -> Sequence[Object]:
+        selector = f"--selector=app.kubernetes.io/instance={release}"
+        items: Sequence[Object] = json.loads(self.kubectl("get", "pods", selector, "--output=json"))["items"]
+        return items
+
+    def wait_for_exporter(self, release: str) -> None:
+        """Until its pods are those of the newest version, and ready."""
+        self.kubectl("rollout", "status", f"daemonset/{release}", f"--timeout={_SECONDS}s")
+        # A DaemonSet of one pod counts as rolled out while that one may still be missing.
+        until(
+            "the exporter is ready",
+            lambda: all(map(is_ready, self.pods_of(release))) and self.pods_of(release),
+        )
+
+    def address(self, service: str) -> str:
+        spec = self.get("service", service)["spec"]
+        return f"{spec['clusterIP']}:{spec['ports'][0]['port']}"
+
+    def _helm(self, *arguments: str, given: str = "") -> None:
+        ran = subprocess.run(
+            [programs.path("helm"), "--namespace", self.name, *arguments],
+            input=given,
+            env=self.plane.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr}"
+
+
+def is_ready(found: Object) -> bool:
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in found["status"].get("conditions", ())
+    )
+
+
+def node_pids(found: Object) -> list[int]:
+    """The processes of a pod's containers as its node numbers them, and so an exporter there with `hostPID`.
+
+    This machine is one namespace further out: its own number for a process comes first in NSpid.
+    """
+    containers = [status["containerID"].rpartition("/")[2] for status in found["status"]["containerStatuses"]]
+    pids = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            cgroup = (process / "cgroup").read_text()
+            status = (process / "status").read_text()
+        except OSError:
+            continue
+        if any(container in cgroup for container in containers):
+            (numbers,) = (line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:"))
+            pids.append(int(numbers[1]))
+    return sorted(pids)

@@ -1,0 +1,214 @@
+"""A cluster from its start to its end."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools import environment
+from tools.control_plane import ControlPlane
+from tools.progress import Failed
+from tools.test_cluster import components, dns, images, layout, libraries, preflight, record, store
+from tools.test_cluster.layout import Layout
+
+_SECONDS_TO_START = 120
+_MOST_STARTS = 5
+_DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One that runs."""
+
+    place: Layout
+
+    @property
+    def plane(self) -> ControlPlane:
+        return self.place.plane
+
+    def programs(self) -> list[dict[str, Any]]:
+        """Name, process (of the cluster's namespace) and number of starts of each."""
+        try:
+            state: list[dict[str, Any]] = json.loads(self.place.state.read_text())
+        except FileNotFoundError:
+            return []
+        return state
+
+    def node_is_ready(self) -> bool:
+        try:
+            node = self.plane.ask(f"/api/v1/nodes/{layout.NODE_NAME}")
+        except (Failed, OSError):
+            return False
+        return any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in node["status"]["conditions"]
+        )
+
+    def host_pid(self, name: str) -> int:
+        """The process of one of its programs, as the host sees it. Raises Failed."""
+        wanted = next((each["pid"] for each in self.programs() if each["name"] == name), None)
+        for node in record.holders():
+            for child in Path(f"/proc/{node}/task/{node}/children").read_text().split():
+                numbers = _namespace_pids(int(child))
+                if wanted is not None and numbers and numbers[-1] == wanted:
+                    return int(child)
+        raise Failed(f"{name} does not run")
+
+
+def up(folder: Path, say: Say, *, with_images: bool = True) -> Cluster:
+    """Start one. Raises Failed, and then nothing of it is left."""
+    place = Layout(folder)
+    if other := record.running():
+        raise Failed(record.refusal(other))
+    preflight.check(place)
+    images_root = store.filled(images.build_all(say), say).root if with_images else folder / "containerd"
+    begin = time.monotonic()
+    lock = record.take(folder)
+    try:
+        try:
+            _remove_leftovers(place)
+            _launch(place, images_root, lock)
+        finally:
+            # From here on it is held by the cluster itself.
+            os.close(lock)
+        cluster = Cluster(place)
+        _link(cluster)
+        say(f"started in {folder} ({time.monotonic() - begin:.1f} s)")
+        _wait_for(cluster, "the API server", lambda: cluster.plane.answers(_DEFAULT_ACCOUNT))
+        say(f"API server answers ({time.monotonic() - begin:.1f} s)")
+        _wait_for(cluster, "the node to be ready", cluster.node_is_ready)
+        _wait_for(cluster, "names of Services", lambda: dns.knows("kubernetes.default.svc.cluster.local"))
+        say(f"node {layout.NODE_NAME} is ready ({time.monotonic() - begin:.1f} s)")
+    except BaseException:
+        if place.logs.exists():
+            say(f"its logs are in {_keep_logs(place)}")
+        down(folder, lambda _: None)
+        raise
+    return cluster
+
+
+def down(folder: Path, say: Say) -> None:
+    """End the cluster that runs, or take away what is left of one. Raises Failed."""
+    begin = time.monotonic()
+    folders = {folder, *filter(None, [record.recorded()])}
+    record.end()
+    for each in folders:
+        _remove_leftovers(Layout(each))
+    record.forget()
+    say(f"nothing of it is left ({time.monotonic() - begin:.1f} s)")
+
+
+def _launch(place: Layout, images_root: Path, lock: int) -> None:
+    place.make()
+    components.prepare(place, images_root)
+    for hierarchy in _hierarchies():
+        (hierarchy / layout.CGROUP).mkdir(exist_ok=True)
+    namespaces = ["--mount", "--net", "--pid", "--mount-proc", "--fork", "--kill-child"]
+    with_libraries = libraries.linker_cache(place.folder / "ld.so.cache", "node-tools")
+    node = [sys.executable, "-P", "-m", record.NODE_MODULE, str(place.folder)]
+    with (place.logs / "node.log").open("wb") as log:
+        # It is nobody's child: it goes on when we end.
+        subprocess.run(
+            ["setsid", "--fork", "unshare", *namespaces, "--propagation=private", *with_libraries, *node],
+            cwd=place.folder,
+            env={**os.environ, "PYTHONPATH": str(environment.ROOT)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            pass_fds=[lock],
+            check=True,
+        )
+
+
+def _link(cluster: Cluster) -> None:
+    """Join the cluster's network to the machine's. The routes go with the link."""
+    _wait_for(cluster, "namespaces", lambda: _outermost_elsewhere() is not None)
+    for command in (
+        f"link add {layout.INTERFACE} type veth peer name eth0 netns {_outermost_elsewhere()}",
+        f"address add {layout.HOST_ADDRESS}/{layout.LINK_LENGTH} dev {layout.INTERFACE}",
+        f"link set {layout.INTERFACE} up",
+        f"route add {layout.ADDRESSES} via {layout.NODE_ADDRESS}",
+    ):
+        subprocess.run(["ip", *command.split()], check=True)
+
+
+def _outermost_elsewhere() -> int | None:
+    """The cluster's first process, once it has a network of its own."""
+    here = Path("/proc/self/ns/net").readlink()
+    return next((pid for pid in record.holders() if Path(f"/proc/{pid}/ns/net").readlink() != here), None)
+
+
+def _wait_for(cluster: Cluster, what: str, done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _SECONDS_TO_START
+    while not done():
+        if not record.running():
+            raise Failed(f"the cluster ended by itself. Its last lines:\n{_last_lines(cluster, 'node')}")
+        for program in cluster.programs():
+            if program["starts"] >= _MOST_STARTS:
+                last = _last_lines(cluster, program["name"])
+                raise Failed(f"{program['name']} ends again and again. Its last lines:\n{last}")
+        if time.monotonic() > deadline:
+            raise Failed(f"waited {_SECONDS_TO_START} s for {what}, in vain")
+        time.sleep(0.1)
+
+
+def _last_lines(cluster: Cluster, name: str) -> str:
+    text = (cluster.place.logs / f"{name}.log").read_text(errors="replace")
+    return "\n".join(f"    {line}" for line in text.splitlines()[-15:])
+
+
+def _keep_logs(place: Layout) -> Path:
+    """Of a cluster that did not come up."""
+    kept = place.folder.with_name(f"{place.folder.name}-failed-logs")
+    shutil.rmtree(kept, ignore_errors=True)
+    shutil.copytree(place.logs, kept)
+    return kept
+
+
+def _remove_leftovers(place: Layout) -> None:
+    """The link, cgroups, layers, and the folder if it is a cluster's. All else went with the processes."""
+    # A connection that was cut keeps the network, and so the link, for a minute or two.
+    if Path("/sys/class/net", layout.INTERFACE).exists():
+        subprocess.run(["ip", "link", "delete", layout.INTERFACE], check=True)
+    for hierarchy in _hierarchies():
+        _remove_cgroup(hierarchy / layout.CGROUP)
+    for used in store.stores():
+        used.reset()
+    if place.plan.exists():
+        shutil.rmtree(place.folder)
+
+
+def _remove_cgroup(top: Path) -> None:
+    # From the leaves up. A process that has just ended keeps its cgroup for a moment.
+    deadline = time.monotonic() + 5
+    while top.exists():
+        for inner, _, _ in os.walk(top, topdown=False):
+            with suppress(OSError):
+                Path(inner).rmdir()
+        if time.monotonic() > deadline:
+            raise Failed(f"the cgroup {top} has processes that do not end")
+        time.sleep(0.02)
+
+
+def _hierarchies() -> list[Path]:
+    """The cgroup file systems of this machine: one, or one per controller."""
+    if (preflight.CGROUPS / "cgroup.controllers").exists():
+        return [preflight.CGROUPS]
+    return [path for path in preflight.CGROUPS.iterdir() if (path / "cgroup.procs").exists()]
+
+
+def _namespace_pids(pid: int) -> list[int]:
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("NSpid:"):
+                return [int(number) for number in line.split()[1:]]
+    return []
