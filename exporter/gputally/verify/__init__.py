@@ -19,6 +19,8 @@ class Finding:
     fix: str = ""
     final: bool = False
     """It will not get better by waiting."""
+    early: bool = False
+    """It is no failure, but waiting may tell more."""
 
 
 def passed(findings: Iterable[Finding]) -> bool:

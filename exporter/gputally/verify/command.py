@@ -51,13 +51,13 @@ def until_passed(
     awaited: list[str] = []
     while True:
         found = look()
-        failing = sorted({finding.subject for finding in found if finding.level == FAILURE})
+        missing = sorted({one.subject for one in found if one.level == FAILURE or one.early})
         final = any(finding.final for finding in found)
-        if not failing or final or clock() + _SECONDS_BETWEEN_LOOKS > deadline:
+        if not missing or final or clock() + _SECONDS_BETWEEN_LOOKS > deadline:
             return found
-        if failing != awaited:
-            print(f"waiting for: {', '.join(failing)}", file=out, flush=True)
-            awaited = failing
+        if missing != awaited:
+            print(f"waiting for: {', '.join(missing)}", file=out, flush=True)
+            awaited = missing
         sleep(_SECONDS_BETWEEN_LOOKS)
 
 

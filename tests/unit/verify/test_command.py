@@ -33,6 +33,16 @@ def wait(looks: list[list[Finding]], seconds: float) -> tuple[list[Finding], str
     return found, out.getvalue(), clock.now
 
 
+def test_what_is_early_is_waited_for_but_does_not_fail() -> None:
+    early = Finding(NOT_CHECKED, "dashboards", "not counted yet", early=True)
+    found, said, took = wait([[early], [WELL]], 60)
+    assert (found, took) == ([WELL], 5)
+    assert "waiting for: dashboards" in said
+    found, _, took = wait([[early]] * 3, 10)
+    assert (found, took) == ([early], 10)
+    assert passed(found)
+
+
 def test_the_report_is_a_line_for_each_finding_and_one_for_what_to_do() -> None:
     assert report_text([WELL, ILL]) == (
         "ok           rules    loaded\nfailure      targets  down\n                      fix: start them"

@@ -69,6 +69,12 @@ def test_a_stranger_is_told_numbers_only() -> None:
     assert look({"/api/search": refused}, None)["dashboards"].level == NOT_CHECKED
 
 
+def test_a_grafana_that_has_not_counted_yet_is_waited_for_and_no_failure() -> None:
+    pages = {"/api/search": (401, "text/plain", b""), "/metrics": b"\ngrafana_stat_totals_dashboard 0\n"}
+    found = look(pages, None)["dashboards"]
+    assert (found.level, found.early) == (NOT_CHECKED, True)
+
+
 def test_where_everybody_may_look_they_are_listed() -> None:
     found = look({"/api/search": TWO}, None)
     assert (found["dashboards"].text, found["data source"].level) == ("2 of gputally", NOT_CHECKED)
