@@ -43,7 +43,6 @@ class FakeKubernetes:
         self.cuts = 0
         self.token = TOKEN
         self.requests: list[dict[str, str]] = []
-        self.closing = False
 
     def put(self, item: dict[str, Any]) -> None:
         with self.changed:
@@ -96,11 +95,16 @@ class FakeKubernetes:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     cluster: FakeKubernetes
+    ended: threading.Event
+    """That of the server. A connection that was kept open may ask afterwards, and is not answered."""
 
     def log_message(self, format: str, *args: object) -> None:
         pass
 
     def do_GET(self) -> None:
+        if self.ended.is_set():
+            self.close_connection = True
+            return
         url = urlsplit(self.path)
         query = dict(parse_qsl(url.query, keep_blank_values=True))
         node = url.path == "/api/v1/nodes/node-1"
@@ -129,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _list(self, query: dict[str, str]) -> None:
         cluster = self.cluster
         with cluster.changed:
-            cluster.changed.wait_for(lambda: not cluster.hold_lists or cluster.closing)
+            cluster.changed.wait_for(lambda: not cluster.hold_lists or self.ended.is_set())
             if cluster.list_bodies:
                 self._answer(200, cluster.list_bodies.pop(0))
                 return
@@ -176,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
             with cluster.changed:
                 while cluster.version <= seen and not self._is_over(cuts):
                     cluster.changed.wait()
-                if cluster.closing or cluster.cuts > cuts:
+                if self.ended.is_set() or cluster.cuts > cuts:
                     return  # without the last chunk
                 if cluster.end_watches_at_once:
                     self._line(b"")
@@ -187,7 +191,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._line(line)
 
     def _is_over(self, cuts: int) -> bool:
-        return self.cluster.closing or self.cluster.end_watches_at_once or self.cluster.cuts > cuts
+        return self.ended.is_set() or self.cluster.end_watches_at_once or self.cluster.cuts > cuts
 
     def _line(self, line: bytes) -> None:
         """One line in two chunks, since nothing promises that a chunk is a line; the empty one is the end."""
@@ -199,7 +203,8 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serving(cluster: FakeKubernetes, port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[int]:
     """Answer on loopback; gives the port."""
-    handler = type("Handler", (_Handler,), {"cluster": cluster})
+    ended = threading.Event()
+    handler = type("Handler", (_Handler,), {"cluster": cluster, "ended": ended})
     server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     server.daemon_threads = True
     if tls:
@@ -209,11 +214,11 @@ def serving(cluster: FakeKubernetes, port: int = 0, tls: ssl.SSLContext | None =
     try:
         yield server.server_port
     finally:
-        cluster.set(closing=True)
+        ended.set()
+        cluster.set()
         server.shutdown()
         server.server_close()
         thread.join()
-        cluster.set(closing=False)
 
 
 def write_kubeconfig(file: Path, port: int, token: str = TOKEN) -> Path:
