@@ -1,4 +1,4 @@
-"""The Prometheus operator against a control plane: what it makes of our objects, without running them.
+"""The Prometheus operator against a cluster: what it makes of our objects.
 
 It wants its definitions (the kit prometheus-operator-crds) to be there when it starts.
 """
@@ -67,8 +67,11 @@ class Generated:
 
 
 @contextmanager
-def operating(plane: ControlPlane) -> Iterator[None]:
-    """An operator for all namespaces, until the block ends."""
+def operating(plane: ControlPlane, *, reloader: str | None = None) -> Iterator[None]:
+    """An operator for all namespaces, until the block ends.
+
+    `reloader` is the image of prometheus-config-reloader, for a cluster that has nodes to run it.
+    """
     address = f"{HOST}:{free_port('the Prometheus operator', 0, 0)}"
     command: list[str | Path] = [
         programs.path("prometheus-operator"),
@@ -77,6 +80,7 @@ def operating(plane: ControlPlane) -> Iterator[None]:
         f"--cert-file={plane.certificate}",
         f"--key-file={plane.key}",
         f"--web.listen-address={address}",
+        *([f"--prometheus-config-reloader={reloader}"] if reloader else []),
     ]
     with Children() as children:
         log = plane.folder / "prometheus-operator.log"

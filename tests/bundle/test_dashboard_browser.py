@@ -1,10 +1,7 @@
 """Every dashboard in a real Grafana and a real browser, on a wide screen and on a narrow one."""
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,9 +10,9 @@ import pytest
 from dashboards import every
 from dashboards.build import dashboard, row, text_of
 from dashboards.fields import column
-from dashboards.panels import now, over_time, rows, stat, table, timeseries
-from dashboards.reading import called, panels, variables
+from dashboards.panels import heatmap, now, over_time, rows, stat, table, timeseries
 from dashboards.variables import Variable
+from tests.browser import Page, Seen, empty, errors, look, missing, unfilled
 from tests.bundle.lab.choices import SHOWN, SHOWN_EMPTY
 from tests.bundle.lab.data import END, STEP
 from tests.bundle.test_dashboard_data import span
@@ -30,10 +27,7 @@ Json = dict[str, Any]
 # All pages are looked at before the first test; that takes two minutes, and on a busy machine many.
 pytestmark = pytest.mark.timeout(1500)
 
-PICTURES = "GPUTALLY_SCREENSHOTS"
-"""A folder for the pictures, which are thrown away otherwise."""
 WIDTHS = (1920, 1280)
-SECONDS_FOR_A_PAGE = 180
 OWN_TROUBLES = (
     "logger=local.finder",  # it looks for plugins, and there are none
     "logger=migrator",  # of its own database
@@ -41,7 +35,6 @@ OWN_TROUBLES = (
     "logger=settings",  # a default of its own that it calls deprecated
     "parse error: unclosed left parenthesis",  # the broken one
 )
-DRIVER = Path(__file__).with_name("look.js")
 DASHBOARDS: dict[str, Json] = {name: json.loads(text) for name, text in every.texts().items()}
 PAGES = [(name, width) for width in WIDTHS for name in DASHBOARDS]
 BROKEN = dashboard(
@@ -52,6 +45,7 @@ BROKEN = dashboard(
         "",
         timeseries("Wrong query", "d", over_time("sum("), unit="watt"),
         timeseries("Nothing there", "d", over_time("vector(1) > 2"), unit="watt"),
+        heatmap("Not drawn", "d", over_time("vector(1) > 2"), unit="percentunit", counted=True),
         stat(
             "A title that is far too long for a panel of this size",
             "d",
@@ -75,7 +69,6 @@ BROKEN = dashboard(
 )
 """Shows that what the tests look for would be found."""
 BROKEN_PAGE = ("broken", WIDTHS[-1])
-Seen = dict[tuple[str, int], Json]
 
 
 @pytest.fixture(scope="module")
@@ -101,34 +94,10 @@ def grafana(lab: Prometheus, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.fixture(scope="module")
 def seen(grafana: Grafana, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """What is on each page, by the name of the dashboard and the width."""
-    folder = tmp_path_factory.mktemp("pictures")
-    pictures = Path(os.environ.get(PICTURES) or folder)
-    pictures.mkdir(parents=True, exist_ok=True)
-    task = folder / "task.json"
-    task.write_text(
-        json.dumps(
-            {
-                "playwright": str(programs.path("playwright-core")),
-                "chromium": str(programs.path("chromium")),
-                "grafana": grafana.url,
-                "seconds": SECONDS_FOR_A_PAGE,
-                "pages": [
-                    {
-                        "name": name,
-                        "width": width,
-                        "query": query(name),
-                        "picture": str(pictures / f"{name}-{width}.png"),
-                    }
-                    for name, width in (*PAGES, BROKEN_PAGE)
-                ],
-            }
-        )
-    )
-    command: list[str | Path] = [programs.path("node"), DRIVER, task]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    pages = [json.loads(line) for line in done.stdout.splitlines()]
-    return {(page["name"], page["width"]): page for page in pages}
+    pages = [
+        Page(name, width, query(name), picture=f"{name}-{width}.png") for name, width in (*PAGES, BROKEN_PAGE)
+    ]
+    return look(tmp_path_factory.mktemp("pictures"), grafana.url, pages)
 
 
 def query(name: str) -> str:
@@ -141,26 +110,19 @@ def query(name: str) -> str:
 @pytest.mark.parametrize(("name", "width"), PAGES)
 def test_a_page_shows_every_panel_without_an_error(name: str, width: int, seen: Seen) -> None:
     page = seen[name, width]
-    assert "failed" not in page, page
-    shown = {panel["id"]: panel for panel in page["panels"] if not panel["isRow"]}
-    assert {panel["id"] for panel in panels(DASHBOARDS[name])} == shown.keys()
-    assert [panel["title"] for panel in shown.values() if panel["hasComplaint"]] == []
-    assert page["alerts"] == []
-    assert page["said"] == []
+    assert errors(page) == []
+    assert missing(page, DASHBOARDS[name]) == []
 
 
 @pytest.mark.parametrize(("name", "width"), PAGES)
 def test_there_is_something_to_see_in_every_panel(name: str, width: int, seen: Seen) -> None:
-    titles = {panel["id"]: called(panel) for panel in panels(DASHBOARDS[name])}
-    empty = {titles[panel["id"]] for panel in seen[name, width]["panels"] if panel["isEmpty"]}
-    assert empty == {panel for dashboard, panel in SHOWN_EMPTY if dashboard == name}
+    known = {panel for dashboard, panel in SHOWN_EMPTY if dashboard == name}
+    assert empty(seen[name, width], DASHBOARDS[name]) == known
 
 
 @pytest.mark.parametrize(("name", "width"), PAGES)
 def test_every_variable_has_a_value(name: str, width: int, seen: Seen) -> None:
-    values = seen[name, width]["variables"]
-    assert len(values) == len(variables(DASHBOARDS[name]))
-    assert [value for value in values if value in ("", "None")] == []
+    assert unfilled(seen[name, width], DASHBOARDS[name]) == []
 
 
 @pytest.mark.parametrize(("name", "width"), PAGES)
@@ -175,6 +137,7 @@ def test_what_is_broken_is_found(seen: Seen) -> None:
     shown = {panel["title"]: panel for panel in page["panels"]}
     assert shown["Wrong query"]["hasComplaint"]
     assert shown["Nothing there"]["isEmpty"]
+    assert shown["Not drawn"]["hasFailed"]
     assert shown["More than fits"]["isTooWide"]
     assert "Far too long" in shown["A heading"]["cut"]
     assert any("far too long for a panel" in text for panel in page["panels"] for text in panel["cut"])

@@ -110,9 +110,13 @@ class Namespace:
     def uninstall(self, release: str) -> None:
         self._helm("uninstall", release, "--wait", "--timeout=60s")
 
-    def test(self, release: str) -> None:
-        """The chart's own tests."""
-        self._helm("test", release, "--logs", "--timeout=180s")
+    def notes(self, release: str) -> str:
+        """What Helm said when it was installed."""
+        return self._helm("get", "notes", release)
+
+    def test(self, release: str) -> str:
+        """What the chart's own test says, once it has passed."""
+        return self._helm("test", release, "--logs", "--timeout=180s")
 
     def pods_of(self, release: str) -> Sequence[Object]:
         selector = f"--selector=app.kubernetes.io/instance={release}"
@@ -132,7 +136,7 @@ class Namespace:
         spec = self.get("service", service)["spec"]
         return f"{spec['clusterIP']}:{spec['ports'][0]['port']}"
 
-    def _helm(self, *arguments: str, given: str = "") -> None:
+    def _helm(self, *arguments: str, given: str = "") -> str:
         ran = subprocess.run(
             [programs.path("helm"), "--namespace", self.name, *arguments],
             input=given,
@@ -142,6 +146,7 @@ class Namespace:
             check=False,
         )
         assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr}"
+        return ran.stdout
 
 
 def is_ready(found: Object) -> bool:

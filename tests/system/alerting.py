@@ -60,7 +60,8 @@ class Inbox:
 
 
 @contextmanager
-def inbox() -> Iterator[Inbox]:
+def inbox(host: str = "127.0.0.1") -> Iterator[Inbox]:
+    """One at this address of the machine."""
     box = Inbox()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -79,7 +80,7 @@ def inbox() -> Iterator[Inbox]:
         def log_message(self, format: str, *arguments: object) -> None:
             """The messages themselves are kept."""
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with http.server.ThreadingHTTPServer((host, 0), Handler) as server:
         box.port = server.server_address[1]
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:

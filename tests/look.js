@@ -1,5 +1,5 @@
 // Opens dashboards in a browser without a screen and tells what is there: one line of JSON for each page.
-// Its argument is a file: { playwright, chromium, grafana, seconds, pages: [{ name, width, query, picture }] }
+// Its argument is a file: { playwright, chromium, grafana, user, seconds, pages: [{ name, width, query, picture, follow }] }
 const { readFileSync } = require('node:fs');
 
 const task = JSON.parse(readFileSync(process.argv[2], 'utf8'));
@@ -50,6 +50,7 @@ function describe() {
     title: text(item.querySelector('h6, h2')),
     isRow: item.querySelector('.dashboard-row') !== null,
     isEmpty: /\bNo data\b/.test(item.innerText),
+    hasFailed: /^(\w*Error: |An unexpected error happened)/m.test(item.innerText),
     hasComplaint: item.querySelector('[aria-label="Panel status"], [data-testid^="data-testid Panel status"]') !== null,
     cut: [...cut(item, 'h6, h2'), ...cutHeadings(item)],
     isTooWide: isTooWide(item.querySelector('[role=table] .scrollbar-view')),
@@ -62,7 +63,30 @@ function describe() {
   };
 }
 
-async function look(context, { name, width, query, picture }) {
+/** Clicks on a link of a panel: on one that leads elsewhere and names something, if there is such a one. */
+async function followLink(page, name, pending, said) {
+  const links = page.locator('.react-grid-item a[href*="/d/gputally-"]');
+  const addresses = await links.evaluateAll((found) => found.map((link) => link.href));
+  if (addresses.length === 0) throw new Error('no panel has a link');
+  const worth = (address) => {
+    const { pathname, searchParams } = new URL(address);
+    const named = [...searchParams].some(
+      ([key, value]) => /^var-(?!datasource|cluster)/.test(key) && value !== '' && value !== 'All',
+    );
+    return (pathname.includes(`/gputally-${name}`) ? 0 : 1) + (named ? 2 : 0);
+  };
+  const best = Math.max(...addresses.map(worth));
+  const chosen = addresses.findIndex((address) => worth(address) === best);
+  const [before, saidBefore] = [page.url(), said.length];
+  await links.nth(chosen).click();
+  await page.waitForURL((url) => String(url) !== before, { timeout: task.seconds * 1000 });
+  await page.waitForSelector('.react-grid-item', { timeout: task.seconds * 1000 });
+  await settled(page, pending);
+  const found = await page.evaluate(describe);
+  return { link: addresses[chosen], address: page.url(), ...found, said: said.splice(saidBefore) };
+}
+
+async function look(context, { name, width, query, picture, follow }) {
   const began = Date.now();
   const page = await context.newPage();
   const said = [];
@@ -78,7 +102,8 @@ async function look(context, { name, width, query, picture }) {
     await showAll(page, width, pending);
     const found = await page.evaluate(describe);
     await page.screenshot({ path: picture });
-    return { name, width, said, ...found, seconds: (Date.now() - began) / 1000 };
+    const followed = follow ? await followLink(page, name, pending, said).catch((error) => ({ failed: String(error), said: [] })) : null;
+    return { name, width, said, ...found, followed, seconds: (Date.now() - began) / 1000 };
   } catch (error) {
     await page.screenshot({ path: picture }).catch(() => undefined);
     return { name, width, said, failed: String(error), seconds: (Date.now() - began) / 1000 };
@@ -87,9 +112,20 @@ async function look(context, { name, width, query, picture }) {
   }
 }
 
+async function logIn(context) {
+  const page = await context.newPage();
+  await page.goto(`${task.grafana}/login`);
+  await page.fill('input[name=user]', task.user.name);
+  await page.fill('input[name=password]', task.user.password);
+  await page.click('button[type=submit]');
+  await page.waitForURL((url) => url.pathname !== '/login', { timeout: task.seconds * 1000 });
+  await page.close();
+}
+
 async function main() {
   const browser = await chromium.launch({ executablePath: task.chromium, args: ['--no-sandbox', '--disable-gpu'] });
   const context = await browser.newContext();
+  if (task.user) await logIn(context);
   const waiting = [...task.pages];
   const worker = async () => {
     for (let next = waiting.shift(); next; next = waiting.shift()) console.log(JSON.stringify(await look(context, next)));

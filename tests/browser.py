@@ -1,0 +1,95 @@
+"""Dashboards as people see them: in a real browser, though without a screen."""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dashboards.reading import called, panels, variables
+from tools import programs
+
+Json = dict[str, Any]
+Seen = dict[tuple[str, int], Json]
+
+_DRIVER = Path(__file__).with_name("look.js")
+_PICTURES = "GPUTALLY_SCREENSHOTS"
+"""A folder for the pictures, which go with pytest's own folders otherwise."""
+_SECONDS_FOR_A_PAGE = 180
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One dashboard to be looked at."""
+
+    name: str
+    width: int
+    query: str
+    """Of its address: times and variables."""
+    picture: str
+    """Name of the file."""
+    follow: bool = False
+    """Also click on a link of a panel, and tell what is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    name: str
+    password: str
+
+
+def look(folder: Path, grafana: str, pages: Sequence[Page], user: User | None = None) -> Seen:
+    """What is on each page, by the name of the dashboard and the width."""
+    pictures = Path(os.environ.get(_PICTURES) or folder)
+    pictures.mkdir(parents=True, exist_ok=True)
+    task = folder / "task.json"
+    task.write_text(
+        json.dumps(
+            {
+                "playwright": str(programs.path("playwright-core")),
+                "chromium": str(programs.path("chromium")),
+                "grafana": grafana,
+                "user": asdict(user) if user else None,
+                "seconds": _SECONDS_FOR_A_PAGE,
+                "pages": [{**asdict(page), "picture": str(pictures / page.picture)} for page in pages],
+            }
+        )
+    )
+    command: list[str | Path] = [programs.path("node"), _DRIVER, task]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    return {(page["name"], page["width"]): page for page in found}
+
+
+def errors(page: Json) -> list[str]:
+    """All that went wrong, in the words of the page."""
+    if "failed" in page:
+        return [page["failed"], *page["said"]]
+    shown = page["panels"]
+    failures = [f"{panel['title']} fails" for panel in shown if panel["hasFailed"]]
+    complaints = [f"{panel['title']} complains" for panel in shown if panel["hasComplaint"]]
+    return [*failures, *complaints, *page["alerts"], *page["said"]]
+
+
+def missing(page: Json, dashboard: Json) -> list[str]:
+    """Panels that the dashboard has and the page has not."""
+    shown = {panel["id"] for panel in page["panels"] if not panel["isRow"]}
+    return [called(panel) for panel in panels(dashboard) if panel["id"] not in shown]
+
+
+def empty(page: Json, dashboard: Json) -> set[str]:
+    """Panels that say that there is no data."""
+    titles = {panel["id"]: called(panel) for panel in panels(dashboard)}
+    return {titles[panel["id"]] for panel in page["panels"] if panel["isEmpty"]}
+
+
+def unfilled(page: Json, dashboard: Json) -> list[str]:
+    """Variables without a value."""
+    shown: list[str] = page["variables"]
+    names = list(variables(dashboard))
+    if len(shown) != len(names):
+        return [f"{names} are shown as {shown}"]
+    return [name for name, value in zip(names, shown, strict=True) if value in ("", "None")]

@@ -1,0 +1,488 @@
+"""The chart in a real cluster, workloads on its GPUs, and what Prometheus answers about them.
+
+GPUs are the driver's stand-in; the processes that it lists are real ones of real pods.
+"""
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputally.model import Process, Reading
+from tests.e2e.conftest import Keeper
+from tests.e2e.kubernetes import Namespace, Object, node_pids, pod, until
+from tests.system.books import COUNTERS, GPU, POD, UNATTRIBUTED, History, decreases, millijoules, missing
+from tests.worlds import world
+from tools import programs
+from tools.progress import Failed
+from tools.standin.build import LIBRARY_NAME, build_library
+from tools.standin.scenario import SCENARIO_VARIABLE, Frame, replace_scenario, scenario_text
+from tools.test_cluster import device_plugin, layout
+from tools.test_cluster.cluster import Cluster
+
+pytestmark = pytest.mark.timeout(300)
+
+RELEASE = "gputally"
+# Prometheus looks for new pods every five seconds, so that with shorter scrapes it is what makes the gaps.
+SCRAPE_SECONDS = 5
+RETENTION_SECONDS = 10
+SECONDS_TO_PLAY = 900
+
+# Whoever is process 1 of a container is sent no signal that it does not care for.
+STAND_BY = "import os, signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]); "
+TELL = "print(os.environ.get('NVIDIA_VISIBLE_DEVICES', 'none'), flush=True); "
+WAIT = "signal.sigwait([signal.SIGTERM])"
+PROGRAM = STAND_BY + TELL + WAIT
+TWO_PROCESSES = STAND_BY + "os.fork() and " + TELL + WAIT
+END = "import os, signal; os.kill(1, signal.SIGTERM)"
+
+
+@dataclass(frozen=True, slots=True)
+class Prometheus:
+    """The stack's own."""
+
+    address: str
+
+    def ask(self, query: str) -> list[dict[str, Any]]:
+        url = f"http://{self.address}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+        return found
+
+    def values(self, query: str, *labels: str) -> dict[tuple[str, ...], float]:
+        """The labels of each series -> its value."""
+        return {
+            tuple(series["metric"].get(label, "") for label in labels): float(series["value"][1])
+            for series in self.ask(query)
+        }
+
+    def comes_to_show(
+        self, expected: Mapping[tuple[str, ...], float], query: str, *labels: str, seconds: float = 60
+    ) -> None:
+        with_what = f"{query} is {expected}"
+        try:
+            until(with_what, lambda: self.values(query, *labels) == expected, seconds)
+        except AssertionError:
+            assert self.values(query, *labels) == expected
+
+    def scraped_after(self, moment: float) -> None:
+        """Until there is a scrape that began after that moment, and went well."""
+        until("Prometheus has scraped the exporter", lambda: self.scrapes(moment))
+
+    def scrapes(self, since: float) -> list[float]:
+        """When it got an answer from the exporter."""
+        seconds = math.ceil(time.time() - since)
+        return sorted(
+            float(at)
+            for series in self.ask(f'up{{job="gputally"}}[{seconds}s]')
+            for at, value in series["values"]
+            if value == "1" and float(at) > since
+        )
+
+    def books(self, since: float) -> History:
+        seconds = math.ceil(time.time() - since)
+        return History(self.ask(f'{{__name__=~"{COUNTERS}"}}[{seconds}s]'))
+
+
+@dataclass(slots=True)
+class Driver:
+    """What the exporter takes for NVIDIA's: GPUs that draw a constant power, and the processes on them."""
+
+    folder: Path
+    gpus: tuple[Reading, ...]
+    processes: dict[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    """Who -> the GPU's UUID -> processes."""
+    began: float = field(default_factory=time.time)
+
+    @property
+    def scenario(self) -> Path:
+        return self.folder / "scenario"
+
+    def install(self) -> None:
+        (self.folder / "lib64").mkdir(parents=True, exist_ok=True)
+        shutil.copy(build_library() / LIBRARY_NAME, self.folder / "lib64")
+        self.play()
+
+    def lists(self, processes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
+        """From now on, these are the processes of those who are named."""
+        self.processes |= processes
+        self.play()
+
+    def play(self) -> None:
+        second = int(time.time() - self.began)
+        now = Frame(float(second), tuple(self._reading(gpu, second) for gpu in self.gpus))
+        lines = [scenario_text([now], start=self.began).strip()]
+        for later in range(second + 1, second + SECONDS_TO_PLAY):
+            lines.append(f"frame {later}")
+            for place, gpu in enumerate(self.gpus):
+                lines += [f"gpu {place}", f"energy {counter(gpu, later)}"]
+        replace_scenario(self.scenario, "\n".join(lines) + "\n")
+
+    def _reading(self, gpu: Reading, second: int) -> Reading:
+        listed = tuple(
+            Process(pid=pid, kind="compute", name="python", memory_used_bytes=1 << 30)
+            for places in self.processes.values()
+            for pid in places.get(gpu.gpu.uuid, ())
+        )
+        energy = counter(gpu, second)
+        return replace(gpu, processes=listed, process_samples=None, energy_millijoules=energy)
+
+
+def counter(gpu: Reading, second: int) -> int:
+    """The millijoules that its meter shows."""
+    assert gpu.energy_millijoules is not None
+    return gpu.energy_millijoules + second * each_second(gpu)
+
+
+def each_second(gpu: Reading) -> int:
+    """The millijoules that it uses."""
+    assert gpu.power_watts is not None
+    return round(gpu.power_watts * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A release of the chart with its Prometheus, and GPUs for whoever asks for one."""
+
+    cluster: Cluster
+    release: Namespace
+    prometheus: Prometheus
+    driver: Driver
+    team: Namespace
+
+    def values(self, interval: str = "1s") -> Mapping[str, Any]:
+        return values(self.driver, self.cluster, interval)
+
+    def processes(self) -> str:
+        """The query for where the team's processes are."""
+        return f'gputally_pod_processes{{namespace="{self.team.name}"}} > 0'
+
+    def exporters(self) -> list[Object]:
+        """Its pods, without those that are about to end."""
+        return [
+            found
+            for found in self.release.pods_of(RELEASE)
+            if found["metadata"]["labels"]["app.kubernetes.io/component"] == "exporter"
+            and "deletionTimestamp" not in found["metadata"]
+        ]
+
+    def exporter(self) -> Object:
+        (found,) = self.exporters()
+        return found
+
+
+def values(driver: Driver, cluster: Cluster, interval: str = "1s") -> Mapping[str, Any]:
+    off = {"enabled": False}
+    scenario = {"name": SCENARIO_VARIABLE, "value": f"/usr/local/nvidia/{driver.scenario.name}"}
+    return {
+        "driver": {"hostPath": str(driver.folder)},
+        "exporter": {
+            "reader": "nvml",
+            "interval": interval,
+            "retention": f"{RETENTION_SECONDS}s",
+            "extraEnv": [scenario],
+        },
+        "state": {"hostPath": str(cluster.place.folder / "books-of-workloads")},
+        "rules": {
+            "settings": {
+                "scrapeInterval": f"{SCRAPE_SECONDS}s",
+                "scrapeTimeout": f"{SCRAPE_SECONDS}s",
+            }
+        },
+        "stack": {
+            "enabled": True,
+            "alertmanager": off,
+            "grafana": off,
+            "prometheus": {"persistence": off},
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def bench(keeper: Keeper) -> Iterator[Bench]:
+    cluster = keeper.cluster()
+    driver = Driver(cluster.place.folder / "driver-of-workloads", world("h100", gpus=2))
+    driver.install()
+    whole, sliced = (gpu.gpu.uuid for gpu in driver.gpus)
+    devices = [whole, *device_plugin.time_sliced([sliced], 3)]
+    with (
+        device_plugin.offering(cluster.place.device_plugins, devices),
+        Namespace.made(cluster.plane, "workloads") as release,
+        Namespace.made(cluster.plane, "workloads of a team") as team,
+    ):
+        release.install(RELEASE, values(driver, cluster))
+        release.wait_for_exporter(RELEASE)
+        release.kubectl("rollout", "status", f"statefulset/{RELEASE}-prometheus", "--timeout=90s")
+        prometheus = Prometheus(release.address(f"{RELEASE}-prometheus"))
+        prometheus.scraped_after(driver.began)
+        yield Bench(cluster, release, prometheus, driver, team)
+        release.uninstall(RELEASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Pods that run all the time: three that were given a GPU, one of them with two containers, and a shadow.
+
+    Of the three, at least two are on the GPU that is shared; the shadow is on the other one.
+    """
+
+    pods: Mapping[str, Object]
+    gpus: Mapping[str, str]
+    """Pod -> the UUID of its GPU."""
+
+    places: Mapping[tuple[str, ...], float]
+    """UUID, pod and container -> how many processes."""
+
+
+def fleet_pods() -> list[Object]:
+    pair = pod("pair", TWO_PROCESSES, gpus=1)
+    (worker,) = pair["spec"]["containers"]
+    worker["name"] = "worker"
+    loader = {"name": "loader", "image": worker["image"], "args": ["-c", PROGRAM]}
+    pair["spec"]["containers"] = [worker, loader]
+    return [pod("train", PROGRAM, gpus=1), pod("serve", PROGRAM, gpus=1), pair, pod("shadow", PROGRAM)]
+
+
+@pytest.fixture
+def fleet(bench: Bench) -> Fleet:
+    """As it is, or, where a test before this one took it away, started again."""
+    return running_fleet(bench)
+
+
+def running_fleet(bench: Bench) -> Fleet:
+    wanted = fleet_pods()
+    names = [each["metadata"]["name"] for each in wanted]
+    bench.team.apply(*wanted)
+    bench.team.kubectl("wait", "--for=condition=Ready", *(f"pod/{name}" for name in names), "--timeout=60s")
+    listed = json.loads(bench.team.kubectl("get", "pods", *names, "--output=json"))["items"]
+    pods = {found["metadata"]["name"]: found for found in listed}
+    whole = bench.driver.gpus[0].gpu.uuid
+    gpus = {name: whole if name == "shadow" else given_gpu(bench.team, found) for name, found in pods.items()}
+    pids = {name: pids_by_container(found) for name, found in pods.items()}
+    bench.driver.lists({name: {gpus[name]: list(chain(*pids[name].values()))} for name in pods})
+    places: dict[tuple[str, ...], float] = {
+        (gpus[name], name, container): float(len(some))
+        for name in pods
+        for container, some in pids[name].items()
+    }
+    bench.prometheus.comes_to_show(places, bench.processes(), "uuid", "pod", "container")
+    return Fleet(pods, gpus, places)
+
+
+def given_gpu(namespace: Namespace, found: Object) -> str:
+    """Which one the pod's first container may see: it says so itself."""
+    container = f"--container={found['spec']['containers'][0]['name']}"
+    name = found["metadata"]["name"]
+    return until("it has printed", lambda: namespace.kubectl("logs", name, container)).strip()
+
+
+def pids_by_container(found: Object) -> dict[str, list[int]]:
+    return {
+        status["name"]: node_pids({"status": {"containerStatuses": [status]}})
+        for status in found["status"]["containerStatuses"]
+    }
+
+
+@contextmanager
+def survived(bench: Bench, scrapes_missed: int) -> Iterator[None]:
+    """What happens in the block makes no longer gap than that, and no counter go backwards or astray."""
+    began = time.time()
+    yield
+    bench.prometheus.scraped_after(time.time())
+    times = bench.prometheus.scrapes(began - 10 * SCRAPE_SECONDS)
+    # From the last one before the block on, so that a gap at its beginning is seen too.
+    since = max(at for at in times if at < began)
+    longest = max(later - earlier for earlier, later in pairwise(times) if earlier >= since)
+    assert longest < (scrapes_missed + 1.5) * SCRAPE_SECONDS
+    kept = bench.prometheus.books(since - SCRAPE_SECONDS / 2).scrapes
+    assert decreases(kept) == []
+    assert [astray for scrape in kept if (astray := missing(scrape))] == []
+
+
+def test_every_process_is_on_the_right_container(bench: Bench, fleet: Fleet) -> None:
+    whole, sliced = (gpu.gpu.uuid for gpu in bench.driver.gpus)
+    on_the_shared_one = [name for name in ("train", "serve", "pair") if fleet.gpus[name] == sliced]
+
+    shown = bench.prometheus.values(bench.processes(), "uuid", "pod", "container")
+
+    assert shown == fleet.places
+    assert len(on_the_shared_one) >= 2
+    assert shown[whole, "shadow", "main"] == 1
+    assert shown[fleet.gpus["pair"], "pair", "worker"] == 2
+    assert shown[fleet.gpus["pair"], "pair", "loader"] == 1
+    assert bench.prometheus.values("sum(gputally_gpu_unattributed_processes) > 0") == {}
+
+
+def test_a_pod_that_uses_a_gpu_without_asking_is_a_shadow(bench: Bench, fleet: Fleet) -> None:
+    query = f'gputally_pod_info{{namespace="{bench.team.name}"}}'
+
+    shown = bench.prometheus.values(query, "pod", "pod_uid", "requested")
+
+    uids = {name: found["metadata"]["uid"] for name, found in fleet.pods.items()}
+    requested = {"train": "true", "serve": "true", "pair": "true", "shadow": "false"}
+    expected = {(name, uids[name], told): 1.0 for name, told in requested.items()}
+    assert {key: value for key, value in shown.items() if key[0] in requested} == expected
+
+
+def test_energy_of_all_sums_to_the_counter(bench: Bench, fleet: Fleet) -> None:
+    moment = time.time()
+    bench.prometheus.scraped_after(moment)
+
+    scrape = bench.prometheus.books(moment).scrapes[-1]
+
+    assert missing(scrape) == {}
+    for gpu in bench.driver.gpus:
+        counted = millijoules(scrape, GPU, uuid=gpu.gpu.uuid)
+        assert (counted - counter(gpu, 0)) % each_second(gpu) == 0
+        before = millijoules(scrape, UNATTRIBUTED, uuid=gpu.gpu.uuid, reason="before")
+        assert counter(gpu, 0) <= before < counted
+    for name, uuid in fleet.gpus.items():
+        assert millijoules(scrape, POD, uuid=uuid, pod=name, namespace=bench.team.name) > 0
+
+
+def test_the_series_of_a_job_are_gone_when_retention_is_over(bench: Bench, fleet: Fleet) -> None:
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "epoch"},
+        "spec": {"backoffLimit": 0, "template": {"spec": pod("epoch", PROGRAM, gpus=1)["spec"]}},
+    }
+    bench.team.apply(job)
+    until("the Job runs", lambda: bench.team.get("job", "epoch")["status"].get("ready"))
+    selector = "--selector=batch.kubernetes.io/job-name=epoch"
+    (found,) = json.loads(bench.team.kubectl("get", "pods", selector, "--output=json"))["items"]
+    name = found["metadata"]["name"]
+    uuid = given_gpu(bench.team, found)
+    bench.driver.lists({"epoch": {uuid: node_pids(found)}})
+    active = f'gputally_pod_active{{pod="{name}"}}'
+    bench.prometheus.comes_to_show({(uuid, "main"): 1}, active, "uuid", "container")
+
+    with suppress(Failed):  # who ends a container from inside ends with it
+        bench.team.kubectl("exec", name, "--", "python", "-c", END)
+    bench.team.kubectl("wait", "--for=condition=Complete", "job/epoch", "--timeout=60s")
+    bench.driver.lists({"epoch": {}})
+    ended = time.time()
+
+    everything = f'{{__name__=~"gputally_pod_.*",pod="{name}"}}'
+    bench.prometheus.comes_to_show({}, everything, "__name__")
+    gone = time.time()
+    assert gone - ended >= RETENTION_SECONDS - SCRAPE_SECONDS
+    (past,) = bench.prometheus.ask(f"{active}[{round(gone - ended) + SCRAPE_SECONDS}s]")
+    assert past["values"][-1][1] == "0"
+    # Its energy is in the books all the same.
+    assert missing(bench.prometheus.books(gone - 2 * SCRAPE_SECONDS).scrapes[-1]) == {}
+    bench.team.kubectl("delete", "job", "epoch")
+
+
+def test_a_pod_that_is_made_again_under_its_name_is_another_one(bench: Bench, namespace: Namespace) -> None:
+    gpu = bench.driver.gpus[0].gpu.uuid
+    query = f'gputally_pod_info{{namespace="{namespace.name}"}}'
+    seen = []
+    for _ in range(2):
+        made = namespace.run(pod("notebook", PROGRAM))
+        bench.driver.lists({"notebook": {gpu: node_pids(made)}})
+        uid = made["metadata"]["uid"]
+        bench.prometheus.comes_to_show({("notebook", uid): 1}, query, "pod", "pod_uid")
+        seen.append(uid)
+        namespace.kubectl("delete", "pod", "notebook")
+        bench.driver.lists({"notebook": {}})
+
+    assert len(set(seen)) == 2
+
+
+def delete_exporter(bench: Bench) -> None:
+    former = bench.exporter()["metadata"]
+    bench.release.kubectl("delete", "pod", former["name"])
+    until(
+        "another exporter is there",
+        lambda: [each for each in bench.exporters() if each["metadata"]["uid"] != former["uid"]],
+    )
+    bench.release.wait_for_exporter(RELEASE)
+
+
+def kill_api_server(bench: Bench) -> None:
+    killed = bench.cluster.host_pid("kube-apiserver")
+    os.kill(killed, signal.SIGKILL)
+    until("another one runs", lambda: bench.cluster.host_pid("kube-apiserver") != killed)
+    until("it answers", lambda: bench.cluster.plane.answers("/readyz"))
+
+
+@pytest.mark.parametrize(("end", "scrapes_missed"), [(delete_exporter, 2), (kill_api_server, 0)])
+def test_series_go_on_when_something_is_started_again(
+    bench: Bench, fleet: Fleet, end: Callable[[Bench], None], scrapes_missed: int
+) -> None:
+    with survived(bench, scrapes_missed):
+        end(bench)
+
+    bench.prometheus.comes_to_show(fleet.places, bench.processes(), "uuid", "pod", "container")
+    bench.prometheus.comes_to_show({}, "gputally_source_up == 0", "source")
+    requested = f'count(gputally_pod_info{{namespace="{bench.team.name}",requested="true"}})'
+    assert bench.prometheus.values(requested) == {(): 3}
+
+
+def test_a_drained_node_keeps_its_exporter_and_its_workloads_come_back(bench: Bench, fleet: Fleet) -> None:
+    node = layout.NODE_NAME
+    exporter = bench.exporter()["metadata"]["uid"]
+    with survived(bench, scrapes_missed=0):
+        try:
+            # Prometheus stays, as if it were on another node.
+            others = "--pod-selector=app.kubernetes.io/component!=prometheus"
+            bench.cluster.plane.kubectl(
+                "drain", node, "--ignore-daemonsets", "--force", others, "--timeout=60s"
+            )
+            bench.driver.lists({name: {} for name in fleet.pods})
+            bench.prometheus.comes_to_show({}, bench.processes(), "pod")
+        finally:
+            bench.cluster.plane.kubectl("uncordon", node)
+
+    again = running_fleet(bench)
+
+    assert bench.exporter()["metadata"]["uid"] == exporter
+    assert {found["metadata"]["uid"] for found in again.pods.values()}.isdisjoint(
+        found["metadata"]["uid"] for found in fleet.pods.values()
+    )
+
+
+def test_network_policies_guard_exporter_and_prometheus(bench: Bench) -> None:
+    names = bench.release.kubectl("get", "networkpolicies", "--output=name").split()
+
+    prefix = "networkpolicy.networking.k8s.io"
+    assert sorted(names) == [f"{prefix}/{RELEASE}", f"{prefix}/{RELEASE}-prometheus"]
+
+
+def test_an_upgrade_and_its_rollback_make_no_gap_of_more_than_two_scrapes(bench: Bench, fleet: Fleet) -> None:
+    for interval, change in (("2s", upgrade), ("1s", roll_back)):
+        with survived(bench, scrapes_missed=2):
+            change(bench)
+            bench.release.wait_for_exporter(RELEASE)
+
+        assert f"--interval={interval}" in bench.exporter()["spec"]["containers"][0]["args"]
+        bench.prometheus.comes_to_show(fleet.places, bench.processes(), "uuid", "pod", "container")
+
+
+def upgrade(bench: Bench) -> None:
+    bench.release.install(RELEASE, bench.values(interval="2s"))
+
+
+def roll_back(bench: Bench) -> None:
+    command: list[str | Path] = [
+        programs.path("helm"),
+        "--namespace",
+        bench.release.name,
+        "rollback",
+        RELEASE,
+    ]
+    subprocess.run(command, env=bench.cluster.plane.environment, capture_output=True, check=True)
