@@ -3,6 +3,9 @@
 The cache is $GPUTALLY_CACHE/programs, or ~/.cache/gputally/programs, with one folder per kit and version.
 A kit is made beside its place and renamed into it under a lock, so two runs may start together, and what
 is there is whole. Versions stand in programs.toml, and how each is got in recipes.py.
+
+Kits that are got together share a folder, for Go's caches, so that what they have in common is downloaded and
+compiled once. For all kits it grows to 15 GB, and it goes when the last one is ready.
 """
 
 import argparse
@@ -13,14 +16,18 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from tools import recipes
-from tools.locking import locked
+from tools.locking import locked, used_together
 from tools.progress import Failed, Work
 
 PINS = Path(__file__).with_name("programs.toml")
@@ -44,14 +51,30 @@ class Kit:
         return needed_by
 
     @property
+    def minutes(self) -> float:
+        minutes: float = self.settings.get("minutes", 0)
+        return minutes
+
+    @property
     def title(self) -> str:
         return f"{self.name} {self.settings['version']}"
 
     @property
     def folder(self) -> Path:
         # The digest makes a changed pin or build tag a new folder: an old build never passes for it.
-        digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()[:8]
+        made_from = {name: value for name, value in self.settings.items() if name != "minutes"}
+        digest = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:8]
         return cache() / "programs" / f"{self.name}-{self.settings['version']}-{digest}"
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What the kits that are got in one call have in common."""
+
+    folder: Path
+    alone: bool
+    """Whether it is one kit only, so that its progress has the screen for itself."""
+    stop: Event
 
 
 def cache() -> Path:
@@ -82,21 +105,37 @@ def find(program: str) -> Path | None:
 
 
 def path(program: str) -> Path:
-    """Where a program is; got first if need be. Raises Failed.
+    """Where a program is; got first if need be. Raises Failed."""
+    found = find(program)
+    if found is None:
+        if failures := get([program]):
+            raise failures[0]
+        found = _kit_of(program).folder / program
+    return found
+
+
+def get(wanted: Iterable[str]) -> list[Failed]:
+    """Get those of these programs that are not here, two kits at a time, and return what went wrong.
 
     Inside a test run nothing is got: a build takes minutes and a test has two.
     """
-    found = find(program)
-    if found is None and "PYTEST_VERSION" in os.environ:
-        raise Failed(f"{program} is neither on PATH nor in {cache()}: run `tools/programs {program}` first")
-    return found or install(_kit_of(program)) / program
+    missing = {program: _kit_of(program) for program in wanted if find(program) is None}
+    if missing and "PYTEST_VERSION" in os.environ:
+        advice = "is neither on PATH nor in {}: run `tools/programs {}` first"
+        return [Failed(f"{program} {advice.format(cache(), program)}") for program in missing]
+    kits_to_get = {kit.name: kit for kit in missing.values()}
+    together = Together(cache() / "programs" / ".shared", len(kits_to_get) == 1, Event())
+    # A folder that is there although nothing is to be got was left by a run that was killed.
+    if not kits_to_get and not together.folder.exists():
+        return []
+    with used_together(together.folder, _remove):
+        return _install_all(kits_to_get.values(), together)
 
 
-def install(kit: Kit) -> Path:
+def install(kit: Kit, together: Together) -> Path:
     """Make a kit in the cache, unless it is there, and return its folder. Raises Failed."""
     folder = kit.folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder.with_name(f".{folder.name}.lock"), kit.title):
+    with locked(folder.with_name(f".{folder.name}.lock"), kit.title, together.stop):
         if not folder.exists():
             # Under the lock whatever stands here was left by a run that was killed.
             unfinished = folder.with_name(f".{folder.name}.unfinished")
@@ -105,7 +144,8 @@ def install(kit: Kit) -> Path:
             into = unfinished / "kit"
             for new in (scratch, into):
                 new.mkdir(parents=True)
-            work = Work(kit.title, folder.with_name(f"{folder.name}.log"))
+            log = folder.with_name(f"{folder.name}.log")
+            work = Work(kit.title, log, alone=together.alone, stop=together.stop)
             recipe = recipes.RECIPES[kit.settings["recipe"]]
             recipe(
                 recipes.Job(
@@ -114,13 +154,14 @@ def install(kit: Kit) -> Path:
                     settings=kit.settings,
                     into=into,
                     scratch=scratch,
+                    shared=together.folder,
                     work=work,
-                    find=path,
+                    find=lambda program: find(program) or install(_kit_of(program), together) / program,
                 )
             )
             into.rename(folder)
             _remove(unfinished)
-            work.say(f"ready in {folder}")
+            work.say(f"ready after {time.monotonic() - work.started:.0f} s, in {folder}")
     return folder
 
 
@@ -131,18 +172,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="say what is here, and get nothing")
     options = parser.parse_args(arguments)
     wanted = options.program or names(options.group)
-    failed = 0
-    for program in wanted:
+    try:
+        failures = [] if options.list else get(wanted)
+        found = {program: find(program) for program in wanted}
+    except Failed as failure:
+        failures, found = [failure], {}
+    except KeyboardInterrupt:
+        return 130
+    for program, where in found.items():
+        if options.list or not options.program:
+            print(f"{program:16} {where or '-'}")
+        elif where:
+            print(where)
+    if failures:
+        print(*failures, sep="\n", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _install_all(kits_to_get: Iterable[Kit], together: Together) -> list[Failed]:
+    """One thread begins with the longest, the other with the shortest: downloads go on beside compilers."""
+    line = deque(sorted(kits_to_get, key=lambda kit: kit.minutes, reverse=True))
+    failures: list[Failed] = []
+
+    def work_off(next_kit: Callable[[], Kit]) -> None:
+        while not together.stop.is_set():
+            try:
+                kit = next_kit()
+            except IndexError:
+                return
+            try:
+                install(kit, together)
+            except Failed as failure:
+                failures.append(failure)
+
+    with ThreadPoolExecutor() as threads:
         try:
-            where = find(program) if options.list else path(program)
-        except Failed as failure:
-            print(failure, file=sys.stderr)
-            failed += 1
-            continue
-        except KeyboardInterrupt:
-            return 130
-        print(where if options.program and not options.list else f"{program:16} {where or '-'}", flush=True)
-    return 1 if failed else 0
+            for thread in [threads.submit(work_off, end) for end in (line.popleft, line.pop)]:
+                thread.result()
+        except BaseException:
+            together.stop.set()
+            raise
+    return failures
 
 
 def _kit_of(program: str) -> Kit:

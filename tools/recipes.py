@@ -31,6 +31,8 @@ class Job:
     settings: Mapping[str, Any]
     into: Path
     scratch: Path
+    shared: Path
+    """Caches that other kits may use at the same time."""
     work: Work
     find: Callable[[str], Path]
     """Where another program is: a recipe's own tools come through the same mechanism."""
@@ -55,6 +57,8 @@ def go(job: Job) -> None:
     variables = dict(job.settings.get("variables", {}))
     if variable := job.settings.get("version_variable"):
         variables[variable] = job.version
+    # Without C, netgo changes nothing; but kits that all have it share what they compile of the network.
+    tags = dict.fromkeys(("netgo", *job.settings.get("tags", ())))
     linker_flags = " ".join(["-s -w", *(f"-X {name}={text}" for name, text in variables.items())])
     built: dict[str, str] = {}
     for program, package in job.programs.items():
@@ -64,8 +68,8 @@ def go(job: Job) -> None:
         job.work.run(
             f"building {program} (minutes, the first time)",
             [
-                *(job.find("go"), "build", "-p", BUILD_JOBS, "-trimpath", "-ldflags", linker_flags),
-                *("-tags", ",".join(job.settings.get("tags", ()))),
+                *(job.find("go"), "build", "-p", BUILD_JOBS, "-trimpath", "-tags", ",".join(tags)),
+                *("-gcflags", "all=-dwarf=false", "-ldflags", linker_flags),
                 *("-o", job.into / program, f"./{package}"),
             ],
             folder=source,
@@ -227,7 +231,8 @@ def _libraries_beside(job: Job, kits: Sequence[str]) -> list[str]:
 def _go_environment(job: Job) -> dict[str, str]:
     environment = {
         "CGO_ENABLED": "0",
-        "GOCACHE": str(job.scratch / "go-build"),
+        "GOCACHE": str(job.shared / "go-build"),
+        "GOTMPDIR": str(job.scratch),
         "GOFLAGS": "-mod=mod -buildvcs=false",
         # The public checksum database does not know every commit. The pin is the check.
         "GONOSUMDB": job.settings["module"].partition("@")[0],
@@ -235,8 +240,8 @@ def _go_environment(job: Job) -> dict[str, str]:
         "GOWORK": "off",
     }
     if not {"GOMODCACHE", "GOPATH"} & os.environ.keys():
-        # A gigabyte of modules that nobody asked for does not stay; someone's own cache is shared.
-        environment["GOMODCACHE"] = str(job.scratch / "go-modules")
+        # Gigabytes of modules that nobody asked for do not stay; someone's own cache is shared.
+        environment["GOMODCACHE"] = str(job.shared / "go-modules")
     return environment
 
 

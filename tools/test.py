@@ -102,13 +102,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begin = time.monotonic()
     try:
         python = environment.python("test", "lint", root=ROOT)
-        for program in programs.names("test"):
-            programs.path(program)
+        failures = programs.get(programs.names("test"))
     except Failed as failure:
-        print(failure, file=sys.stderr)
-        return 1
+        failures = [failure]
     except KeyboardInterrupt:
         return 130
+    if failures:
+        print(*failures, sep="\n", file=sys.stderr)
+        return 1
     ready = time.monotonic() - begin
     print(f"environment and programs ready ({ready:.1f} s)", flush=True)
     steps = checks(python)

@@ -68,6 +68,7 @@ def job(folder: Path) -> recipes.Job:
         },
         into=folder / "into",
         scratch=folder / "scratch",
+        shared=folder / "shared",
         work=Work("grafana", folder / "log", io.StringIO()),
         find=lambda name: folder / "tools" / name,
     )

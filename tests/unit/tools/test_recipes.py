@@ -16,7 +16,7 @@ MODULE = {"module": "example.org/tool@v1.2.3", "module_sum": "h1:right="}
 
 
 def job(folder: Path, programs: dict[str, str], **settings: Any) -> recipes.Job:
-    for name in ("into", "scratch"):
+    for name in ("into", "scratch", "shared"):
         (folder / name).mkdir()
     return recipes.Job(
         version="1.2.3",
@@ -24,6 +24,7 @@ def job(folder: Path, programs: dict[str, str], **settings: Any) -> recipes.Job:
         settings=settings,
         into=folder / "into",
         scratch=folder / "scratch",
+        shared=folder / "shared",
         work=Work("tool 1.2.3", folder / "log", io.StringIO()),
         find=lambda name: folder / name,
     )
@@ -66,12 +67,13 @@ def test_a_go_program_is_built_inside_its_module_so_that_its_replacements_hold(
     assert built_in.is_relative_to(tmp_path / "scratch")
     assert (built_in / "go.mod").read_text() == (source / "go.mod").read_text()
     arguments = (tmp_path / "arguments").read_text()
-    assert "-tags a,b" in arguments
+    assert "-tags netgo,a,b" in arguments
     assert "-X v.Version=1.2.3" in arguments
     assert arguments.endswith(f"-o {tmp_path}/into/tool ./cmd/tool\n")
     given = environment_given(tmp_path)
-    assert given["GOMODCACHE"].startswith(f"{tmp_path}/scratch/")
-    assert given["GOCACHE"].startswith(f"{tmp_path}/scratch/")
+    assert given["GOMODCACHE"].startswith(f"{tmp_path}/shared/")
+    assert given["GOCACHE"].startswith(f"{tmp_path}/shared/")
+    assert given["GOTMPDIR"] == f"{tmp_path}/scratch", "what a killed build leaves goes with the rest of it"
 
 
 def test_only_the_module_that_is_pinned_is_not_looked_up_in_the_checksum_database(tmp_path: Path) -> None:

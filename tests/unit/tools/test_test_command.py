@@ -23,7 +23,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """The checks; the tests print `5 passed in 0.1s`. Nothing is installed."""
     found = {"format": prints("3 files already formatted"), "types": prints("no issues in 3 source files")}
     monkeypatch.setattr(environment, "python", lambda *_, **__: PYTHON)
-    monkeypatch.setattr(programs, "names", lambda _: [])
+    monkeypatch.setattr(programs, "get", lambda _: [])
     monkeypatch.setattr(test, "checks", lambda _: found)
     monkeypatch.setattr(test, "pytest_command", lambda *_: prints("\n=== 5 passed in 0.1s ==="))
     return found
@@ -66,16 +66,36 @@ def test_a_selection_leaves_the_checks_out_and_says_so(capfd: pytest.CaptureFixt
     assert "5 passed" in said
 
 
+@pytest.mark.usefixtures("steps")
 def test_what_cannot_be_got_is_said_and_fails(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    failures = [Failed("promtool: the registry did not answer"), Failed("helm: no such version")]
+    asked: list[str] = []
+
+    def refuse(wanted: list[str]) -> list[Failed]:
+        asked.extend(wanted)
+        return failures
+
+    monkeypatch.setattr(programs, "get", refuse)
+    assert test.main([]) == 1
+    said = capfd.readouterr()
+    assert said.err.splitlines() == [str(failure) for failure in failures]
+    assert "passed" not in said.out
+    assert asked == programs.names("test")
+
+
+def test_without_an_environment_nothing_runs(
     steps: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse(_: str) -> Path:
-        raise Failed("promtool: the registry did not answer")
+    def refuse(*_: str, **__: Path) -> Path:
+        raise Failed(".venv: there is no pip")
 
-    monkeypatch.setattr(programs, "names", lambda _: ["promtool"])
-    monkeypatch.setattr(programs, "path", refuse)
+    monkeypatch.setattr(environment, "python", refuse)
     assert test.main([]) == 1
-    assert "the registry did not answer" in capfd.readouterr().err
+    said = capfd.readouterr()
+    assert said.err == ".venv: there is no pip\n"
+    assert "passed" not in said.out
 
 
 def test_colours_do_not_reach_the_summary() -> None:
