@@ -18,6 +18,7 @@ from tools.progress import Failed
 HOST = "127.0.0.1"
 ADMINISTRATOR = "admin"
 _STUMBLING = b"failed to create default organization"
+_MOST_STUMBLES = 4
 PROMETHEUS_UID = "prometheus"
 ALERTMANAGER_UID = "alertmanager"
 # Newer Grafanas call home in more ways than older ones know; they ignore what they do not know.
@@ -68,14 +69,17 @@ class Grafana:
         """Start it and wait until it is ready. Raises Failed."""
         child = children.start(self.prepare())
         deadline = time.monotonic() + seconds
-        stumbled = False
+        stumbles = 0
         while not self.is_ready():
-            if not stumbled and _has_stumbled(child):
-                stumbled = True
+            try:
+                children.check()
+            except Failed:
+                if stumbles == _MOST_STUMBLES or not _has_stumbled(child):
+                    raise
+                stumbles += 1
                 children.dismiss(child)
                 shutil.rmtree(self.folder / "data")
                 children.start(child)
-            children.check()
             if time.monotonic() > deadline:
                 raise Failed(f"waited {seconds:.0f} s for Grafana, in vain; its log: {child.log}")
             time.sleep(0.2)
