@@ -19,6 +19,17 @@ ANY = "*"
 _NO_LABELS: Labels = frozenset()
 _KEEP_SERIES = ("topk", "bottomk", "limitk", "limit_ratio")
 _SET_OPERATORS = ("and", "or", "unless")
+_COMPARISONS = ("==", "!=", ">", "<", ">=", "<=")
+_KEEP_NAME = (
+    "last_over_time",
+    "first_over_time",
+    "sort",
+    "sort_desc",
+    "sort_by_label",
+    "sort_by_label_desc",
+    "label_replace",
+    "label_join",
+)
 
 
 class Wrong(ValueError):
@@ -32,6 +43,11 @@ def labels_of(expression: str, schema: Schema) -> Labels:
     except ValueError as error:
         raise Wrong(f"not PromQL: {error}") from None
     return _labels(parsed, schema)
+
+
+def keeps_name(expression: str) -> bool:
+    """Whether samples of the result may still have a metric's name: a column more, in a table."""
+    return _keeps_name(parser.parse(expression))
 
 
 def names_in(expression: str, schema: Schema) -> frozenset[str]:
@@ -61,6 +77,38 @@ def _labels(node: parser.Expr, schema: Schema) -> Labels:
         case _:
             inner = [_labels(child, schema) for child in children(node)]
             return inner[0] if inner else _NO_LABELS
+
+
+def _keeps_name(node: parser.Expr) -> bool:
+    match node:
+        case parser.VectorSelector():
+            return True
+        case parser.AggregateExpr():
+            return str(node.op) in _KEEP_SERIES and _keeps_name(node.expr)
+        case parser.BinaryExpr():
+            return _result_keeps_name(node)
+        case parser.Call():
+            return node.func.name in _KEEP_NAME and any(map(_keeps_name, children(node)))
+        case parser.UnaryExpr():
+            return False
+        case _:
+            return any(map(_keeps_name, children(node)))
+
+
+def _result_keeps_name(node: parser.BinaryExpr) -> bool:
+    operator, modifier = str(node.op), node.modifier
+    if operator == "or":
+        return _keeps_name(node.lhs) or _keeps_name(node.rhs)
+    if operator in _SET_OPERATORS:
+        return _keeps_name(node.lhs)
+    if operator not in _COMPARISONS or (modifier is not None and modifier.return_bool):
+        return False
+    # Of two that match on some labels, only these are left.
+    matching = modifier.matching if modifier is not None else None
+    one_to_one = modifier is not None and modifier.card == parser.VectorMatchCardinality.OneToOne
+    if matching is not None and _is_on(matching) and one_to_one:
+        return False
+    return _keeps_name(node.lhs) or (_is_scalar(node.lhs) and _keeps_name(node.rhs))
 
 
 def children(node: parser.Expr) -> list[parser.Expr]:

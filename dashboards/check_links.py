@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from alerts import promql
-from dashboards.check_queries import labels_of
-from dashboards.reading import Json, called, labels_in, panel_queries, panels, variables
+from dashboards.check_queries import keeps_name, labels_of
+from dashboards.reading import Json, Query, called, column_names, labels_in, panel_queries, panels, variables
 
+_METRIC_NAME = "__name__"
 _TO_DASHBOARD = re.compile(r"/d/([\w-]+)")
 _GIVEN = re.compile(r"[?&]var-(\w+)=")
 _KEPT = re.compile(r"\$\{(\w+):queryparam\}")
@@ -77,9 +78,7 @@ def _name_faults(panel: Json, known: promql.Schema) -> Iterator[str]:
 
 
 def _table_faults(panel: Json, known: promql.Schema) -> Iterator[str]:
-    queries = panel_queries(panel)
-    values = {f"Value #{query.ref_id}" for query in queries} if len(queries) > 1 else {"Value"}
-    has = {"Time", *values}.union(*(labels_of(query, known) for query in queries))
+    has = _columns(panel_queries(panel), known)
     if promql.ANY in has:
         return
     left = set(has)
@@ -88,7 +87,9 @@ def _table_faults(panel: Json, known: promql.Schema) -> Iterator[str]:
             if name not in has:
                 yield f"{step['id']}: there is no column {name}"
         left -= step["options"].get("excludeByName", {}).keys()
-    shown = _display_names(panel)
+    if _METRIC_NAME in left:
+        yield "it has a column with the metric's name: aggregate, or hide it"
+    shown = column_names(panel)
     for override in panel["fieldConfig"]["overrides"]:
         matcher = override["matcher"]
         if matcher["id"] == "byName" and matcher["options"] not in left:
@@ -102,22 +103,19 @@ def _table_faults(panel: Json, known: promql.Schema) -> Iterator[str]:
                 yield f"link {link['title']}: there is no column {plain or quoted}"
 
 
+def _columns(queries: Sequence[Query], known: promql.Schema) -> set[str]:
+    """What a table of their samples has, before anything is done to it."""
+    values = {f"Value #{query.ref_id}" for query in queries} if len(queries) > 1 else {"Value"}
+    names = {_METRIC_NAME} if any(map(keeps_name, queries)) else set()
+    return {"Time", *values, *names}.union(*(labels_of(query, known) for query in queries))
+
+
 def _names_in_step(step: Json) -> Iterator[str]:
     options = step["options"]
     yield from options.get("excludeByName", ())
     yield from options.get("indexByName", ())
     yield from options.get("renameByName", ())
     yield from (each["fieldName"] for each in options.get("filters", ()))
-
-
-def _display_names(panel: Json) -> dict[str, str]:
-    """Name of a column -> what stands above it."""
-    return {
-        override["matcher"]["options"]: changed["value"]
-        for override in panel["fieldConfig"]["overrides"]
-        for changed in override["properties"]
-        if changed["id"] == "displayName"
-    }
 
 
 def _series_faults(panel: Json, known: promql.Schema) -> Iterator[str]:

@@ -73,6 +73,10 @@ def labels_of(query: Query, known: promql.Schema) -> promql.Labels:
     return promql.labels_of(_plain(query.expr), known)
 
 
+def keeps_name(query: Query) -> bool:
+    return promql.keeps_name(_plain(query.expr))
+
+
 def _plain(expr: str) -> str:
     return fill(
         expr, {**GRAFANAS, **{name: f"a {name}" for name in used_variables(expr) if name not in GRAFANAS}}

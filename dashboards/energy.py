@@ -60,6 +60,7 @@ _METERED = kilowatt_hours(_all("cluster", "energy:watts"))
 _PODS_ENERGY = _or_zero(kilowatt_hours(_all("namespace", "energy:watts")))
 _HOST_ENERGY = _or_zero(kilowatt_hours(_all("host", "energy:watts")))
 _NOBODYS_ENERGY = _or_zero(kilowatt_hours(_all("cluster", "unattributed:watts")))
+_UNBOOKED = f"{_METERED} - {_PODS_ENERGY} - {_HOST_ENERGY} - {_NOBODYS_ENERGY}"
 _COST = hours(_all("cluster", "cost:per_hour"))
 _NOBODYS_COST = _or_zero(hours(_all("cluster", "unallocated_cost:per_hour")))
 _CO2 = hours(_all("cluster", "co2:grams_per_hour"))
@@ -70,22 +71,37 @@ def _nobodys(reason: str) -> str:
 
 
 def _line(expression: str, name: str) -> str:
-    """A line of the bill that is no namespace's."""
-    return f'label_replace({expression}, "namespace", "{name}", "cluster", ".*")'
+    """A line of the bill that is no namespace's: its link leads to all of them."""
+    named = f'label_replace({expression}, "namespace", "{name}", "cluster", ".*")'
+    return f'label_replace({named}, "linked", "All", "cluster", ".*")'
 
 
 def _bill(record: str, nobody: str = "") -> str:
     """With the lines of those who are in no namespace it is the whole."""
+    namespaces = hours(_namespaces(record), "cluster, namespace")
     lines = [
-        hours(_namespaces(record), "cluster, namespace"),
+        f'label_replace({namespaces}, "linked", "$1", "namespace", "(.+)")',
         _line(hours(_all("host", record), "cluster"), _HOST),
         *([_line(nobody, _NOBODY)] if nobody else []),
     ]
-    return f"sum by (namespace) ({' or '.join(lines)})"
+    return f"sum by (namespace, linked) ({' or '.join(lines)})"
 
 
 def _by_cluster(record: str) -> str:
     return hours(_all("cluster", record), "cluster")
+
+
+_RECORDED_MINUTES = f"max(count_over_time({_all('cluster', 'energy:watts')}[$__range]))"
+_TOO_EARLY = "after an hour"
+
+
+def _once_it_can_be_told(expression: str) -> str:
+    """Once the range, or an hour of it, has data.
+
+    What was used before the first scrape is not known, and what has been seen for a minute counts for a fifth
+    of the five minutes of a rate: at first that is a large part of all.
+    """
+    return f"{expression} and on () ({_RECORDED_MINUTES} >= 60 or {_RECORDED_MINUTES} >= $__range_s / 60 - 1)"
 
 
 _COST_BILL = _bill("cost:per_hour", _by_cluster("unallocated_cost:per_hour"))
@@ -97,6 +113,7 @@ _BOOK = "cluster, node, instance, gpu"
 _BY_BASIS = kilowatt_hours(_CHARGED, "basis")
 
 _TO_NAMESPACE = links.by_row("Its pods", "workloads", "namespace")
+_TO_LINKED = links.by_row("Its pods", "workloads", namespace="linked")
 _TO_MODEL = links.by_row("GPUs of this model", "fleet", "model")
 _TO_NODE = links.by_row("Node", "node", "node")
 
@@ -135,11 +152,14 @@ DASHBOARD = dashboard(
             "Charged",
             "Part of the cost that pods and others are charged for; the rest is nobody's. Above 70 % is "
             "good; under 40 % most is paid for GPUs that nobody holds.",
-            now(f"1 - {_NOBODYS_COST} / {_COST}"),
+            now(_once_it_can_be_told(f"1 - {_NOBODYS_COST} / {_COST}")),
             unit="percentunit",
             width=4,
             decimals=1,
-            steps=fields.thresholds((0.4, palette.WARNING), (0.7, palette.GOOD), base=palette.CRITICAL),
+            steps=fields.thresholds(
+                (0, palette.CRITICAL), (0.4, palette.WARNING), (0.7, palette.GOOD), base=palette.IDLE
+            ),
+            no_value=_TOO_EARLY,
         ),
         stat(
             "Cost of nobody",
@@ -154,14 +174,17 @@ DASHBOARD = dashboard(
         stat(
             "Books differ by",
             "Difference between the meters and all that is charged: pods, others and nobody. Under 1 % of "
-            "some hours is good, and is what was used before a pod's first scrape; more means that series "
+            "an hour is good, and is what was used before a pod's first scrape; more means that series "
             "are lost.",
-            now(f"abs({_METERED} - {_PODS_ENERGY} - {_HOST_ENERGY} - {_NOBODYS_ENERGY}) / ({_METERED} > 0)"),
+            now(_once_it_can_be_told(f"abs({_UNBOOKED}) / ({_METERED} > 0)")),
             unit="percentunit",
             width=4,
             decimals=2,
-            steps=fields.thresholds((0.01, palette.WARNING), (0.05, palette.CRITICAL)),
+            steps=fields.thresholds(
+                (0, palette.GOOD), (0.01, palette.WARNING), (0.05, palette.CRITICAL), base=palette.IDLE
+            ),
             background=True,
+            no_value=_TOO_EARLY,
         ),
         table(
             "The bill, by namespace",
@@ -180,7 +203,8 @@ DASHBOARD = dashboard(
             ),
             rows(_bill("wasted_cost:per_hour")),
             columns=(
-                fields.column("namespace", name="Namespace", link=_TO_NAMESPACE),
+                fields.column("namespace", name="Namespace", link=_TO_LINKED),
+                *fields.hide("linked"),
                 fields.column("Value #A", name="Cost", width=80, **_MONEY),
                 fields.share("Value #B", "Share of all", width=120, decimals=1),
                 fields.column("Value #C", name="GPU hours", unit="none", decimals=1, width=90),

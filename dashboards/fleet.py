@@ -102,7 +102,7 @@ DASHBOARD = dashboard(
             "Held",
             "Share of the GPUs that somebody holds. Near 100 % new work has to wait; under 30 % there are "
             "more GPUs than are needed.",
-            over_time(f"{_total('held:gpus')} / {_total('gpus_up:count')}"),
+            over_time(f"{_total('gpus_allocated:count')} / {_total('gpus_up:count')}"),
             unit="percentunit",
             width=3,
             decimals=0,
@@ -135,7 +135,7 @@ DASHBOARD = dashboard(
         stat(
             "Power",
             "What all GPUs draw now. Neither good nor bad in itself: compare it with what the room can cool.",
-            over_time(_total("energy:watts")),
+            over_time(_total("power:watts")),
             unit="watt",
             width=3,
             steps=fields.thresholds(base=palette.POWER),
@@ -187,10 +187,10 @@ DASHBOARD = dashboard(
             "Much held with little utilisation is waste.",
             rows(_by_model("gpus:count")),
             rows(f"{_by_model('gpus:count')} - {_by_model('gpus_up:count')}"),
-            rows(f"{_by_model('held:gpus')} / {_by_model('gpus:count')}"),
+            rows(f"{_by_model('gpus_allocated:count')} / {_by_model('gpus:count')}"),
             rows(_utilization(" by (model)")),
             rows(f"{_by_model('memory_used:bytes')} / {_by_model('memory_total:bytes')}"),
-            rows(_by_model("energy:watts")),
+            rows(_by_model("power:watts")),
             rows(_by_model("cost:per_hour")),
             columns=(
                 fields.column("model", name="Model", width=190, link=_TO_MODEL),
@@ -210,7 +210,10 @@ DASHBOARD = dashboard(
         table(
             "Worst GPUs",
             "GPUs that somebody has to look at, the worst first; at most 50. Empty is what one wants.",
-            rows(f"topk(50, gpu:gputally_problem:badness{{{_MODEL}}})"),
+            rows(
+                "topk(50, max by (cluster, node, gpu, uuid, model, problem) "
+                f"(gpu:gputally_problem:badness{{{_MODEL}}}))"
+            ),
             columns=(
                 fields.column(
                     "Value",
@@ -251,7 +254,9 @@ DASHBOARD = dashboard(
                 "How many GPUs are how busy, over time: a bright band at the top is a fleet at work, one at "
                 "the bottom a fleet that waits.",
                 over_time(
-                    f"sum by (utilization) (model:gputally_gpus_by_utilization:count{{{_MODEL}}})",
+                    f"sum by (utilization) (model:gputally_gpus_by_utilization:count{{{_MODEL}}})"
+                    # Grafana 10 fails to draw less than two columns: there is one of 0 GPUs at every step.
+                    ' or count_values("utilization", vector(0)) * 0',
                     "{{utilization}}",
                 ),
                 unit="percentunit",
@@ -259,7 +264,7 @@ DASHBOARD = dashboard(
                 height=9,
                 counted=True,
             ),
-            step="5m",
+            step="2m",
         ),
         table(
             "Namespaces",
@@ -268,7 +273,8 @@ DASHBOARD = dashboard(
             rows(f"topk(50, {_by_namespace('held:gpus')})"),
             rows(_by_namespace("busy:gpus")),
             rows(_by_namespace("wasted:gpus")),
-            rows(f"{_by_namespace('busy:gpus')} / ({_by_namespace('held:gpus')} > 0)"),
+            # Who shares a GPU may keep it busy for longer than its part.
+            rows(f"clamp_max({_by_namespace('busy:gpus')} / ({_by_namespace('held:gpus')} > 0), 1)"),
             rows(_by_namespace("energy:watts")),
             rows(_by_namespace("cost:per_hour")),
             columns=(
@@ -303,7 +309,7 @@ DASHBOARD = dashboard(
         timeseries(
             "Held by model",
             "Share of each model's GPUs that somebody holds. At 100 % new work for that model has to wait.",
-            over_time(f"{_by_model('held:gpus')} / {_by_model('gpus:count')}", "{{model}}"),
+            over_time(f"{_by_model('gpus_allocated:count')} / {_by_model('gpus:count')}", "{{model}}"),
             unit="percentunit",
             most=1,
             width=8,
@@ -358,10 +364,10 @@ DASHBOARD = dashboard(
             "asks for a look at the node.",
             rows(_of_nodes(_by_node("gpus:count"))),
             rows(_of_nodes(f"{_by_node('gpus:count')} - {_by_node('gpus_up:count')}")),
-            rows(_of_nodes(_by_node("held:gpus"))),
+            rows(_of_nodes(_by_node("gpus_allocated:count"))),
             rows(_of_nodes(_by_node("wasted:gpus"))),
             rows(_of_nodes(_by_node("utilization:ratio"))),
-            rows(_of_nodes(_by_node("energy:watts"))),
+            rows(_of_nodes(_by_node("power:watts"))),
             rows(_of_nodes(f"max by (cluster, node) (gputally_gpu_temperature_celsius{{{_CLUSTER}}})")),
             columns=(
                 fields.column("node", name="Node", link=_TO_NODE),

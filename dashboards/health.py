@@ -236,7 +236,7 @@ DASHBOARD = dashboard(
             rows(_copied(f"topk(100, {_XID_TIMES})", "xid", "meaning", "cause", "action") + " * 1000"),
             rows(_of("xid_errors_total", more="xid", over="last_over_time", within="$__range")),
             columns=(
-                fields.column("Value #A", name="Last", unit="dateTimeFromNow", width=135),
+                fields.column("Value #A", name="Last", unit="dateTimeFromNow", width=150),
                 _WIDE_NODE_COLUMN,
                 _GPU_COLUMN,
                 *_XID_COLUMNS,
@@ -469,7 +469,9 @@ DASHBOARD = dashboard(
                     over="avg_over_time",
                     within="$__range",
                 )
-                + " * $__range_s > 0)"
+                # Of the minutes in which there was anything to tell: the range may be longer than the data.
+                + " * on (cluster, node) group_left () "
+                f"(count_over_time(node:gputally_gpus:count{{{_NODE}}}[$__range]) * 60) > 0)"
             ),
             columns=(
                 _NODE_COLUMN,

@@ -38,6 +38,16 @@ def called(panel: Json) -> str:
     return panel.get("title") or f"panel {panel['id']}"
 
 
+def column_names(panel: Json) -> dict[str, str]:
+    """Of a table: name of a column -> what stands above it."""
+    return {
+        override["matcher"]["options"]: changed["value"]
+        for override in panel["fieldConfig"]["overrides"]
+        for changed in override["properties"]
+        if changed["id"] == "displayName"
+    }
+
+
 def panel_queries(panel: Json) -> list[Query]:
     return [
         Query(called(panel), target["expr"], target["legendFormat"], target["instant"], target["refId"])

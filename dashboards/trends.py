@@ -52,6 +52,7 @@ _FORETOLD = (
     f" and {_record('held:gpus')} offset 20d)"
 )
 _NOT_IN_SIGHT = fields.beyond(_NEVER / 10, "not in sight", palette.GOOD)
+_NOT_YET = "not yet"
 _FULL_SOON = fields.thresholds(
     (2 * _WEEK, palette.WARNING), (2 * _MONTH, palette.GOOD), base=palette.CRITICAL
 )
@@ -206,6 +207,7 @@ DASHBOARD = dashboard(
             unit="short",
             width=3,
             decimals=1,
+            no_value=_NOT_YET,
         ),
         stat(
             "In 30 days",
@@ -215,6 +217,7 @@ DASHBOARD = dashboard(
             unit="short",
             width=3,
             decimals=1,
+            no_value=_NOT_YET,
         ),
         stat(
             "Full in",

@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dashboards.reading import called, panels, variables
-from tools import programs
+from dashboards.reading import called, column_names, panels, variables
+from tools import environment, programs
 
 Json = dict[str, Any]
 Seen = dict[tuple[str, int], Json]
 
 _DRIVER = Path(__file__).with_name("look.js")
 _PICTURES = "GPUTALLY_SCREENSHOTS"
-"""A folder for the pictures, which go with pytest's own folders otherwise."""
+_DEFAULT_PICTURES = environment.ROOT / "build/screenshots"
 _SECONDS_FOR_A_PAGE = 180
 
 
@@ -41,8 +41,11 @@ class User:
 
 
 def look(folder: Path, grafana: str, pages: Sequence[Page], user: User | None = None) -> Seen:
-    """What is on each page, by the name of the dashboard and the width."""
-    pictures = Path(os.environ.get(_PICTURES) or folder)
+    """What is on each page, by the name of the dashboard and the width.
+
+    Their pictures are kept in $GPUTALLY_SCREENSHOTS, or in build/screenshots of this repository.
+    """
+    pictures = Path(os.environ.get(_PICTURES) or _DEFAULT_PICTURES)
     pictures.mkdir(parents=True, exist_ok=True)
     task = folder / "task.json"
     task.write_text(
@@ -80,6 +83,22 @@ def missing(page: Json, dashboard: Json) -> list[str]:
     return [called(panel) for panel in panels(dashboard) if panel["id"] not in shown]
 
 
+def blank(page: Json) -> list[str]:
+    """Panels that have drawn nothing at all, not even that there is no data."""
+    return [panel["title"] for panel in page["panels"] if panel["isBlank"]]
+
+
+def strays(page: Json, dashboard: Json) -> set[tuple[str, str]]:
+    """Headings of tables, each with its panel, that the dashboard has no name for: raw ones of Prometheus."""
+    named = {panel["id"]: set(column_names(panel).values()) for panel in panels(dashboard)}
+    return {
+        (panel["title"], heading)
+        for panel in page["panels"]
+        for heading in panel["headings"]
+        if heading not in named[panel["id"]]
+    }
+
+
 def empty(page: Json, dashboard: Json) -> set[str]:
     """Panels that say that there is no data."""
     titles = {panel["id"]: called(panel) for panel in panels(dashboard)}
@@ -87,9 +106,13 @@ def empty(page: Json, dashboard: Json) -> set[str]:
 
 
 def unfilled(page: Json, dashboard: Json) -> list[str]:
-    """Variables without a value."""
+    """Variables without a value, or with nothing to choose but All."""
     shown: list[str] = page["variables"]
     names = list(variables(dashboard))
     if len(shown) != len(names):
         return [f"{names} are shown as {shown}"]
-    return [name for name, value in zip(names, shown, strict=True) if value in ("", "None")]
+    unchosen = {name for name, value in zip(names, shown, strict=True) if value in ("", "None")}
+    # What can be chosen is only looked at where a page was opened, and not followed to.
+    offered: list[list[str]] = page.get("offered", [])
+    unoffered = {name for name, values in zip(names, offered, strict=False) if set(values) <= {"All", "None"}}
+    return sorted(unchosen | unoffered)

@@ -1,9 +1,10 @@
 """GPUs, time, energy and money, of devices, of owners and of the fleet: what dashboards and alerts read.
 
-Three groups, each made of the one before. Devices (GPUs that are not divided, and MIG devices) say who has
-which part of them. Owners (pods, and what is no pod) are charged for their parts; workloads and namespaces
-are sums of pods. The fleet (node, model, cluster) is counted on the GPUs themselves, so that owners and what
-is nobody's add up to it.
+Energy is a group of its own: what the meters count and who is charged for it are of the same moment, so
+that they add up from the first minute on. The others are each made of the one before. Devices (GPUs that are
+not divided, and MIG devices) say who has which part of them. Owners (pods, and what is no pod) are charged
+for their parts; workloads and namespaces are sums of pods. The fleet (node, model, cluster) is counted on the
+GPUs themselves, so that owners and what is nobody's add up to it.
 
 GPUs are counted whole: a MIG device is the share of its GPU that it is, and a GPU that several pods hold at
 once is divided between them. The groups' interval is pinned: sums over time of what they record are
@@ -17,6 +18,7 @@ from alerts.model import Group, Record
 _INTERVAL = "1m"
 _OWNERS = {"pod": "namespace, pod", "host": "owner"}
 """By what an owner is known, beside the node: the two kinds of them that the exporter charges."""
+_FLEET = {"node": "cluster, node", "model": "cluster, model", "cluster": "cluster"}
 _OF_DEVICE = f"on ({GPU}) group_left ()"
 _SHARE = f"on ({GPU}) group_left (model) device:gputally_share:ratio"
 _KWH = "[[ pue ]] / 1000"
@@ -47,8 +49,35 @@ def _device_and_owner(kind: str, owner: str) -> tuple[Record, ...]:
     )
 
 
-_DEVICES = Group(
-    "gputally-devices",
+_WORKLOAD = "on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info"
+_LEVELS_OF_PODS = {"workload": "cluster, namespace, workload", "namespace": "cluster, namespace"}
+_OF_ENERGY = {
+    "energy_cost:per_hour": "[[ kwh_price ]]",
+    "co2:grams_per_hour": "[[ co2_grams_per_kwh ]]",
+}
+"""What a kilowatt-hour at the building's meter costs."""
+
+
+def _metered(level: str, by: str) -> tuple[Record, ...]:
+    unattributed = 'gputally_gpu_unattributed_energy_joules_total{reason!~"before|departed"}'
+    energy, nobodys = "gpu:gputally_energy:watts", f"sum by ({GPU}, reason) ({_rate(unattributed)})"
+    if level == "model":
+        nobodys += f" * {MODEL}"
+    if level == "cluster":
+        energy, nobodys = "node:gputally_energy:watts", "node:gputally_unattributed:watts"
+    return (
+        Record(f"{level}:gputally_energy:watts", f"sum by ({by}) ({energy})"),
+        Record(f"{level}:gputally_unattributed:watts", f"sum by ({by}, reason) ({nobodys})"),
+    )
+
+
+def _charged(kind: str, owner: str) -> Record:
+    watts = f"sum by (cluster, node, {owner}) ({_rate(f'gputally_{kind}_energy_joules_total')})"
+    return Record(f"{kind}:gputally_energy:watts", f"{watts} * {_WORKLOAD}" if kind == "pod" else watts)
+
+
+_BOOKS = Group(
+    "gputally-books",
     (
         # A pod that is gone keeps its workload for as long as its last rates are seen.
         Record(
@@ -58,6 +87,37 @@ _DEVICES = Group(
             " or on (cluster, namespace, pod) "
             "clamp_min(max by (cluster, namespace, pod) (last_over_time(gputally_pod_active[15m])), 1)",
         ),
+        Record(
+            "gpu:gputally_energy:watts",
+            f"sum by ({GPU}) ({_rate('gputally_gpu_energy_joules_total')}) * {MODEL}",
+        ),
+        *(record for level, by in _FLEET.items() for record in _metered(level, by)),
+        *(_charged(kind, owner) for kind, owner in _OWNERS.items()),
+        *(
+            Record(f"{level}:gputally_energy:watts", f"sum by ({by}) (pod:gputally_energy:watts)")
+            for level, by in _LEVELS_OF_PODS.items()
+        ),
+        *(
+            Record(f"{level}:gputally_{operation}", f"{level}:gputally_energy:watts * {_KWH} * {price}")
+            for level in (*_FLEET, *_OWNERS, *_LEVELS_OF_PODS)
+            for operation, price in _OF_ENERGY.items()
+        ),
+        # How much of the bill is measured, shared out, or merely held.
+        Record(
+            "namespace:gputally_charged:watts",
+            f"sum by (cluster, namespace, basis) ({_rate('gputally_pod_energy_joules_total')})",
+        ),
+        Record(
+            "host:gputally_charged:watts",
+            f"sum by (cluster, node, owner, basis) ({_rate('gputally_host_energy_joules_total')})",
+        ),
+    ),
+    _INTERVAL,
+)
+
+_DEVICES = Group(
+    "gputally-devices",
+    (
         Record(
             "device:gputally_utilization:ratio",
             f"{of_gpu('gputally_gpu_utilization_ratio')} or {of_gpu('gputally_mig_graphics_active_ratio')}",
@@ -96,10 +156,6 @@ _DEVICES = Group(
             f"device:gputally_share:ratio * {_OF_DEVICE} "
             f'(max by ({GPU}) ({{__name__=~"gputally_(gpu|mig)_processes"}}) > bool 0)',
         ),
-        Record(
-            "gpu:gputally_energy:watts",
-            f"sum by ({GPU}) ({_rate('gputally_gpu_energy_joules_total')}) * {MODEL}",
-        ),
     ),
     _INTERVAL,
 )
@@ -108,15 +164,12 @@ _SUMMED = (
     "held:gpus",
     "busy:gpus",
     "wasted:gpus",
-    "energy:watts",
     "gpu_cost:per_hour",
-    "energy_cost:per_hour",
     "wasted_cost:per_hour",
     "cost:per_hour",
-    "co2:grams_per_hour",
     "memory_used:bytes",
 )
-"""What pods have, and workloads and namespaces the sum of."""
+"""What pods have, and workloads and namespaces the sum of; beside energy."""
 
 
 def _owner(kind: str, owner: str) -> tuple[Record, ...]:
@@ -124,28 +177,22 @@ def _owner(kind: str, owner: str) -> tuple[Record, ...]:
     part = f"device:gputally_{kind}_part:ratio"
     idle = f"{_OF_DEVICE} (device:gputally_wasted:gpus / (device:gputally_held:gpus > 0))"
     price = f"{_OF_DEVICE} device:gputally_price:per_hour"
-    workload = ""
-    if kind == "pod":
-        workload = " * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info"
+    workload = f" * {_WORKLOAD}" if kind == "pod" else ""
 
     def record(operation: str, what: str) -> Record:
         return Record(f"{kind}:gputally_{operation}", f"sum by ({by}) ({what}){workload}")
 
-    watts = f"{kind}:gputally_energy:watts"
     labels = f"{by}, workload" if kind == "pod" else by
     return (
         record("held:gpus", f"{part} * {_SHARE}"),
         record("busy:gpus", f"device:gputally_{kind}_busy:ratio * {_SHARE}"),
         record("wasted:gpus", f"{part} * {idle} * {_SHARE}"),
-        record("energy:watts", _rate(f"gputally_{kind}_energy_joules_total")),
         record("gpu_cost:per_hour", f"{part} * {price}"),
-        Record(f"{kind}:gputally_energy_cost:per_hour", f"{watts} * {_KWH} * [[ kwh_price ]]"),
         record("wasted_cost:per_hour", f"{part} * {idle} * {price}"),
         Record(
             f"{kind}:gputally_cost:per_hour",
             f'sum by ({labels}) ({{__name__=~"{kind}:gputally_(gpu|energy)_cost:per_hour"}})',
         ),
-        Record(f"{kind}:gputally_co2:grams_per_hour", f"{watts} * {_KWH} * [[ co2_grams_per_kwh ]]"),
         record("memory_used:bytes", f"device:gputally_{kind}_memory_used:bytes"),
     )
 
@@ -166,20 +213,8 @@ _OWNER_LEVELS = Group(
         Record("pod:gputally_utilization:percent", "pod:gputally_utilization:ratio * 100"),
         *(
             Record(f"{level}:gputally_{operation}", f"sum by ({by}) (pod:gputally_{operation})")
-            for level, by in (
-                ("workload", "cluster, namespace, workload"),
-                ("namespace", "cluster, namespace"),
-            )
+            for level, by in _LEVELS_OF_PODS.items()
             for operation in _SUMMED
-        ),
-        # How much of the bill is measured, shared out, or merely held.
-        Record(
-            "namespace:gputally_charged:watts",
-            f"sum by (cluster, namespace, basis) ({_rate('gputally_pod_energy_joules_total')})",
-        ),
-        Record(
-            "host:gputally_charged:watts",
-            f"sum by (cluster, node, owner, basis) ({_rate('gputally_host_energy_joules_total')})",
         ),
         Record(
             "namespace:gputally_utilization:ratio",
@@ -195,17 +230,17 @@ _OWNER_LEVELS = Group(
 )
 
 
-def _fleet(level: str, by: str) -> tuple[Record, ...]:
+def _fleet(level: str) -> tuple[Record, ...]:
+    by = _FLEET[level]
+
     def record(operation: str, expression: str) -> Record:
         return Record(f"{level}:gputally_{operation}", expression)
 
-    def of_gpus(function: str, per_gpu: str, *more: str) -> str:
+    def of_gpus(function: str, per_gpu: str) -> str:
         # Only that level needs the join.
         model = f" * {MODEL}" if level == "model" else ""
-        return f"{function} by ({', '.join((by, *more))}) ({per_gpu}{model})"
+        return f"{function} by ({by}) ({per_gpu}{model})"
 
-    unattributed = 'gputally_gpu_unattributed_energy_joules_total{reason!~"before|departed"}'
-    watts = f"{level}:gputally_energy:watts"
     return (
         record("gpus:count", of_gpus("count", of_gpu("gputally_gpu_info"))),
         record("gpus_up:count", of_gpus("sum", of_gpu("gputally_gpu_up"))),
@@ -219,17 +254,11 @@ def _fleet(level: str, by: str) -> tuple[Record, ...]:
         record("memory_used:bytes", of_gpus("sum", of_gpu("gputally_gpu_memory_used_bytes"))),
         record("memory_total:bytes", of_gpus("sum", of_gpu("gputally_gpu_memory_total_bytes"))),
         record("power:watts", of_gpus("sum", of_gpu("gputally_gpu_power_watts"))),
-        record("energy:watts", f"sum by ({by}) (gpu:gputally_energy:watts)"),
-        record(
-            "unattributed:watts",
-            of_gpus("sum", f"sum by ({GPU}, reason) ({_rate(unattributed)})", "reason"),
-        ),
         *(
             record(operation, f"sum by ({by}) (device:gputally_{operation})")
             for operation in ("held:gpus", "busy:gpus", "wasted:gpus")
         ),
         record("gpu_cost:per_hour", f"sum by ({by}) (gpu:gputally_price:per_hour)"),
-        record("energy_cost:per_hour", f"{watts} * {_KWH} * [[ kwh_price ]]"),
         record(
             "cost:per_hour",
             f'sum by ({by}) ({{__name__=~"{level}:gputally_(gpu|energy)_cost:per_hour"}})',
@@ -241,16 +270,14 @@ def _fleet(level: str, by: str) -> tuple[Record, ...]:
             " * (1 - device:gputally_held:gpus / device:gputally_share:ratio)"
             f" or sum by ({by}) ({level}:gputally_unattributed:watts) * {_KWH} * [[ kwh_price ]])",
         ),
-        record("co2:grams_per_hour", f"{watts} * {_KWH} * [[ co2_grams_per_kwh ]]"),
     )
 
 
 def _cluster() -> tuple[Record, ...]:
     """The sums of its nodes; a mean is of GPUs, not of nodes."""
     records = []
-    for record in _fleet("node", "cluster, node"):
-        by = "cluster, reason" if record.name == "node:gputally_unattributed:watts" else "cluster"
-        expression = f"sum by ({by}) ({record.name})"
+    for record in _fleet("node"):
+        expression = f"sum by (cluster) ({record.name})"
         if record.name == "node:gputally_utilization:ratio":
             expression = f"avg by (cluster) ({of_gpu('gputally_gpu_utilization_ratio')})"
         records.append(Record(record.name.replace("node:", "cluster:"), expression))
@@ -260,8 +287,8 @@ def _cluster() -> tuple[Record, ...]:
 _FLEET_LEVELS = Group(
     "gputally-fleet",
     (
-        *_fleet("node", "cluster, node"),
-        *_fleet("model", "cluster, model"),
+        *_fleet("node"),
+        *_fleet("model"),
         *_cluster(),
         # How many GPUs are how busy, in tenths: what no mean tells, and ten thousand lines do not show.
         Record(
@@ -275,4 +302,4 @@ _FLEET_LEVELS = Group(
     _INTERVAL,
 )
 
-GROUPS = (_DEVICES, _OWNER_LEVELS, _FLEET_LEVELS)
+GROUPS = (_BOOKS, _DEVICES, _OWNER_LEVELS, _FLEET_LEVELS)

@@ -1,4 +1,7 @@
-"""Every dashboard in a real Grafana and a real browser, on a wide screen and on a narrow one."""
+"""Every dashboard in a real Grafana and a real browser, on a wide screen and on a narrow one.
+
+A picture of each is kept in build/screenshots, or in $GPUTALLY_SCREENSHOTS.
+"""
 
 import json
 from collections.abc import Iterator
@@ -10,9 +13,9 @@ import pytest
 from dashboards import every
 from dashboards.build import dashboard, row, text_of
 from dashboards.fields import column
-from dashboards.panels import heatmap, now, over_time, rows, stat, table, timeseries
+from dashboards.panels import heatmap, now, over_time, rows, stat, table, text, timeseries
 from dashboards.variables import Variable
-from tests.browser import Page, Seen, empty, errors, look, missing, unfilled
+from tests.browser import Page, Seen, blank, empty, errors, look, missing, strays, unfilled
 from tests.bundle.lab.choices import SHOWN, SHOWN_EMPTY
 from tests.bundle.lab.data import END, STEP
 from tests.bundle.test_dashboard_data import span
@@ -63,9 +66,13 @@ BROKEN = dashboard(
             columns=[column("uuid", name="Far too long", width=50)],
             width=24,
         ),
+        text(""),
     ),
     row("Collapsed", stat("Found all the same", "d", now("vector(1)"), unit="watt"), collapsed=True),
-    variables=(Variable("cluster", "Cluster", "there_is_no_such_metric", multi=False),),
+    variables=(
+        Variable("cluster", "Cluster", "there_is_no_such_metric", multi=False),
+        Variable("node", "Node", "there_is_no_such_metric"),
+    ),
 )
 """Shows that what the tests look for would be found."""
 BROKEN_PAGE = ("broken", WIDTHS[-1])
@@ -74,8 +81,8 @@ BROKEN_PAGE = ("broken", WIDTHS[-1])
 @pytest.fixture(scope="module")
 def grafana(lab: Prometheus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grafana]:
     folder, files = tmp_path_factory.mktemp("grafana"), tmp_path_factory.mktemp("dashboards")
-    for name, text in (*every.texts().items(), ("broken", text_of(BROKEN))):
-        (files / f"{name}.json").write_text(text)
+    for name, written in (*every.texts().items(), ("broken", text_of(BROKEN))):
+        (files / f"{name}.json").write_text(written)
     made = Grafana(
         program=programs.path("grafana"),
         folder=folder,
@@ -112,6 +119,7 @@ def test_a_page_shows_every_panel_without_an_error(name: str, width: int, seen: 
     page = seen[name, width]
     assert errors(page) == []
     assert missing(page, DASHBOARDS[name]) == []
+    assert blank(page) == []
 
 
 @pytest.mark.parametrize(("name", "width"), PAGES)
@@ -123,6 +131,11 @@ def test_there_is_something_to_see_in_every_panel(name: str, width: int, seen: S
 @pytest.mark.parametrize(("name", "width"), PAGES)
 def test_every_variable_has_a_value(name: str, width: int, seen: Seen) -> None:
     assert unfilled(seen[name, width], DASHBOARDS[name]) == []
+
+
+@pytest.mark.parametrize(("name", "width"), PAGES)
+def test_every_column_has_a_name(name: str, width: int, seen: Seen) -> None:
+    assert strays(seen[name, width], DASHBOARDS[name]) == set()
 
 
 @pytest.mark.parametrize(("name", "width"), PAGES)
@@ -138,11 +151,14 @@ def test_what_is_broken_is_found(seen: Seen) -> None:
     assert shown["Wrong query"]["hasComplaint"]
     assert shown["Nothing there"]["isEmpty"]
     assert shown["Not drawn"]["hasFailed"]
+    assert blank(page) == [""]
+    assert ("A heading", "__name__") in strays(page, json.loads(text_of(BROKEN)))
     assert shown["More than fits"]["isTooWide"]
     assert "Far too long" in shown["A heading"]["cut"]
     assert any("far too long for a panel" in text for panel in page["panels"] for text in panel["cut"])
     assert not shown["Found all the same"]["hasComplaint"]
-    assert page["variables"] == ["Prometheus", "None"]
+    assert page["variables"] == ["Prometheus", "None", "All"]
+    assert unfilled(page, json.loads(text_of(BROKEN))) == ["cluster", "node"]
     assert page["said"] != []
 
 

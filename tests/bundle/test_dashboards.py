@@ -98,6 +98,7 @@ def test_nothing_is_wrong_with_a_good_one() -> None:
         (list_of(columns=(column("pod", width=1),)), "List: there is no column pod to change"),
         (list_of(columns=(column("gpu", width=1),), hidden=("gpu",)), "there is no column gpu to change"),
         (list_of(sort_by="Watts"), "it is sorted by Watts, which is no column"),
+        (table("List", "d", rows(f"topk(3, {POWER})")), "List: it has a column with the metric's name"),
         (list_of(only_with="Value #A"), "filterByValue: there is no column Value #A"),
         (
             list_of(columns=(column("gpu", link=by_row("B", "test", "node")),), hidden=("node",)),
@@ -126,7 +127,8 @@ def test_a_fault_of_a_panel_is_said_with_its_place(panel: Modern, words: str) ->
         graph(POWER, "{{node}} GPU {{gpu}}", overrides=[column("n1 GPU 0", width=1)]),
         graph(POWER, "busy", overrides=[column("busy", width=1)], links=[by_label("B", "test", "node")]),
         list_of(columns=(column("gpu", name="GPU", link=by_row("B", "test", "node")),), sort_by="GPU"),
-        table("T", "d", rows(POWER), rows(POWER), order=("Value #B",), only_with="Value #A"),
+        table("T", "d", rows(f"max by (gpu) ({POWER})"), rows(f"{POWER} * 2"), only_with="Value #A"),
+        table("T", "d", rows(f"{POWER} > 9"), rows(POWER), order=("Value #B",), hidden=("__name__",)),
     ],
 )
 def test_what_is_right_is_not_called_wrong(panel: Modern) -> None:

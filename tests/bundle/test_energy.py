@@ -34,7 +34,11 @@ _LINES = ("vision", "nlp", "(not in Kubernetes)", "(nobody)")
 
 
 def _lines(*values: float) -> dict[str, float]:
-    return {f'{{namespace="{line}"}}': value for line, value in zip(_LINES, values, strict=True)}
+    linked = {line: "All" if line.startswith("(") else line for line in _LINES}
+    return {
+        f'{{linked="{linked[line]}", namespace="{line}"}}': value
+        for line, value in zip(_LINES, values, strict=True)
+    }
 
 
 def test_the_lines_of_the_bill_add_up_to_the_sums_above_it(tmp_path: Path) -> None:
@@ -71,6 +75,22 @@ def test_the_books_differ_by_what_the_meter_has_more_or_less(
 ) -> None:
     series = _SERIES | {'cluster:gputally_energy:watts{cluster="c"}': always(watts)}
     assert_answers(tmp_path, series, {query(DASHBOARD, "Books differ by"): {"{}": difference}})
+
+
+@pytest.mark.parametrize("panel", ["Books differ by", "Charged"])
+@pytest.mark.parametrize(("minutes", "is_told"), [(5, False), (58, False), (59, True)])
+def test_what_is_right_only_in_the_long_run_is_not_told_before(
+    panel: str, minutes: int, is_told: bool, tmp_path: Path
+) -> None:
+    series = {name: _only_lately(values, minutes) for name, values in _SERIES.items()}
+    answer = {"Books differ by": 0, "Charged": 0.9}[panel]
+    assert_answers(tmp_path, series, {query(DASHBOARD, panel): {"{}": answer} if is_told else {}})
+
+
+def _only_lately(values: str, minutes: int) -> str:
+    """The same, with nothing before the last minutes."""
+    value, _, count = values.partition("x")
+    return f"_x{int(count) + 1 - minutes} {value}x{minutes - 1}"
 
 
 def test_the_books_balance_where_everybody_is_in_kubernetes(tmp_path: Path) -> None:

@@ -25,6 +25,14 @@ def test_of_the_gpus_in_trouble_the_worst_fifty_are_shown(tmp_path: Path) -> Non
     assert_answers(tmp_path, series, {f"count({worst})": {"{}": 50}, f"count({worst} == 3)": {"{}": 10}})
 
 
+def test_there_is_a_column_of_the_heatmap_also_where_nothing_is_known(tmp_path: Path) -> None:
+    counted = 'model:gputally_gpus_by_utilization:count{{cluster="lab", model="{}", utilization="0.9"}}'
+    series = {counted.format("H100"): always(3), counted.format("A100"): always(1)}
+    asked = query(fleet.DASHBOARD, "How busy the GPUs are")
+    assert_answers(tmp_path, series, {asked: {'{utilization="0.9"}': 4, '{utilization="0"}': 0}})
+    assert_answers(tmp_path, {}, {asked: {'{utilization="0"}': 0}})
+
+
 def test_the_states_of_the_gpus_add_up_also_where_use_is_not_known(tmp_path: Path) -> None:
     records = {"gpus:count": 8, "gpus_up:count": 7, "held:gpus": 6, "busy:gpus": 3, "wasted:gpus": 1}
     series = {

@@ -157,6 +157,18 @@ def test_an_amd_gpu_with_an_uncorrected_error_counts_once_whatever_the_block(tmp
     assert_answers(tmp_path, said, {query(DASHBOARD, "Uncorrected errors"): {"{}": 1}})
 
 
+@pytest.mark.parametrize("minutes", [4, 60])
+def test_nothing_was_slowed_down_for_longer_than_it_has_been_watched(minutes: int, tmp_path: Path) -> None:
+    watched = f"_x{HOURS * 60 + 1 - minutes} {{}}x{minutes - 1}"
+    said = {
+        _gpu("throttle_active", 0, reason="hw_thermal_slowdown"): watched.format(1),
+        _gpu("throttle_active", 1, reason="hw_thermal_slowdown"): watched.format(0),
+        'node:gputally_gpus:count{cluster="c", node="n"}': watched.format(2),
+    }
+    labels = 'cluster="c", gpu="0", node="n", reason="hw_thermal_slowdown", uuid="GPU-0"'
+    assert_answers(tmp_path, said, {query(DASHBOARD, "Longest slowed down"): {f"{{{labels}}}": minutes * 60}})
+
+
 def test_links_count_as_down_that_were_up_before(tmp_path: Path) -> None:
     links = 'gpu:gputally_gpu_nvlink_up:sum{cluster="c", node="n", gpu="0", uuid="GPU-0", model="H100"}'
     said = {links: f"18x{_MINUTES} 16x{_MINUTES}"}

@@ -46,6 +46,35 @@ def test_the_labels_of_a_result(expression: str, labels: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("expression", "keeps"),
+    [
+        ("power", True),
+        ("topk(3, power)", True),
+        ("topk(3, sum by (node) (power))", False),
+        ("power > 3", True),
+        ("3 < power", True),
+        ("power > bool 3", False),
+        ("power > on (uuid) info", False),
+        ("power > on (uuid) group_left () info", True),
+        ("power / 2", False),
+        ("time() - power > 60", False),
+        ("power and on (uuid) info", True),
+        ("sum(power) or power", True),
+        ("sum(power) unless power", False),
+        ("last_over_time(power[5m])", True),
+        ("max_over_time(power[5m])", False),
+        ("max_over_time(power[5m:1m])", False),
+        ('label_replace(power, "card", "$1", "gpu", "(.*)")', True),
+        ("sort(power offset 5m)", True),
+        ("-power", False),
+        ("(power)", True),
+    ],
+)
+def test_a_result_may_have_the_name_of_a_metric(expression: str, keeps: bool) -> None:
+    assert promql.keeps_name(expression) is keeps
+
+
+@pytest.mark.parametrize(
     ("expression", "words"),
     [
         ("sum(powr)", "there is no metric powr"),

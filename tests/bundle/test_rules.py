@@ -1,5 +1,6 @@
 """Alert and recording rules: what promtool says about them, and that none is left untested."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,13 @@ def test_every_record_has_a_case_with_its_value() -> None:
         for case in test.get("promql_expr_test", ())
     )
     assert [record.name for record in RECORDS if record.name not in asked] == []
+
+
+def test_energy_and_who_is_charged_for_it_are_recorded_at_one_moment() -> None:
+    # Groups have their turns at different times of a minute: sums of a few minutes would differ.
+    energy = re.compile(r"\w+:gputally_(energy|charged|unattributed):watts")
+    groups = [group.name for group in GROUPS for record in group.records if energy.fullmatch(record.name)]
+    assert set(groups) == {"gputally-books"}
 
 
 def test_the_plain_file_and_the_manifest_hold_the_same_rules() -> None:

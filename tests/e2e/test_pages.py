@@ -1,5 +1,7 @@
 """Exporter and stack as the README installs them, and looked at as their user does: with what Helm says to do
 after the installation, with `helm test` and tools/verify, and in a browser.
+
+A picture of each dashboard is kept in build/screenshots, or in $GPUTALLY_SCREENSHOTS.
 """
 
 import json
@@ -8,7 +10,10 @@ import re
 import shlex
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -17,15 +22,17 @@ import pytest
 
 from alerts.rules import rule_groups
 from dashboards import every
-from dashboards.reading import called, panels, variables
+from dashboards.reading import asked_by, called, fill, panel_queries, panels, variables
+from dashboards.variables import ALL
 from gputally.verify.asking import Login, LoginNeeded, NotAnswered, Server
 from gputally.verify.prometheus import Prometheus
-from tests.browser import Page, Seen, User, empty, errors, look, missing, unfilled
+from tests.browser import Page, Seen, User, blank, empty, errors, look, missing, strays, unfilled
 from tests.e2e.conftest import Keeper
 from tests.e2e.kubernetes import Namespace, until
 from tests.system.test_verify import levels
 from tools import environment, programs
 from tools.grafana import ADMINISTRATOR
+from tools.replay.rule_files import parse_duration
 
 Json = dict[str, Any]
 
@@ -34,6 +41,8 @@ pytestmark = pytest.mark.timeout(900)
 RELEASE = "gputally"
 PARTS = ("prometheus", "alertmanager", "grafana")
 WIDTH = 1920
+SECONDS_FOR_RATES = 75
+"""What graphs call a rate is over a minute, and some things happen once in a minute only."""
 STORY = Path(__file__).with_name("pages.toml")
 STORY_SECONDS = 3600
 """How long it has been going on when the exporter starts."""
@@ -47,20 +56,17 @@ RECORDED = {
     for rule in group["rules"]
     if rule.get("record", "").startswith("cluster:")
 }
+READ_RECORDS = [
+    name
+    for name, dashboard in DASHBOARDS.items()
+    if any(":gputally_" in query.expr for panel in panels(dashboard) for query in panel_queries(panel))
+]
+"""Dashboards that show what rules have recorded."""
 EMPTY = {
     ("waste", "Idle now"): "it is about pods that have been there for an hour",
     ("waste", "Hints"): "it is about pods that have been there for an hour",
-    ("trends", "Growth"): "it looks weeks back",
-    ("trends", "In 30 days"): "it looks weeks back",
 }
 """Dashboard and panel -> why it has nothing to show so soon."""
-# A column of the heatmap there is 5 minutes, and Grafana 10.0 fails to draw none or a single one.
-FAILING = {
-    "fleet": (
-        "How busy the GPUs are fails",
-        "TypeError: Cannot read properties of undefined (reading 'rect')",
-    )
-}
 
 
 def values() -> Json:
@@ -71,6 +77,7 @@ def values() -> Json:
         "data": {STORY.name: STORY.read_text()},
     }
     return {
+        "cluster": "pages",
         "exporter": {
             "reader": "simulated",
             "gpuNodesOnly": False,
@@ -121,9 +128,13 @@ def server(namespace: Namespace, part: str, login: Login | None = None) -> Serve
 
 
 @pytest.fixture(scope="module")
-def recorded(installed: Namespace) -> Prometheus:
-    """Once all that the dashboards read is there: groups of rules read what others have recorded before."""
-    prometheus = Prometheus(server(installed, "prometheus"), RELEASE)
+def prometheus(installed: Namespace) -> Prometheus:
+    return Prometheus(server(installed, "prometheus"), RELEASE)
+
+
+@pytest.fixture(scope="module")
+def recorded(prometheus: Prometheus, seen_early: Future[Seen]) -> float:
+    """When all that the dashboards read was there: groups of rules read what others have recorded before."""
 
     def names() -> set[str]:
         try:
@@ -133,18 +144,48 @@ def recorded(installed: Namespace) -> Prometheus:
         return {row.labels["__name__"] for row in rows}
 
     until("everything is recorded", lambda: names() >= RECORDED, seconds=300)
-    return prometheus
+    return time.time()
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Looks at the Grafana of the installation."""
+
+    address: str
+    password: str
+    folder: Path
+
+    def look(self, names: Sequence[str]) -> Seen:
+        # There are only minutes of data, so minutes are looked at.
+        times = "from=now-15m&to=now"
+        pages = [Page(name, WIDTH, times, f"cluster-{name}-{WIDTH}.png", follow=True) for name in names]
+        return look(self.folder, self.address, pages, User(ADMINISTRATOR, self.password))
 
 
 @pytest.fixture(scope="module")
-def seen(
-    recorded: Prometheus, installed: Namespace, password: str, tmp_path_factory: pytest.TempPathFactory
-) -> Seen:
-    # There are only minutes of data, so minutes are looked at.
-    times = "from=now-15m&to=now"
-    pages = [Page(name, WIDTH, times, f"cluster-{name}-{WIDTH}.png", follow=True) for name in DASHBOARDS]
-    address = server(installed, "grafana").url
-    return look(tmp_path_factory.mktemp("pictures"), address, pages, User(ADMINISTRATOR, password))
+def viewer(installed: Namespace, password: str, tmp_path_factory: pytest.TempPathFactory) -> Viewer:
+    return Viewer(server(installed, "grafana").url, password, tmp_path_factory.mktemp("pages"))
+
+
+@pytest.fixture(scope="module")
+def seen_early(prometheus: Prometheus, viewer: Viewer) -> Iterator[Future[Seen]]:
+    """What can be looked at while the rest is still being recorded."""
+    until("there are rates", lambda: seconds_of_data(prometheus) >= SECONDS_FOR_RATES, seconds=180)
+    with ThreadPoolExecutor(1) as executor:
+        yield executor.submit(viewer.look, [name for name in DASHBOARDS if name not in READ_RECORDS])
+
+
+def seconds_of_data(prometheus: Prometheus) -> float:
+    first = "min(min_over_time(timestamp(gputally_snapshot_age_seconds)[1h:5s]))"
+    try:
+        return prometheus.number(f"time() - {first}") or 0
+    except NotAnswered:
+        return 0
+
+
+@pytest.fixture(scope="module")
+def seen(recorded: float, seen_early: Future[Seen], viewer: Viewer) -> Seen:
+    return seen_early.result() | viewer.look(READ_RECORDS)
 
 
 def test_the_made_password_lets_its_reader_in_and_nobody_else(installed: Namespace, password: str) -> None:
@@ -171,7 +212,7 @@ def test_a_password_outlives_grafanas_pod_and_the_charts_test_passes(
     assert server(installed, "grafana", Login(ADMINISTRATOR, password)).get_json("/api/user")
 
 
-def test_seen_from_outside_all_is_well(installed: Namespace, recorded: Prometheus) -> None:
+def test_seen_from_outside_all_is_well(installed: Namespace, recorded: float) -> None:
     path = f"{programs.path('kubectl').parent}:{os.environ['PATH']}"
 
     ran = subprocess.run(
@@ -195,26 +236,26 @@ def test_seen_from_outside_all_is_well(installed: Namespace, recorded: Prometheu
         assert re.search(rf"^ok +{subject} +{text}$", ran.stdout, re.MULTILINE), ran.stdout
 
 
-def unexpected_errors(page: Json, name: str) -> list[str]:
-    return [error for error in errors(page) if error not in FAILING.get(name, ())]
-
-
-def may_be_empty(name: str) -> set[str]:
-    """Also panels with a point every 5 minutes, hour or day, as long as no such step has ended."""
-    slow = {called(panel) for panel in panels(DASHBOARDS[name]) if panel.get("interval")}
-    return slow | {panel for dashboard, panel in EMPTY if dashboard == name}
+def not_due(name: str, page: Json, since: float) -> set[str]:
+    """Panels with a point every 5 minutes, hour or day, none of which has been due since."""
+    steps = {called(panel): panel["interval"] for panel in panels(DASHBOARDS[name]) if "interval" in panel}
+    opened: float = page["opened"]
+    return {panel for panel, step in steps.items() if opened - opened % parse_duration(step) < since}
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_a_dashboard_shows_all_its_panels_without_an_error(name: str, seen: Seen) -> None:
     page = seen[name, WIDTH]
-    assert unexpected_errors(page, name) == []
+    assert errors(page) == []
     assert missing(page, DASHBOARDS[name]) == []
+    assert blank(page) == []
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_there_is_something_to_see_in_every_panel(name: str, seen: Seen) -> None:
-    assert empty(seen[name, WIDTH], DASHBOARDS[name]) - may_be_empty(name) == set()
+def test_there_is_something_to_see_in_every_panel(name: str, seen: Seen, recorded: float) -> None:
+    page = seen[name, WIDTH]
+    known = {panel for dashboard, panel in EMPTY if dashboard == name}
+    assert empty(page, DASHBOARDS[name]) - not_due(name, page, recorded) == known
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
@@ -223,15 +264,52 @@ def test_every_variable_has_a_value(name: str, seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
+def test_every_column_has_a_name(name: str, seen: Seen) -> None:
+    assert strays(seen[name, WIDTH], DASHBOARDS[name]) == set()
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_links_lead_to_what_there_is(name: str, seen: Seen, prometheus: Prometheus) -> None:
+    links = seen[name, WIDTH]["links"]
+    assert links
+    for link in links:
+        target = dashboard_of(link)
+        assert target in DASHBOARDS, link
+        chosen = chosen_by(link, target)
+        for variable, values in chosen.items():
+            assert set(values) <= {"All", *offered(prometheus, target, variable)}, link
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
 def test_a_link_leads_to_what_it_was_clicked_on(name: str, seen: Seen) -> None:
     followed = seen[name, WIDTH]["followed"]
     assert "failed" not in followed
     wanted, reached = urlsplit(followed["link"]), urlsplit(followed["address"])
-    target = wanted.path.rpartition("/gputally-")[2]
+    target = dashboard_of(followed["link"])
     assert reached.path.startswith(f"{wanted.path}/")
-    assert unexpected_errors(followed, target) == []
+    assert errors(followed) == []
+    assert blank(followed) == []
     assert unfilled(followed, DASHBOARDS[target]) == []
-    asked = parse_qs(wanted.query)
     shown = dict(zip(variables(DASHBOARDS[target]), followed["variables"], strict=True))
-    chosen = {name: asked[f"var-{name}"] for name in shown if f"var-{name}" in asked and name != "datasource"}
-    assert chosen == {name: [shown[name]] for name in chosen}
+    chosen = chosen_by(followed["link"], target)
+    assert chosen == {variable: [shown[variable]] for variable in chosen}
+
+
+def dashboard_of(link: str) -> str:
+    return urlsplit(link).path.rpartition("/gputally-")[2]
+
+
+def chosen_by(link: str, target: str) -> dict[str, list[str]]:
+    """Variables of the dashboard to which the link leads, and what it chooses."""
+    asked = parse_qs(urlsplit(link).query, keep_blank_values=True)
+    names = variables(DASHBOARDS[target]).keys() - {"datasource"}
+    return {name: asked[f"var-{name}"] for name in names if f"var-{name}" in asked}
+
+
+@cache
+def offered(prometheus: Prometheus, target: str, variable: str) -> set[str]:
+    """What one can choose there."""
+    known = variables(DASHBOARDS[target])
+    selector, label = asked_by(known[variable])
+    rows = prometheus.rows(f"group by ({label}) ({fill(selector, dict.fromkeys(known, ALL))})")
+    return {row.labels.get(label, "") for row in rows}

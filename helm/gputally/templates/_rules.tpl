@@ -48,13 +48,99 @@ groups:
           pattern: '{{ $key }}'
       {{- end }}
   {{- end }}
-  {{- if (index $rules.groups "gputally-devices").enabled }}
-  - name: gputally-devices
+  {{- if (index $rules.groups "gputally-books").enabled }}
+  - name: gputally-books
     interval: 1m
     rules:
       - record: pod:gputally_workload:info
         expr: |-
           topk by (cluster, namespace, pod) (1, max by (cluster, namespace, pod, workload) (last_over_time(gputally_pod_info{workload!=""}[15m]))) or on (cluster, namespace, pod) clamp_min(max by (cluster, namespace, pod) (last_over_time(gputally_pod_active[15m])), 1)
+      - record: gpu:gputally_energy:watts
+        expr: |-
+          sum by (cluster, node, gpu, uuid) (rate(gputally_gpu_energy_joules_total[ {{ $settings.rateWindow }} ])) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info)
+      - record: node:gputally_energy:watts
+        expr: |-
+          sum by (cluster, node) (gpu:gputally_energy:watts)
+      - record: node:gputally_unattributed:watts
+        expr: |-
+          sum by (cluster, node, reason) (sum by (cluster, node, gpu, uuid, reason) (rate(gputally_gpu_unattributed_energy_joules_total{reason!~"before|departed"}[ {{ $settings.rateWindow }} ])))
+      - record: model:gputally_energy:watts
+        expr: |-
+          sum by (cluster, model) (gpu:gputally_energy:watts)
+      - record: model:gputally_unattributed:watts
+        expr: |-
+          sum by (cluster, model, reason) (sum by (cluster, node, gpu, uuid, reason) (rate(gputally_gpu_unattributed_energy_joules_total{reason!~"before|departed"}[ {{ $settings.rateWindow }} ])) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info))
+      - record: cluster:gputally_energy:watts
+        expr: |-
+          sum by (cluster) (node:gputally_energy:watts)
+      - record: cluster:gputally_unattributed:watts
+        expr: |-
+          sum by (cluster, reason) (node:gputally_unattributed:watts)
+      - record: pod:gputally_energy:watts
+        expr: |-
+          sum by (cluster, node, namespace, pod) (rate(gputally_pod_energy_joules_total[ {{ $settings.rateWindow }} ])) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
+      - record: host:gputally_energy:watts
+        expr: |-
+          sum by (cluster, node, owner) (rate(gputally_host_energy_joules_total[ {{ $settings.rateWindow }} ]))
+      - record: workload:gputally_energy:watts
+        expr: |-
+          sum by (cluster, namespace, workload) (pod:gputally_energy:watts)
+      - record: namespace:gputally_energy:watts
+        expr: |-
+          sum by (cluster, namespace) (pod:gputally_energy:watts)
+      - record: node:gputally_energy_cost:per_hour
+        expr: |-
+          node:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
+      - record: node:gputally_co2:grams_per_hour
+        expr: |-
+          node:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
+      - record: model:gputally_energy_cost:per_hour
+        expr: |-
+          model:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
+      - record: model:gputally_co2:grams_per_hour
+        expr: |-
+          model:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
+      - record: cluster:gputally_energy_cost:per_hour
+        expr: |-
+          cluster:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
+      - record: cluster:gputally_co2:grams_per_hour
+        expr: |-
+          cluster:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
+      - record: pod:gputally_energy_cost:per_hour
+        expr: |-
+          pod:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
+      - record: pod:gputally_co2:grams_per_hour
+        expr: |-
+          pod:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
+      - record: host:gputally_energy_cost:per_hour
+        expr: |-
+          host:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
+      - record: host:gputally_co2:grams_per_hour
+        expr: |-
+          host:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
+      - record: workload:gputally_energy_cost:per_hour
+        expr: |-
+          workload:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
+      - record: workload:gputally_co2:grams_per_hour
+        expr: |-
+          workload:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
+      - record: namespace:gputally_energy_cost:per_hour
+        expr: |-
+          namespace:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
+      - record: namespace:gputally_co2:grams_per_hour
+        expr: |-
+          namespace:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
+      - record: namespace:gputally_charged:watts
+        expr: |-
+          sum by (cluster, namespace, basis) (rate(gputally_pod_energy_joules_total[ {{ $settings.rateWindow }} ]))
+      - record: host:gputally_charged:watts
+        expr: |-
+          sum by (cluster, node, owner, basis) (rate(gputally_host_energy_joules_total[ {{ $settings.rateWindow }} ]))
+  {{- end }}
+  {{- if (index $rules.groups "gputally-devices").enabled }}
+  - name: gputally-devices
+    interval: 1m
+    rules:
       - record: device:gputally_utilization:ratio
         expr: |-
           max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio) or max by (cluster, node, gpu, uuid) (gputally_mig_graphics_active_ratio)
@@ -97,9 +183,6 @@ groups:
       - record: device:gputally_in_use:gpus
         expr: |-
           device:gputally_share:ratio * on (cluster, node, gpu, uuid) group_left () (max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(gpu|mig)_processes"}) > bool 0)
-      - record: gpu:gputally_energy:watts
-        expr: |-
-          sum by (cluster, node, gpu, uuid) (rate(gputally_gpu_energy_joules_total[ {{ $settings.rateWindow }} ])) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info)
   {{- end }}
   {{- if (index $rules.groups "gputally-owners").enabled }}
   - name: gputally-owners
@@ -114,24 +197,15 @@ groups:
       - record: pod:gputally_wasted:gpus
         expr: |-
           sum by (cluster, node, namespace, pod) (device:gputally_pod_part:ratio * on (cluster, node, gpu, uuid) group_left () (device:gputally_wasted:gpus / (device:gputally_held:gpus > 0)) * on (cluster, node, gpu, uuid) group_left (model) device:gputally_share:ratio) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
-      - record: pod:gputally_energy:watts
-        expr: |-
-          sum by (cluster, node, namespace, pod) (rate(gputally_pod_energy_joules_total[ {{ $settings.rateWindow }} ])) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
       - record: pod:gputally_gpu_cost:per_hour
         expr: |-
           sum by (cluster, node, namespace, pod) (device:gputally_pod_part:ratio * on (cluster, node, gpu, uuid) group_left () device:gputally_price:per_hour) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
-      - record: pod:gputally_energy_cost:per_hour
-        expr: |-
-          pod:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
       - record: pod:gputally_wasted_cost:per_hour
         expr: |-
           sum by (cluster, node, namespace, pod) (device:gputally_pod_part:ratio * on (cluster, node, gpu, uuid) group_left () (device:gputally_wasted:gpus / (device:gputally_held:gpus > 0)) * on (cluster, node, gpu, uuid) group_left () device:gputally_price:per_hour) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
       - record: pod:gputally_cost:per_hour
         expr: |-
           sum by (cluster, node, namespace, pod, workload) ({__name__=~"pod:gputally_(gpu|energy)_cost:per_hour"})
-      - record: pod:gputally_co2:grams_per_hour
-        expr: |-
-          pod:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
       - record: pod:gputally_memory_used:bytes
         expr: |-
           sum by (cluster, node, namespace, pod) (device:gputally_pod_memory_used:bytes) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
@@ -144,24 +218,15 @@ groups:
       - record: host:gputally_wasted:gpus
         expr: |-
           sum by (cluster, node, owner) (device:gputally_host_part:ratio * on (cluster, node, gpu, uuid) group_left () (device:gputally_wasted:gpus / (device:gputally_held:gpus > 0)) * on (cluster, node, gpu, uuid) group_left (model) device:gputally_share:ratio)
-      - record: host:gputally_energy:watts
-        expr: |-
-          sum by (cluster, node, owner) (rate(gputally_host_energy_joules_total[ {{ $settings.rateWindow }} ]))
       - record: host:gputally_gpu_cost:per_hour
         expr: |-
           sum by (cluster, node, owner) (device:gputally_host_part:ratio * on (cluster, node, gpu, uuid) group_left () device:gputally_price:per_hour)
-      - record: host:gputally_energy_cost:per_hour
-        expr: |-
-          host:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
       - record: host:gputally_wasted_cost:per_hour
         expr: |-
           sum by (cluster, node, owner) (device:gputally_host_part:ratio * on (cluster, node, gpu, uuid) group_left () (device:gputally_wasted:gpus / (device:gputally_held:gpus > 0)) * on (cluster, node, gpu, uuid) group_left () device:gputally_price:per_hour)
       - record: host:gputally_cost:per_hour
         expr: |-
           sum by (cluster, node, owner) ({__name__=~"host:gputally_(gpu|energy)_cost:per_hour"})
-      - record: host:gputally_co2:grams_per_hour
-        expr: |-
-          host:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
       - record: host:gputally_memory_used:bytes
         expr: |-
           sum by (cluster, node, owner) (device:gputally_host_memory_used:bytes)
@@ -180,24 +245,15 @@ groups:
       - record: workload:gputally_wasted:gpus
         expr: |-
           sum by (cluster, namespace, workload) (pod:gputally_wasted:gpus)
-      - record: workload:gputally_energy:watts
-        expr: |-
-          sum by (cluster, namespace, workload) (pod:gputally_energy:watts)
       - record: workload:gputally_gpu_cost:per_hour
         expr: |-
           sum by (cluster, namespace, workload) (pod:gputally_gpu_cost:per_hour)
-      - record: workload:gputally_energy_cost:per_hour
-        expr: |-
-          sum by (cluster, namespace, workload) (pod:gputally_energy_cost:per_hour)
       - record: workload:gputally_wasted_cost:per_hour
         expr: |-
           sum by (cluster, namespace, workload) (pod:gputally_wasted_cost:per_hour)
       - record: workload:gputally_cost:per_hour
         expr: |-
           sum by (cluster, namespace, workload) (pod:gputally_cost:per_hour)
-      - record: workload:gputally_co2:grams_per_hour
-        expr: |-
-          sum by (cluster, namespace, workload) (pod:gputally_co2:grams_per_hour)
       - record: workload:gputally_memory_used:bytes
         expr: |-
           sum by (cluster, namespace, workload) (pod:gputally_memory_used:bytes)
@@ -210,33 +266,18 @@ groups:
       - record: namespace:gputally_wasted:gpus
         expr: |-
           sum by (cluster, namespace) (pod:gputally_wasted:gpus)
-      - record: namespace:gputally_energy:watts
-        expr: |-
-          sum by (cluster, namespace) (pod:gputally_energy:watts)
       - record: namespace:gputally_gpu_cost:per_hour
         expr: |-
           sum by (cluster, namespace) (pod:gputally_gpu_cost:per_hour)
-      - record: namespace:gputally_energy_cost:per_hour
-        expr: |-
-          sum by (cluster, namespace) (pod:gputally_energy_cost:per_hour)
       - record: namespace:gputally_wasted_cost:per_hour
         expr: |-
           sum by (cluster, namespace) (pod:gputally_wasted_cost:per_hour)
       - record: namespace:gputally_cost:per_hour
         expr: |-
           sum by (cluster, namespace) (pod:gputally_cost:per_hour)
-      - record: namespace:gputally_co2:grams_per_hour
-        expr: |-
-          sum by (cluster, namespace) (pod:gputally_co2:grams_per_hour)
       - record: namespace:gputally_memory_used:bytes
         expr: |-
           sum by (cluster, namespace) (pod:gputally_memory_used:bytes)
-      - record: namespace:gputally_charged:watts
-        expr: |-
-          sum by (cluster, namespace, basis) (rate(gputally_pod_energy_joules_total[ {{ $settings.rateWindow }} ]))
-      - record: host:gputally_charged:watts
-        expr: |-
-          sum by (cluster, node, owner, basis) (rate(gputally_host_energy_joules_total[ {{ $settings.rateWindow }} ]))
       - record: namespace:gputally_utilization:ratio
         expr: |-
           avg by (cluster, namespace) (pod:gputally_utilization:ratio)
@@ -275,12 +316,6 @@ groups:
       - record: node:gputally_power:watts
         expr: |-
           sum by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts))
-      - record: node:gputally_energy:watts
-        expr: |-
-          sum by (cluster, node) (gpu:gputally_energy:watts)
-      - record: node:gputally_unattributed:watts
-        expr: |-
-          sum by (cluster, node, reason) (sum by (cluster, node, gpu, uuid, reason) (rate(gputally_gpu_unattributed_energy_joules_total{reason!~"before|departed"}[ {{ $settings.rateWindow }} ])))
       - record: node:gputally_held:gpus
         expr: |-
           sum by (cluster, node) (device:gputally_held:gpus)
@@ -293,18 +328,12 @@ groups:
       - record: node:gputally_gpu_cost:per_hour
         expr: |-
           sum by (cluster, node) (gpu:gputally_price:per_hour)
-      - record: node:gputally_energy_cost:per_hour
-        expr: |-
-          node:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
       - record: node:gputally_cost:per_hour
         expr: |-
           sum by (cluster, node) ({__name__=~"node:gputally_(gpu|energy)_cost:per_hour"})
       - record: node:gputally_unallocated_cost:per_hour
         expr: |-
           sum by (cluster, node) (device:gputally_price:per_hour * (1 - device:gputally_held:gpus / device:gputally_share:ratio) or sum by (cluster, node) (node:gputally_unattributed:watts) * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }})
-      - record: node:gputally_co2:grams_per_hour
-        expr: |-
-          node:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
       - record: model:gputally_gpus:count
         expr: |-
           count by (cluster, model) (max by (cluster, node, gpu, uuid) (gputally_gpu_info) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info))
@@ -332,12 +361,6 @@ groups:
       - record: model:gputally_power:watts
         expr: |-
           sum by (cluster, model) (max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info))
-      - record: model:gputally_energy:watts
-        expr: |-
-          sum by (cluster, model) (gpu:gputally_energy:watts)
-      - record: model:gputally_unattributed:watts
-        expr: |-
-          sum by (cluster, model, reason) (sum by (cluster, node, gpu, uuid, reason) (rate(gputally_gpu_unattributed_energy_joules_total{reason!~"before|departed"}[ {{ $settings.rateWindow }} ])) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info))
       - record: model:gputally_held:gpus
         expr: |-
           sum by (cluster, model) (device:gputally_held:gpus)
@@ -350,18 +373,12 @@ groups:
       - record: model:gputally_gpu_cost:per_hour
         expr: |-
           sum by (cluster, model) (gpu:gputally_price:per_hour)
-      - record: model:gputally_energy_cost:per_hour
-        expr: |-
-          model:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
       - record: model:gputally_cost:per_hour
         expr: |-
           sum by (cluster, model) ({__name__=~"model:gputally_(gpu|energy)_cost:per_hour"})
       - record: model:gputally_unallocated_cost:per_hour
         expr: |-
           sum by (cluster, model) (device:gputally_price:per_hour * (1 - device:gputally_held:gpus / device:gputally_share:ratio) or sum by (cluster, model) (model:gputally_unattributed:watts) * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }})
-      - record: model:gputally_co2:grams_per_hour
-        expr: |-
-          model:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
       - record: cluster:gputally_gpus:count
         expr: |-
           sum by (cluster) (node:gputally_gpus:count)
@@ -389,12 +406,6 @@ groups:
       - record: cluster:gputally_power:watts
         expr: |-
           sum by (cluster) (node:gputally_power:watts)
-      - record: cluster:gputally_energy:watts
-        expr: |-
-          sum by (cluster) (node:gputally_energy:watts)
-      - record: cluster:gputally_unattributed:watts
-        expr: |-
-          sum by (cluster, reason) (node:gputally_unattributed:watts)
       - record: cluster:gputally_held:gpus
         expr: |-
           sum by (cluster) (node:gputally_held:gpus)
@@ -407,18 +418,12 @@ groups:
       - record: cluster:gputally_gpu_cost:per_hour
         expr: |-
           sum by (cluster) (node:gputally_gpu_cost:per_hour)
-      - record: cluster:gputally_energy_cost:per_hour
-        expr: |-
-          sum by (cluster) (node:gputally_energy_cost:per_hour)
       - record: cluster:gputally_cost:per_hour
         expr: |-
           sum by (cluster) (node:gputally_cost:per_hour)
       - record: cluster:gputally_unallocated_cost:per_hour
         expr: |-
           sum by (cluster) (node:gputally_unallocated_cost:per_hour)
-      - record: cluster:gputally_co2:grams_per_hour
-        expr: |-
-          sum by (cluster) (node:gputally_co2:grams_per_hour)
       - record: model:gputally_gpus_by_utilization:count
         expr: |-
           count_values by (cluster, model) ("utilization", floor(max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info) * 10) / 10)
