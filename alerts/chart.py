@@ -87,11 +87,17 @@ def _route(route: routing.Route) -> dict[str, object]:
         "resources": f"[{', '.join(map(_matcher_resource, route.matchers))}]",
         "receiver": _RECEIVERS.get(route.receiver, route.receiver),
         "group_by": route.group_by,
-        "group_wait": route.group_wait,
-        "group_interval": route.group_interval,
-        "repeat_interval": route.repeat_interval,
+        "group_wait": _time(route, "groupWait", route.group_wait),
+        "group_interval": _time(route, "groupInterval", route.group_interval),
+        "repeat_interval": _time(route, "repeatInterval", route.repeat_interval),
         "muted_in_maintenance": route.muted_in_maintenance,
     }
+
+
+def _time(route: routing.Route, key: str, default: str) -> str:
+    """What the values have for alerts of this severity, or for those of teams."""
+    (whose, *_) = (matcher.value for matcher in route.matchers)
+    return f'{{{{ dig "{whose}" "{key}" "{default}" $times }}}}'
 
 
 def _matcher(matcher: routing.Matcher) -> str:

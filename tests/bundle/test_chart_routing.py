@@ -250,3 +250,17 @@ def test_what_could_not_work_is_said_in_one_line(values: Json, words: str) -> No
 def test_receivers_that_nothing_would_use_are_refused() -> None:
     said = chart.refusal({"routing": {"default": "slack", "secret": "s"}})
     assert "set alertmanagerConfig.enabled or stack.enabled" in said
+
+
+def test_each_time_of_each_route_is_a_value() -> None:
+    times = {"critical": {"groupWait": "1s", "repeatInterval": "1h"}, "team": {"groupInterval": "2h"}}
+    values = {**AS_PLAIN, "namespaces": {"nlp": "slack"}, "times": times}
+
+    (ours,) = yaml.safe_load(alertmanager(values))["route"]["routes"]
+    routes = resource(values)["spec"]["route"]["routes"]
+
+    keys = ("group_wait", "group_interval", "repeat_interval")
+    given = [[route[key] for key in keys] for route in ours["routes"]]
+    assert given == [["5m", "2h", "24h"], ["5m", "2h", "24h"], ["1s", "5m", "1h"], *given[3:]]
+    assert given[3:] == [["2m", "15m", "12h"], ["5m", "1h", "24h"]]
+    assert [[r["groupWait"], r["groupInterval"], r["repeatInterval"]] for r in routes] == given

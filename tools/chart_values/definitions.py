@@ -217,6 +217,12 @@ DEFINITIONS: dict[str, Schema] = {
         )
         | {"minProperties": 1}
     ),
+    "routingTimes": strict(
+        dict.fromkeys(
+            ("critical", "warning", "info", "team"),
+            strict(dict.fromkeys(("groupWait", "groupInterval", "repeatInterval"), ref("duration"))),
+        )
+    ),
     "relabelings": a_list(
         strict(
             {

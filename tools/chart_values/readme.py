@@ -24,6 +24,7 @@ _KINDS = {
     "networkPolicyPeers": "list of peers",
     "object": "map",
     "objectName": "name",
+    "routingTimes": "durations",
     "samplingTime": "duration",
     "seriesLabels": "labels",
     "timeIntervals": "list of time intervals",

@@ -43,6 +43,7 @@ Runbook: {{ .Annotations.runbook_url }}
 {{- $critical := .Values.routing.critical | default $default -}}
 {{- $title := include "gputally.routing.title" . | toJson -}}
 {{- $text := include "gputally.routing.text" . | toJson -}}
+{{- $times := .Values.routing.times | default dict -}}
 route:
   # Whatever is not about GPUs: nobody hears of it here.
   receiver: nobody
@@ -55,9 +56,9 @@ route:
         - matchers: ["audience=\"team\"", {{ printf "namespace=~%q" $namespace | toJson }}]
           receiver: {{ $receiver }}
           group_by: ["cluster", "namespace", "alertname"]
-          group_wait: 5m
-          group_interval: 30m
-          repeat_interval: 24h
+          group_wait: {{ dig "team" "groupWait" "5m" $times }}
+          group_interval: {{ dig "team" "groupInterval" "30m" $times }}
+          repeat_interval: {{ dig "team" "repeatInterval" "24h" $times }}
           {{- if $.Values.routing.maintenance }}
           mute_time_intervals: [maintenance]
           {{- end }}
@@ -65,33 +66,33 @@ route:
         - matchers: ["audience=\"team\""]
           receiver: {{ $default }}
           group_by: ["cluster", "namespace", "alertname"]
-          group_wait: 5m
-          group_interval: 30m
-          repeat_interval: 24h
+          group_wait: {{ dig "team" "groupWait" "5m" $times }}
+          group_interval: {{ dig "team" "groupInterval" "30m" $times }}
+          repeat_interval: {{ dig "team" "repeatInterval" "24h" $times }}
           {{- if $.Values.routing.maintenance }}
           mute_time_intervals: [maintenance]
           {{- end }}
         - matchers: ["severity=\"critical\""]
           receiver: {{ $critical }}
           group_by: ["cluster", "node"]
-          group_wait: 30s
-          group_interval: 5m
-          repeat_interval: 4h
+          group_wait: {{ dig "critical" "groupWait" "30s" $times }}
+          group_interval: {{ dig "critical" "groupInterval" "5m" $times }}
+          repeat_interval: {{ dig "critical" "repeatInterval" "4h" $times }}
         - matchers: ["severity=\"warning\""]
           receiver: {{ $default }}
           group_by: ["cluster", "node"]
-          group_wait: 2m
-          group_interval: 15m
-          repeat_interval: 12h
+          group_wait: {{ dig "warning" "groupWait" "2m" $times }}
+          group_interval: {{ dig "warning" "groupInterval" "15m" $times }}
+          repeat_interval: {{ dig "warning" "repeatInterval" "12h" $times }}
           {{- if $.Values.routing.maintenance }}
           mute_time_intervals: [maintenance]
           {{- end }}
         - matchers: ["severity=\"info\""]
           receiver: {{ $default }}
           group_by: ["cluster", "node"]
-          group_wait: 5m
-          group_interval: 1h
-          repeat_interval: 24h
+          group_wait: {{ dig "info" "groupWait" "5m" $times }}
+          group_interval: {{ dig "info" "groupInterval" "1h" $times }}
+          repeat_interval: {{ dig "info" "repeatInterval" "24h" $times }}
           {{- if $.Values.routing.maintenance }}
           mute_time_intervals: [maintenance]
           {{- end }}
@@ -195,6 +196,7 @@ receivers:
 {{- $critical := .Values.routing.critical | default $default -}}
 {{- $title := include "gputally.routing.title" . | toJson -}}
 {{- $text := include "gputally.routing.text" . | toJson -}}
+{{- $times := .Values.routing.times | default dict -}}
 {{- $secret := .Values.routing.secret -}}
 route:
   matchers: [{"name": "alertname", "matchType": "=~", "value": "GPUTally.+"}]
@@ -204,9 +206,9 @@ route:
     - matchers: [{"name": "audience", "matchType": "=", "value": "team"}, {"name": "namespace", "matchType": "=~", "value": {{ toJson $namespace }}}]
       receiver: {{ $receiver }}
       groupBy: ["cluster", "namespace", "alertname"]
-      groupWait: 5m
-      groupInterval: 30m
-      repeatInterval: 24h
+      groupWait: {{ dig "team" "groupWait" "5m" $times }}
+      groupInterval: {{ dig "team" "groupInterval" "30m" $times }}
+      repeatInterval: {{ dig "team" "repeatInterval" "24h" $times }}
       {{- if $.Values.routing.maintenance }}
       muteTimeIntervals: [maintenance]
       {{- end }}
@@ -214,33 +216,33 @@ route:
     - matchers: [{"name": "audience", "matchType": "=", "value": "team"}]
       receiver: {{ $default }}
       groupBy: ["cluster", "namespace", "alertname"]
-      groupWait: 5m
-      groupInterval: 30m
-      repeatInterval: 24h
+      groupWait: {{ dig "team" "groupWait" "5m" $times }}
+      groupInterval: {{ dig "team" "groupInterval" "30m" $times }}
+      repeatInterval: {{ dig "team" "repeatInterval" "24h" $times }}
       {{- if $.Values.routing.maintenance }}
       muteTimeIntervals: [maintenance]
       {{- end }}
     - matchers: [{"name": "severity", "matchType": "=", "value": "critical"}]
       receiver: {{ $critical }}
       groupBy: ["cluster", "node"]
-      groupWait: 30s
-      groupInterval: 5m
-      repeatInterval: 4h
+      groupWait: {{ dig "critical" "groupWait" "30s" $times }}
+      groupInterval: {{ dig "critical" "groupInterval" "5m" $times }}
+      repeatInterval: {{ dig "critical" "repeatInterval" "4h" $times }}
     - matchers: [{"name": "severity", "matchType": "=", "value": "warning"}]
       receiver: {{ $default }}
       groupBy: ["cluster", "node"]
-      groupWait: 2m
-      groupInterval: 15m
-      repeatInterval: 12h
+      groupWait: {{ dig "warning" "groupWait" "2m" $times }}
+      groupInterval: {{ dig "warning" "groupInterval" "15m" $times }}
+      repeatInterval: {{ dig "warning" "repeatInterval" "12h" $times }}
       {{- if $.Values.routing.maintenance }}
       muteTimeIntervals: [maintenance]
       {{- end }}
     - matchers: [{"name": "severity", "matchType": "=", "value": "info"}]
       receiver: {{ $default }}
       groupBy: ["cluster", "node"]
-      groupWait: 5m
-      groupInterval: 1h
-      repeatInterval: 24h
+      groupWait: {{ dig "info" "groupWait" "5m" $times }}
+      groupInterval: {{ dig "info" "groupInterval" "1h" $times }}
+      repeatInterval: {{ dig "info" "repeatInterval" "24h" $times }}
       {{- if $.Values.routing.maintenance }}
       muteTimeIntervals: [maintenance]
       {{- end }}
