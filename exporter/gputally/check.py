@@ -95,7 +95,7 @@ def _informants(sources: Iterable[KnowledgeSource], timeout_seconds: float) -> I
         informant.finish(timeout_seconds, timeout_seconds)
         state, knowledge = informant.state(), informant.knowledge
         if state.up:
-            told = f"{len(knowledge.pods)} pods, {len(knowledge.holdings or ())} GPUs given to containers"
+            told = f"{len(knowledge.pods)} pods, {len(knowledge.holdings)} GPUs given to containers"
             yield Finding("ok", source.name, told)
         else:
             lost = f"{state.reason}: {_BUYS[source.name]} cannot be told"

@@ -12,6 +12,9 @@ from typing import Protocol
 
 from gputally.model import Owner, Unknown
 
+Pod = tuple[str, str]
+"""Namespace and name."""
+
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
@@ -47,8 +50,9 @@ class Knowledge:
     """What one source knows at one moment."""
 
     pods: tuple[PodFacts, ...] = ()
-    holdings: tuple[Holding, ...] | None = None
-    """None when this source knows nothing of devices."""
+    holdings: tuple[Holding, ...] = ()
+    given_none: frozenset[Pod] = frozenset()
+    """Pods to which the kubelet gave no GPU. Of a pod that it does not list it says nothing."""
     node_labels: tuple[tuple[str, str], ...] = ()
     """The node's own labels that may be shown."""
     stale: tuple[str, str] | None = None

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from gputally.attribution import Found, Holding, Knowledge, Place, PodFacts
+from gputally.attribution import Found, Holding, Knowledge, Place, Pod, PodFacts
 from gputally.attribution.device_ids import match_device
 from gputally.model import (
     AccountedProcess,
@@ -26,7 +26,6 @@ _START_TIME_SLACK_SECONDS = 2.0
 """How far the kernel's and the driver's clocks may be apart."""
 Whose = Owner | Unknown
 Device = tuple[int, str]  # index of the GPU, uuid of the GPU or MIG device
-Pod = tuple[str, str]  # namespace, name
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,8 @@ class Directory:
     by_container: Mapping[str, tuple[PodFacts, str]]
     by_name: Mapping[Pod, PodFacts]
     own: PodFacts | None
-    holdings: tuple[Holding, ...] | None
+    holdings: tuple[Holding, ...]
+    given_none: frozenset[Pod]
     node_labels: tuple[tuple[str, str], ...]
 
 
@@ -54,14 +54,15 @@ def join_knowledge(known: Mapping[str, Knowledge]) -> Directory:
             else:
                 by_uid[pod.uid] = pod
     pods = [*by_uid.values(), *nameless]
-    told = [knowledge.holdings for knowledge in known.values() if knowledge.holdings is not None]
+    held = (holding for knowledge in known.values() for holding in knowledge.holdings)
     own = known.get("own_pod")
     return Directory(
         by_uid=by_uid,
         by_container={cid: (pod, name) for pod in pods for cid, name in pod.containers.items()},
         by_name={(pod.namespace, pod.pod): pod for pod in pods},
         own=own.pods[0] if own and own.pods else None,
-        holdings=tuple(dict.fromkeys(holding for some in told for holding in some)) if told else None,
+        holdings=tuple(dict.fromkeys(held)),
+        given_none=frozenset().union(*(knowledge.given_none for knowledge in known.values())),
         node_labels=next((k.node_labels for k in known.values() if k.node_labels), ()),
     )
 
@@ -276,7 +277,7 @@ def find_holders(readings: Sequence[Reading], directory: Directory) -> tuple[tup
     """Containers to which the kubelet gave a device of these GPUs, each device once."""
     found = dict.fromkeys(
         (device, Owner("pod", namespace=held.namespace, pod=held.pod, container=held.container))
-        for held in directory.holdings or ()
+        for held in directory.holdings
         if (device := match_device(held.device_id, held.resource, readings)) is not None
     )
     return tuple(found)
@@ -298,7 +299,7 @@ def _idle(device: Device, holder: Owner, readings: Iterable[Reading]) -> Use:
 
 def list_pods(uses: Iterable[Use], directory: Directory) -> tuple[PodOnGpu, ...]:
     """The pods among the owners, with what is known of them."""
-    given = {(held.namespace, held.pod) for held in directory.holdings or ()}
+    given = {(held.namespace, held.pod) for held in directory.holdings}
     pods: dict[Pod, PodOnGpu] = {}
     for use in uses:
         if isinstance(use.owner, Unknown) or use.owner.kind != "pod":
@@ -307,9 +308,8 @@ def list_pods(uses: Iterable[Use], directory: Directory) -> tuple[PodOnGpu, ...]
         if key in pods and pods[key].pod_uid:
             continue
         facts = directory.by_uid.get(use.owner.pod_uid) or directory.by_name.get(key)
-        requested: bool | None = None
-        if directory.holdings is not None:
-            requested = key in given
+        # Nobody is called a shadow on the word of a kubelet that does not know the pod.
+        requested = True if key in given else False if key in directory.given_none else None
         if not requested and facts is not None and facts.requests_gpu is not None:
             requested = facts.requests_gpu
         pods[key] = PodOnGpu(

@@ -40,8 +40,12 @@ GPU = Gpu("GPU-a", 0, "nvidia", "H100", minor_number=0)
 MI300X = Gpu("GPU-m", 0, "amd", "MI300X")
 
 
-def directory(*pods: PodFacts, holdings: tuple[Holding, ...] | None = None):  # type: ignore[no-untyped-def]
-    return join_knowledge({"pod_logs": Knowledge(pods), "pod_resources": Knowledge((), holdings)})
+def directory(
+    *pods: PodFacts, holdings: tuple[Holding, ...] = (), given_none: tuple[PodFacts, ...] = ()
+) -> Directory:
+    none = frozenset((facts.namespace, facts.pod) for facts in given_none)
+    told = Knowledge(holdings=holdings, given_none=none)
+    return join_knowledge({"pod_logs": Knowledge(pods), "pod_resources": told})
 
 
 def pod(facts: PodFacts, container: str = "main") -> Owner:
@@ -204,10 +208,17 @@ def test_who_holds_a_gpu_and_does_nothing_is_there_with_zeros() -> None:
 
 def test_a_pod_that_uses_what_it_was_not_given_is_shadow_use() -> None:
     held = Holding("team-b", "notebook", "jupyter", "nvidia.com/gpu", "GPU-a")
-    known = directory(TRAIN, LOOSE, holdings=(held,))
+    known = directory(TRAIN, LOOSE, holdings=(held,), given_none=(TRAIN,))
     owner = replace(pod(TRAIN), pod_uid=uid(1))
     uses = uses_of([Reading(gpu=GPU, processes=(Process(1, "compute"),))], {1: owner}, known)
     assert {(p.pod, p.requested) for p in list_pods(uses, known)} == {("train-0", False), ("notebook", True)}
+
+
+def test_a_pod_that_the_kubelet_does_not_know_is_not_called_a_shadow() -> None:
+    held = Holding("team-b", "notebook", "jupyter", "nvidia.com/gpu", "GPU-a")
+    known = directory(TRAIN, LOOSE, holdings=(held,))
+    uses = uses_of([Reading(gpu=GPU, processes=(Process(1, "compute"),))], {1: pod(TRAIN)}, known)
+    assert {(p.pod, p.requested) for p in list_pods(uses, known)} == {("train-0", None), ("notebook", True)}
 
 
 def test_without_a_source_that_knows_devices_nobody_is_accused() -> None:

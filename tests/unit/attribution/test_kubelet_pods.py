@@ -105,7 +105,7 @@ def test_a_whole_pod_is_known(socket_path: Path) -> None:
     with kubelet(socket_path, {LIST: listing(pod)}):
         knowledge = KubeletPods(socket_path, allowed=Allowed(["team", "app", "absent"], ["note*"])).read()
 
-    assert knowledge.holdings is None
+    assert knowledge.holdings == ()
     assert knowledge.pods == (
         PodFacts(
             namespace="ml",

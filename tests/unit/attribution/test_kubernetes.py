@@ -84,7 +84,7 @@ def test_the_first_read_knows_the_pods_that_are_there(cluster: FakeKubernetes, w
     )
     assert facts.labels == (("cost-center", "4711"), ("team", "vision"))
     assert facts.container_names == ("main",)
-    assert watching.read().holdings is None
+    assert watching.read().holdings == ()
     assert watching.trouble is None
 
 

@@ -3,6 +3,9 @@
 import contextlib
 import socket
 import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.attribution import Holding
-from gputally.attribution.pod_resources import PodResources, parse_holdings
+from gputally.attribution import Holding, Knowledge
+from gputally.attribution.pod_resources import PodResources, parse_pods
 from gputally.devices import Unavailable
 from tests.unit.attribution.kubelet_server import kubelet, message
 
@@ -65,6 +68,10 @@ def holds(*ids: str, name: str = "train-0", resource: str = "nvidia.com/gpu") ->
     return tuple(Holding("ml", name, "main", resource, device_id) for device_id in ids)
 
 
+def parse_holdings(reply: bytes) -> tuple[Holding, ...]:
+    return tuple(chain(*parse_pods(reply).values()))
+
+
 def unavailable(source: PodResources) -> Unavailable:
     with pytest.raises(Unavailable) as caught:
         source.read()
@@ -85,6 +92,7 @@ def test_devices_of_every_container_are_held(socket_path: Path) -> None:
         knowledge = PodResources(socket_path).read()
 
     assert knowledge.pods == ()
+    assert knowledge.given_none == {("shop", "web-0")}
     assert knowledge.holdings == (
         Holding("ml", "train-0", "main", "nvidia.com/gpu", GPU),
         Holding("ml", "serve-0", "a", "nvidia.com/mig-1g.5gb", MIG),
@@ -94,7 +102,7 @@ def test_devices_of_every_container_are_held(socket_path: Path) -> None:
 
 def test_a_node_on_which_nobody_holds_a_gpu_says_so(socket_path: Path) -> None:
     with kubelet(socket_path, {V1: b""}):
-        assert PodResources(socket_path).read().holdings == ()
+        assert PodResources(socket_path).read() == Knowledge()
 
 
 def test_cpus_memory_and_nics_are_no_gpus() -> None:
@@ -227,6 +235,39 @@ def test_a_reply_that_trickles_does_not_stretch_the_deadline(socket_path: Path) 
     assert "did not answer" in failure.reason
 
 
+@dataclass(slots=True)
+class Node:
+    """One kubelet after the other, on the same socket, and one source that asks them."""
+
+    socket_path: Path
+    now: float = 1000.0
+    source: PodResources = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.source = PodResources(self.socket_path, clock=lambda: self.now)
+
+    @contextlib.contextmanager
+    def started(self) -> Iterator[list[str]]:
+        """A kubelet, and the pods that it knows: train-0 holds a GPU."""
+        known: list[str] = []
+        self.socket_path.unlink(missing_ok=True)
+        with kubelet(self.socket_path, {V1: lambda _: listing(*map(self._pod, known))}):
+            yield known
+
+    @staticmethod
+    def _pod(name: str) -> Any:
+        return pod(name, container("main", {"nvidia.com/gpu": [GPU]} if name == "train-0" else {}))
+
+
+@pytest.fixture
+def node(socket_path: Path) -> Node:
+    return Node(socket_path)
+
+
+def holding_none(*names: str) -> frozenset[tuple[str, str]]:
+    return frozenset(("ml", name) for name in names)
+
+
 def test_a_restarted_kubelet_with_a_new_socket_is_found_again(socket_path: Path) -> None:
     source = PodResources(socket_path)
     other = "GPU-2f0e12aa-11c0-4a35-9d60-0b6d7c3a1234"
@@ -237,6 +278,70 @@ def test_a_restarted_kubelet_with_a_new_socket_is_found_again(socket_path: Path)
     with kubelet(socket_path, {V1: listing(pod("train-0", container("main", {"nvidia.com/gpu": [other]})))}):
         assert source.read().holdings == holds(other)
     source.close()
+
+
+def test_a_pod_that_the_kubelet_no_longer_lists_is_gone_at_once(node: Node) -> None:
+    with node.started() as known:
+        known[:] = ["train-0", "shadow"]
+        node.source.read()
+        known[:] = ["shadow"]
+        assert node.source.read() == Knowledge(given_none=holding_none("shadow"))
+        known[:] = []
+        assert node.source.read() == Knowledge()
+
+
+def test_a_kubelet_that_has_just_started_and_knows_no_pod_is_no_answer(node: Node) -> None:
+    with node.started() as known:
+        known[:] = ["train-0", "shadow"]
+        before = node.source.read()
+    with node.started() as known:
+        for _ in range(2):
+            node.now += 3600  # the API server is away
+            failure = unavailable(node.source)
+            assert "knows none of its pods yet" in failure.reason
+            assert "API server" in failure.fix
+        known[:] = ["train-0", "shadow"]
+        assert node.source.read() == before
+
+
+def test_what_was_held_stays_held_until_a_new_kubelet_has_heard_of_all_its_pods(node: Node) -> None:
+    with node.started() as known:
+        known[:] = ["train-0", "shadow"]
+        node.source.read()
+    with node.started() as known:
+        known[:] = ["proxy"]
+        for _ in range(2):
+            knowledge = node.source.read()
+            assert knowledge.holdings == holds(GPU)
+            assert knowledge.given_none == holding_none("shadow", "proxy")
+            node.now += 29
+        known[:] = ["proxy", "shadow", "train-0"]
+        node.now += 30
+        knowledge = node.source.read()
+        assert knowledge.holdings == holds(GPU)
+        assert knowledge.given_none == holding_none("shadow", "proxy")
+
+
+def test_a_pod_that_ended_while_no_kubelet_ran_is_held_for_half_a_minute_more_and_no_longer(
+    node: Node,
+) -> None:
+    with node.started() as known:
+        known[:] = ["train-0", "proxy"]
+        node.source.read()
+    with node.started() as known:
+        known[:] = ["proxy"]
+        assert node.source.read().holdings == holds(GPU)
+        node.now += 30
+        assert node.source.read() == Knowledge(given_none=holding_none("proxy"))
+
+
+def test_nothing_is_made_up_for_a_source_that_starts_with_the_kubelet(node: Node) -> None:
+    with node.started() as known:
+        assert node.source.read() == Knowledge()
+        known[:] = ["train-0"]
+        assert node.source.read().holdings == holds(GPU)
+        known[:] = ["proxy"]
+        assert node.source.read().holdings == ()
 
 
 def test_a_missing_socket_asks_for_the_mount(socket_path: Path) -> None:
@@ -321,7 +426,8 @@ def test_what_protobuf_writes_is_read_back(held: list[Holding]) -> None:
         pod(one.pod, container(one.container, {one.resource: [one.device_id]}), namespace=one.namespace)
         for one in held
     ]
-    assert parse_holdings(listing(*pods)) == tuple(held)
+    read = parse_holdings(listing(*pods))
+    assert (len(read), set(read)) == (len(held), set(held))
 
 
 @given(st.data())
