@@ -36,7 +36,11 @@ def keeper() -> Iterator[Keeper]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     # A second run of these tests, or a second worker of this one, waits for its turn.
     with locked(folder.with_name(".cluster-e2e.lock"), "the end-to-end tests' cluster"):
+        if (other := record.running()) not in (None, folder):
+            pytest.fail(record.refusal(other))
         found = Keeper(folder)
+        # A run that was killed has left its namespaces.
+        test_cluster.down(folder, found.say)
         yield found
         test_cluster.down(folder, found.say)
 

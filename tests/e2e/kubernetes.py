@@ -16,6 +16,8 @@ from tools.progress import Failed
 from tools.test_cluster.images import WORKLOAD
 
 CHART = Path(__file__).parents[2] / "helm/gputally"
+WAIT = "import signal; signal.sigwait([signal.SIGTERM])"
+"""The program of a pod that is there, and no more."""
 _SECONDS = 90
 
 T = TypeVar("T")
@@ -100,8 +102,11 @@ class Namespace:
         return printed
 
     def _phase_at_end(self, name: str) -> str:
-        phase: str = self.get("pod", name)["status"]["phase"]
-        return phase if phase in {"Succeeded", "Failed"} else ""
+        status = self.get("pod", name)["status"]
+        phase: str = status["phase"]
+        if phase not in {"Succeeded", "Failed"}:
+            raise Failed(json.dumps(status))
+        return phase
 
     def install(self, release: str, values: Mapping[str, Any], *, chart: Path = CHART) -> None:
         """Install the chart, or upgrade it."""

@@ -1,36 +1,44 @@
 """The chart in a cluster with the real Prometheus operator: from a fault on a GPU to the message about it."""
 
 import json
-import shutil
+import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 import yaml
 
+from alerts import promql
+from alerts.groups import GROUPS
 from alerts.rules import rule_groups
-from gputally.model import Process, Reading
+from gputally.devices.simulated.scenario import MigLayout
+from gputally.metrics.catalog import CATALOG
+from gputally.model import ProcessSample, Reading
 from tests.e2e.conftest import Keeper
-from tests.e2e.kubernetes import CHART, Namespace, Object, node_pids, pod, until
+from tests.e2e.driver import Driver, on_a_gpu
+from tests.e2e.kubernetes import CHART, WAIT, Namespace, Object, node_pids, pod, until
 from tests.system.alerting import Inbox, Message, inbox
 from tests.system.test_verify import gputally, levels
-from tests.worlds import play, world
+from tests.worlds import world
 from tools import programs, prometheus_operator
+from tools.progress import Failed
 from tools.prometheus_operator import Generated
-from tools.standin.build import LIBRARY_NAME, build_library
-from tools.standin.scenario import SCENARIO_VARIABLE, Fault, FaultKind
-from tools.test_cluster import layout
+from tools.standin.scenario import Fault, FaultKind, Frame, write_scenario
+from tools.test_cluster import audit, layout
 from tools.test_cluster.cluster import Cluster
 from tools.test_cluster.images import RELOADER
 
 pytestmark = pytest.mark.timeout(600)
 
 CLUSTER = "north"
-WAIT = "import signal; signal.sigwait([signal.SIGTERM])"
+SECONDS_TO_PLAY = 600
+SPARE = 2
+"""The GPU that falls off the bus."""
+NOBODY = 1 << 22
+"""The first number that no process can have."""
 # What our Prometheus reads: pods by the ScrapeConfig, and where its Alertmanager is.
 READS = [
     {"apiGroups": [""], "resources": ["pods", "services", "endpoints"]},
@@ -43,13 +51,53 @@ OWN_POD = [
 ]
 
 
+def every_kind() -> tuple[Reading, ...]:
+    """Four GPUs that together have every value that NVIDIA's driver gives and a rule reads."""
+    idle: dict[str, Any] = {"workloads": (), "faults": ()}
+    (cut,) = world("h100", 1, mig=(MigLayout(gpus=(0,), profiles=("4g.40gb",)),), **idle)
+    _, used, spare = world("h100", 3, **idle)
+    *_, old = world("t4", 4, **idle)
+    return cut, replace(used, xid_errors={("13",): 1}), spare, old
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """Those of `every_kind`, with a process on the second one."""
+
+    driver: Driver
+    pid: int
+    readings: tuple[Reading, ...] = field(default_factory=every_kind)
+    began: float = field(default_factory=time.time)
+
+    def play(self, *faults: Fault, beside: Sequence[int] = ()) -> None:
+        """From now on, with these faults, and with these processes on the GPU that is spare."""
+        unreadable = Fault(FaultKind.ERROR, "nvmlDeviceGetPerformanceState", gpu=3, value=999)
+        write_scenario(
+            self.driver.scenario,
+            [Frame(float(second), self._after(second, beside)) for second in range(SECONDS_TO_PLAY)],
+            faults=(unreadable, *faults),
+            start=self.began,
+        )
+
+    def _after(self, second: int, beside: Sequence[int]) -> tuple[Reading, ...]:
+        cut, used, spare, old = self.readings
+        moment = round((self.began + second) * 1_000_000)
+        sample = ProcessSample(self.pid, moment, 0.5, memory_ratio=0.2, encoder_ratio=0, decoder_ratio=0)
+        return (
+            cut,
+            replace(used, processes=(on_a_gpu(self.pid),), process_samples=(sample,)),
+            replace(spare, processes=tuple(map(on_a_gpu, beside))),
+            old,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Installation:
     """The chart, what the operator runs for it, and who hears of alerts."""
 
+    cluster: Cluster
     namespace: Namespace
-    gpus: tuple[Reading, ...]
-    scenario: Path
+    gpus: Gpus
     inbox: Inbox
 
     def address(self, name: str, port: int) -> str:
@@ -78,6 +126,11 @@ class Installation:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return json.load(answer)["data"]
 
+    def rows(self, query: str) -> list[Any]:
+        """What Prometheus answers, as soon as that is something."""
+        found: list[Any] = until(f"there is {query}", lambda: self.ask("query", query=query)["result"])
+        return found
+
 
 @pytest.fixture(scope="module")
 def installation(keeper: Keeper) -> Iterator[Installation]:
@@ -85,42 +138,37 @@ def installation(keeper: Keeper) -> Iterator[Installation]:
     cluster.plane.kubectl("apply", "--server-side", f"--filename={programs.path('prometheus-operator-crds')}")
     cluster.plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
     with Namespace.made(cluster.plane, "operator") as namespace, inbox(layout.HOST_ADDRESS) as box:
-        (pid,) = node_pids(namespace.run(pod("train", WAIT)))
-        listed = Process(pid=pid, kind="compute", name="python", memory_used_bytes=1 << 30)
-        first, second = world("h100", gpus=2)
-        gpus = (replace(first, processes=(listed,)), replace(second, processes=()))
-        driver = mounted_driver(cluster)
-        found = Installation(namespace, gpus, play(driver / "scenario", gpus), box)
+        (pid,) = node_pids(namespace.run(pod("train", WAIT, labels={"team": "nlp"})))
+        gpus = Gpus(Driver.installed(cluster, "beside-operator"), pid)
+        gpus.play()
+        found = Installation(cluster, namespace, gpus, box)
         namespace.apply(secret(box))
-        namespace.install("gputally", values(driver))
-        shorten_times(namespace)
+        namespace.install("gputally", values(gpus.driver))
+        evaluate_often(namespace)
         namespace.apply(*access(namespace), *managed(namespace))
         # It finds all of it, and so its first configurations are the last ones.
         with prometheus_operator.operating(cluster.plane, reloader=RELOADER):
+            until("Prometheus has rules", lambda: found.ask("rules")["groups"])
             yield found
             # Or else new pods come for those that are deleted.
             namespace.kubectl("delete", "prometheus,alertmanager", "--all", "--cascade=foreground")
         namespace.uninstall("gputally")
 
 
-def mounted_driver(cluster: Cluster) -> Path:
-    """A folder with the stand-in's library, as the driver's is on a node."""
-    driver = cluster.place.folder / "driver-beside-operator"
-    (driver / "lib64").mkdir(parents=True, exist_ok=True)
-    shutil.copy(build_library() / LIBRARY_NAME, driver / "lib64")
-    return driver
-
-
-def values(driver: Path) -> dict[str, Any]:
-    scenario = {"name": SCENARIO_VARIABLE, "value": "/usr/local/nvidia/scenario"}
+def values(driver: Driver) -> dict[str, Any]:
     return {
+        **driver.values(interval="1s"),
         "cluster": CLUSTER,
-        "driver": {"hostPath": str(driver)},
-        "exporter": {"reader": "nvml", "interval": "1s", "extraEnv": [scenario]},
+        "kubernetes": {"enabled": True, "podLabels": ["team"], "nodeLabels": ["nvidia.com/gpu.present"]},
         "scrapeConfig": {"enabled": True, "relabelings": OWN_POD},
         "prometheusRule": {"enabled": True},
         "alertmanagerConfig": {"enabled": True},
-        "routing": {"secret": "receivers", "critical": "webhook", "default": "webhook"},
+        "routing": {
+            "secret": "receivers",
+            "critical": "webhook",
+            "default": "webhook",
+            "times": {"critical": {"groupWait": "1s", "groupInterval": "2s"}},
+        },
         "rules": {
             "settings": {"scrapeInterval": "1s", "scrapeTimeout": "1s"},
             "alerts": {"GPUTallyGpuLost": {"for": "0s"}},
@@ -128,16 +176,12 @@ def values(driver: Path) -> dict[str, Any]:
     }
 
 
-def shorten_times(namespace: Namespace) -> None:
-    """Rules and routes are the chart's, but for minutes and hours that no value is for."""
+def evaluate_often(namespace: Namespace) -> None:
+    """The rules are the chart's, but for how often they are evaluated, which no value is for."""
     rules = namespace.get("prometheusrule", "gputally")
     for group in rules["spec"]["groups"]:
         group["interval"] = "2s"
-    routing = namespace.get("alertmanagerconfig", "gputally")
-    for route in routing["spec"]["route"]["routes"]:
-        route |= {"groupWait": "1s", "groupInterval": "2s"}
-    for changed in (rules, routing):
-        namespace.kubectl("replace", "--filename=-", given=json.dumps(changed))
+    namespace.kubectl("replace", "--filename=-", given=json.dumps(rules))
 
 
 def secret(box: Inbox) -> Object:
@@ -202,7 +246,7 @@ def test_prometheus_runs_on_what_the_operator_makes_of_the_chart(installation: I
     namespace = installation.namespace
     generated = Generated(namespace.plane, namespace.name)
 
-    loaded = yaml.safe_load(until("Prometheus answers", lambda: installation.ask("status/config"))["yaml"])
+    loaded = yaml.safe_load(installation.ask("status/config")["yaml"])
 
     (written,) = yaml.safe_load(generated.prometheus("all"))["scrape_configs"]
     (job,) = loaded["scrape_configs"]
@@ -214,10 +258,7 @@ def test_prometheus_runs_on_what_the_operator_makes_of_the_chart(installation: I
 def test_the_exporter_is_scraped_and_its_labels_are_those_of_the_workload(installation: Installation) -> None:
     namespace = installation.namespace
 
-    (row,) = until(
-        "a pod is named",
-        lambda: installation.ask("query", query="gputally_pod_active")["result"],
-    )
+    (row,) = installation.rows("gputally_pod_active")
 
     own = {"cluster": CLUSTER, "node": layout.NODE_NAME, "instance": layout.NODE_NAME, "job": "gputally"}
     whose = {"namespace": namespace.name, "pod": "train", "container": "main"}
@@ -243,6 +284,53 @@ def test_every_rule_is_loaded_and_can_be_evaluated(installation: Installation) -
         rule["name"]: rule["lastError"] for g in groups for rule in g["rules"] if rule["health"] != "ok"
     }
     assert failing == {}
+
+
+def test_every_rule_reads_what_prometheus_has(installation: Installation) -> None:
+    loaded = [rule for group in installation.ask("rules")["groups"] for rule in group["rules"]]
+    recorded = {rule["name"] for rule in loaded if rule["type"] == "recording"}
+    elsewhere = {
+        # Only other drivers have these...
+        *(metric.name for metric in CATALOG if metric.readers and "nvml" not in metric.readers),
+        # ... and these are recorded once there are rows in a table of the values.
+        *(record.name for group in GROUPS for record in group.records if record.each),
+    }
+
+    def all_there() -> bool:
+        here = installation.ask("label/__name__/values")
+        known = dict.fromkeys([*here, *recorded, *elsewhere], frozenset({promql.ANY}))
+        if unread := dict(unreadable(loaded, known)):
+            raise Failed(str(unread))
+        return True
+
+    # Of GPUs in use, some metrics are about processes of the node itself, and about those that nobody knows.
+    installation.gpus.play(beside=[installation.cluster.node_pid("kubelet"), NOBODY])
+    until("every rule finds its metrics", all_there)
+    installation.gpus.play()
+
+
+def unreadable(rules: list[Any], known: promql.Schema) -> Iterator[tuple[str, str]]:
+    """The rule, and what is wrong."""
+    for rule in rules:
+        try:
+            promql.names_in(rule["query"], known)
+        except promql.Wrong as wrong:
+            yield rule["name"], str(wrong)
+
+
+def test_the_exporter_is_refused_nothing_that_it_asks_the_api_server_for(installation: Installation) -> None:
+    namespace = installation.namespace
+
+    installation.rows(f'gputally_pod_info{{namespace="{namespace.name}",label_team="nlp"}}')
+    installation.rows("gputally_node_labels_info")
+
+    asked = audit.asked(installation.cluster.place.folder, namespace.name, "gputally")
+    assert [each for each in asked if each.refused] == []
+    assert {(each.verb, each.resource) for each in asked} == {
+        ("list", "pods"),
+        ("watch", "pods"),
+        ("get", "nodes"),
+    }
 
 
 def test_verify_finds_nothing_wrong(installation: Installation) -> None:
@@ -275,20 +363,20 @@ def test_a_lost_gpu_is_reported_and_so_is_its_return(installation: Installation)
         labels: dict[str, str] = alert["labels"]
         return labels
 
-    gone = installation.gpus[1].gpu
-    play(installation.scenario, installation.gpus, faults=(Fault(FaultKind.LOST, gpu=1),))
+    gone = installation.gpus.readings[SPARE].gpu
+    installation.gpus.play(Fault(FaultKind.LOST, gpu=SPARE))
 
     firing = wait_for("firing")
 
     about = {
         "cluster": CLUSTER,
         "node": layout.NODE_NAME,
-        "gpu": "1",
+        "gpu": str(SPARE),
         "uuid": gone.uuid,
         "severity": "critical",
     }
     assert firing.items() >= about.items()
 
-    play(installation.scenario, installation.gpus)
+    installation.gpus.play()
 
     assert wait_for("resolved") == firing

@@ -2,13 +2,14 @@
 
 import argparse
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from tools.progress import Failed
-from tools.test_cluster import cluster, layout, record
+from tools.test_cluster import cluster, layout, preflight, record
 from tools.test_cluster.cluster import Cluster
 from tools.test_cluster.layout import Layout
 
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signum, _interrupt)
     folder = options.folder.absolute()
     try:
+        preflight.check_user()
         if options.command == "up":
             _welcome(cluster.up(folder, _say))
         elif options.command == "down":
@@ -40,6 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _status()
     except Failed as failure:
         print(failure, file=sys.stderr)
+        return 1
+    except (OSError, subprocess.CalledProcessError) as failure:
+        # A full disk, say, or a command of the system that refuses.
+        print(f"tools/cluster: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -53,14 +53,20 @@ class Cluster:
             for condition in node["status"]["conditions"]
         )
 
+    def node_pid(self, name: str) -> int:
+        """The process of one of its programs, as pods with `hostPID` see it. Raises Failed."""
+        for program in self.programs():
+            if program["name"] == name and program["pid"]:
+                return int(program["pid"])
+        raise Failed(f"{name} does not run")
+
     def host_pid(self, name: str) -> int:
-        """The process of one of its programs, as the host sees it. Raises Failed."""
-        wanted = next((each["pid"] for each in self.programs() if each["name"] == name), None)
+        """The same process, as this machine sees it. Raises Failed."""
+        wanted = self.node_pid(name)
         for node in record.holders():
-            for child in Path(f"/proc/{node}/task/{node}/children").read_text().split():
-                numbers = _namespace_pids(int(child))
-                if wanted is not None and numbers and numbers[-1] == wanted:
-                    return int(child)
+            for child in record.children(node):
+                if _namespace_pids(child)[-1:] == [wanted]:
+                    return child
         raise Failed(f"{name} does not run")
 
 
@@ -70,12 +76,15 @@ def up(folder: Path, say: Say, *, with_images: bool = True) -> Cluster:
     if other := record.running():
         raise Failed(record.refusal(other))
     preflight.check(place)
-    images_root = store.filled(images.build_all(say), say).root if with_images else folder / "containerd"
-    begin = time.monotonic()
+    archives = images.build_all(say) if with_images else []
+    former = record.recorded() or folder
     lock = record.take(folder)
     try:
         try:
-            _remove_leftovers(place)
+            for each in {folder, former}:
+                _remove_leftovers(Layout(each))
+            images_root = store.filled(archives, say).root if with_images else folder / "containerd"
+            begin = time.monotonic()
             _launch(place, images_root, lock)
         finally:
             # From here on it is held by the cluster itself.
@@ -89,9 +98,11 @@ def up(folder: Path, say: Say, *, with_images: bool = True) -> Cluster:
         _wait_for(cluster, "names of Services", lambda: dns.knows("kubernetes.default.svc.cluster.local"))
         say(f"node {layout.NODE_NAME} is ready ({time.monotonic() - begin:.1f} s)")
     except BaseException:
-        if place.logs.exists():
-            say(f"its logs are in {_keep_logs(place)}")
-        down(folder, lambda _: None)
+        try:
+            if place.logs.exists():
+                say(f"its logs are in {_keep_logs(place)}")
+        finally:
+            down(folder, lambda _: None)
         raise
     return cluster
 
@@ -177,14 +188,20 @@ def _keep_logs(place: Layout) -> Path:
 def _remove_leftovers(place: Layout) -> None:
     """The link, cgroups, layers, and the folder if it is a cluster's. All else went with the processes."""
     # A connection that was cut keeps the network, and so the link, for a minute or two.
-    if Path("/sys/class/net", layout.INTERFACE).exists():
-        subprocess.run(["ip", "link", "delete", layout.INTERFACE], check=True)
+    link = Path("/sys/class/net", layout.INTERFACE)
+    if link.exists():
+        deleted = subprocess.run(
+            ["ip", "link", "delete", layout.INTERFACE], capture_output=True, text=True, check=False
+        )
+        # Or it went by itself just now.
+        if link.exists():
+            raise Failed(f"the link {layout.INTERFACE} cannot be removed: {deleted.stderr.strip()}")
     for hierarchy in _hierarchies():
         _remove_cgroup(hierarchy / layout.CGROUP)
     for used in store.stores():
         used.reset()
     if place.plan.exists():
-        shutil.rmtree(place.folder)
+        store.remove(place.folder)
 
 
 def _remove_cgroup(top: Path) -> None:

@@ -11,7 +11,7 @@ import yaml
 
 from tools import control_plane, environment, programs
 from tools.control_plane import ControlPlane
-from tools.test_cluster import layout
+from tools.test_cluster import audit, layout
 from tools.test_cluster.layout import Layout
 
 PAUSE_IMAGE = "gputally/pause:1"
@@ -37,6 +37,7 @@ def prepare(place: Layout, images_root: Path) -> None:
     server = authority.issue_cert(layout.NODE_NAME, layout.NODE_ADDRESS)
     control_plane.write_certificate(plane, _KUBELET_SERVER, server)
 
+    audit.policy_file(place.folder).write_text(yaml.safe_dump(audit.POLICY))
     (place.folder / "resolv.conf").touch()
     (place.folder / "Corefile").write_text(_corefile(plane))
     (place.folder / "containerd.toml").write_text(_containerd(place, images_root))
@@ -89,6 +90,8 @@ def _api_server(plane: ControlPlane) -> list[str]:
         f"--kubelet-client-key={plane.key}",
         f"--kubelet-certificate-authority={plane.authority}",
         "--kubelet-preferred-address-types=InternalIP",
+        f"--audit-policy-file={audit.policy_file(plane.folder)}",
+        f"--audit-log-path={audit.log_file(plane.folder)}",
     ]
 
 

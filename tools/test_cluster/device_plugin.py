@@ -88,7 +88,11 @@ class _Plugin:
         while not self.ended.wait(_SECONDS_BETWEEN_LOOKS):
             if not self._socket.exists() and (self._folder / "kubelet.sock").exists():
                 self.stop()
-                self.serve()
+                try:
+                    self.serve()
+                except grpc.RpcError:
+                    # It has gone once more; the next look finds no socket, and tries again.
+                    self.stop()
 
     def _answers(self) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         return {

@@ -221,6 +221,7 @@ def pip_file(settings: dict[str, str]) -> str:
 def _exporter_parts() -> Iterator[str]:
     """What .dockerignore lets through, by content."""
     for pattern in (
+        ".dockerignore",
         "exporter/**/*.py",
         "exporter/**/py.typed",
         "pyproject.toml",

@@ -1,14 +1,14 @@
 """Where a cluster has its files, its names and its addresses."""
 
 from dataclasses import dataclass
-from ipaddress import ip_network
+from ipaddress import IPv4Network
 from pathlib import Path
 
 from tools import programs
 from tools.control_plane import ControlPlane
 
 # Set aside for measuring networks (RFC 2544): no network of a company, cloud or home has these addresses.
-ADDRESSES = ip_network("198.18.0.0/15")
+ADDRESSES = IPv4Network("198.18.0.0/15")
 LINK_LENGTH = 24
 HOST_ADDRESS = "198.18.0.1"
 NODE_ADDRESS = "198.18.0.2"

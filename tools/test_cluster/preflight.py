@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from ipaddress import ip_network
+from ipaddress import IPv4Network
 from pathlib import Path
 
 from tools import programs
@@ -26,21 +26,30 @@ _CONTROLLERS = ("cpu", "cpuacct", "cpuset", "devices", "freezer", "memory", "pid
 _UNIFIED_CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
 # The kernel takes no longer path of a socket.
 _LONGEST_SOCKET = 107
+# Below half of this share pods are evicted (components.py).
+_LEAST_FREE_SHARE = 0.02
+_LEAST_FREE_BYTES = 2 << 30
 
 
 def check(place: Layout) -> None:
     """Raises Failed with the first thing that is missing."""
+    check_user()
     for lack in lacks(place):
         raise Failed(f"tools/cluster: {lack}")
 
 
-def lacks(place: Layout) -> Iterator[str]:
+def check_user() -> None:
+    """What is needed also to look at a cluster and to end it. Raises Failed."""
     if os.geteuid() != 0:
-        yield "it needs root, for namespaces and mounts: run it as root"
+        raise Failed("tools/cluster: it needs root, for namespaces and mounts: run it as root")
+
+
+def lacks(place: Layout) -> Iterator[str]:
     for program, package in _PACKAGES.items():
         if shutil.which(program) is None:
             yield f"there is no `{program}`: install {package}"
     yield from folder_lacks(place)
+    yield from room_lacks(place.folder, *shutil.disk_usage(_existing(place.folder)))
     yield from cgroup_lacks(CGROUPS)
     yield from _address_lacks()
     yield from _kernel_lacks(place)
@@ -59,6 +68,15 @@ def folder_lacks(place: Layout) -> Iterator[str]:
         yield f"{folder} has files that are not a cluster's: choose another --folder"
 
 
+def room_lacks(folder: Path, total: int, _used: int, free: int) -> Iterator[str]:
+    wanted = max(_LEAST_FREE_BYTES, round(total * _LEAST_FREE_SHARE))
+    if free < wanted:
+        yield (
+            f"only {free / 1e9:.1f} GB are free where {folder} is, and the kubelet would run no pod: "
+            f"free {wanted / 1e9:.1f} GB"
+        )
+
+
 def cgroup_lacks(cgroups: Path) -> Iterator[str]:
     unified = cgroups / "cgroup.controllers"
     if unified.exists():
@@ -71,23 +89,29 @@ def cgroup_lacks(cgroups: Path) -> Iterator[str]:
 
 
 def overlapping(routes: Sequence[str]) -> list[str]:
-    """Which destinations of routes are among the cluster's addresses."""
-    return [
-        route
-        for route in routes
-        if route != "default" and ":" not in route and ip_network(route).overlaps(layout.ADDRESSES)
-    ]
+    """Which destinations of routes are among the cluster's addresses. Wider ones do not count: ours wins."""
+    destinations = [route for route in routes if route != "default" and ":" not in route]
+    return [route for route in destinations if IPv4Network(route).subnet_of(layout.ADDRESSES)]
+
+
+def _existing(folder: Path) -> Path:
+    return next(each for each in (folder, *folder.parents) if each.exists())
 
 
 def _address_lacks() -> Iterator[str]:
     shown = subprocess.run(
         ["ip", "-4", "-json", "route", "show", "table", "all"], capture_output=True, text=True, check=False
     )
-    found = [
-        route["dst"] for route in json.loads(shown.stdout or "[]") if route.get("dev") != layout.INTERFACE
-    ]
-    if taken := overlapping(found):
-        yield f"the cluster's addresses {layout.ADDRESSES} are taken: this machine has a route to {taken[0]}"
+    found = {
+        route["dst"]: route.get("dev", "nowhere")
+        for route in json.loads(shown.stdout or "[]")
+        if route.get("dev") != layout.INTERFACE
+    }
+    for taken in overlapping(list(found)):
+        yield (
+            f"the cluster's addresses {layout.ADDRESSES} are taken, by a route to {taken} "
+            f"({found[taken]}): end whatever has made it"
+        )
 
 
 def _kernel_lacks(place: Layout) -> Iterator[str]:

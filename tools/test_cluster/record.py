@@ -67,12 +67,21 @@ def recorded(record: Path = RECORD) -> Path | None:
 def end(record: Path = RECORD) -> None:
     """Kill the cluster's processes, and come back when the last one is gone. Raises Failed."""
     deadline = time.monotonic() + _SECONDS_TO_END
-    while running(record):
-        for pid in holders(record):
+    ending = False
+    while folder := running(record):
+        found = holders(record)
+        inside = [child for parent in found for child in children(parent) if child in found]
+        ending = ending or bool(inside)
+        # With the first one inside end all that are inside; whoever waits for it ends by itself, the last.
+        for pid in inside if ending else found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
-            raise Failed(f"the cluster's processes {holders(record)} do not end")
+            raise Failed(
+                f"the cluster's processes {found} do not end"
+                if found
+                else f"a cluster is just being started in {folder}: wait for that, or end it there"
+            )
         time.sleep(0.05)
 
 
@@ -90,6 +99,12 @@ def holders(record: Path = RECORD) -> list[int]:
             if is_node and any(_leads_to(link, record) for link in (process / "fd").iterdir()):
                 found.append(int(process.name))
     return sorted(found)
+
+
+def children(pid: int) -> list[int]:
+    with suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
 
 
 def _leads_to(link: Path, record: Path) -> bool:

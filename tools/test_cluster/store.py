@@ -21,6 +21,7 @@ from tools.progress import Failed
 _BOOKS = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
 _LAYERS = "io.containerd.snapshotter.v1.overlayfs/snapshots"
 _SECONDS_TO_START = 60
+_MOST_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,18 @@ class Store:
         ours = set(json.loads(self.contents.read_text()))
         for layer in (self.root / _LAYERS).iterdir():
             if layer.name not in ours:
-                shutil.rmtree(layer)
+                remove(layer)
         for book in _BOOKS:
             shutil.copy(self.folder / "books" / book, self.root / book)
+
+
+def remove(folder: Path) -> None:
+    """Whole, also when somebody else is just doing the same. Raises OSError."""
+    for _ in range(_MOST_ATTEMPTS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+    shutil.rmtree(folder)
 
 
 def stores() -> list[Store]:
@@ -58,7 +68,7 @@ def stores() -> list[Store]:
 def filled(archives: Sequence[Path], say: Callable[[str], None]) -> Store:
     """The store with exactly these images, made if need be; others are removed. Raises Failed.
 
-    No cluster may run.
+    No cluster may run, nor start meanwhile.
     """
     names = "\n".join(sorted(archive.name for archive in archives))
     digest = hashlib.sha256(names.encode()).hexdigest()[:12]
@@ -67,7 +77,7 @@ def filled(archives: Sequence[Path], say: Callable[[str], None]) -> Store:
         if not store.contents.exists():
             begin = time.monotonic()
             for old in store.folder.parent.glob("store-*"):
-                shutil.rmtree(old)
+                remove(old)
             _fill(store, archives)
             say(f"{len(archives)} images unpacked ({time.monotonic() - begin:.1f} s)")
     return store

@@ -37,7 +37,7 @@ class Kubelet(grpc.GenericRpcHandler):
     def start(self) -> None:
         """As the real one, it first removes all sockets."""
         for socket in self.folder.iterdir():
-            socket.unlink()
+            socket.unlink(missing_ok=True)
         self.server = grpc.server(ThreadPoolExecutor(max_workers=2), [self])
         self.server.add_insecure_port(f"unix:{self.folder / 'kubelet.sock'}")
         self.server.start()
@@ -106,5 +106,30 @@ def test_it_registers_again_with_a_kubelet_that_was_started_again(kubelet: Kubel
     with device_plugin.offering(kubelet.folder, ["GPU-a"]):
         kubelet.server.stop(grace=None).wait()
         kubelet.start()
+        kubelet.wait_for_registrations(2)
+        assert kubelet.listed() == ["GPU-a"]
+
+
+def test_it_goes_on_trying_when_a_kubelet_does_not_answer(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with device_plugin.offering(kubelet.folder, ["GPU-a"]):
+        monkeypatch.setattr(device_plugin, "_SECONDS_TO_REGISTER", 0.1)
+        kubelet.server.stop(grace=None).wait()
+        (kubelet.folder / "kubelet.sock").touch()
+        (kubelet.folder / device_plugin._SOCKET).unlink()
+        stopped = threading.Semaphore(0)
+        stop = device_plugin._Plugin.stop
+
+        def tell(plugin: device_plugin._Plugin) -> None:
+            stop(plugin)
+            stopped.release()
+
+        monkeypatch.setattr(device_plugin._Plugin, "stop", tell)
+        # Before the attempt, and after it.
+        assert all(stopped.acquire(timeout=30) for _ in range(2))
+
+        kubelet.start()
+
         kubelet.wait_for_registrations(2)
         assert kubelet.listed() == ["GPU-a"]

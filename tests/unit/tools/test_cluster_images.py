@@ -62,17 +62,14 @@ def test_several_values_of_one_setting_survive_the_file() -> None:
 
 
 def test_every_file_of_the_exporter_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("exporter/gputally/a.py", "pyproject.toml", "tools/constraints.txt", "tools/other.py"):
+    copied = ("exporter/gputally/a.py", "pyproject.toml", "tools/constraints.txt", ".dockerignore")
+    for name in (*copied, "tools/other.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1")
     monkeypatch.setattr(images, "ROOT", tmp_path)
     first = set(images._exporter_parts())
-    assert {part.split()[0] for part in first} == {
-        "exporter/gputally/a.py",
-        "pyproject.toml",
-        "tools/constraints.txt",
-    }
+    assert {part.split()[0] for part in first} == set(copied)
 
     (tmp_path / "exporter/gputally/a.py").write_text("2")
 
-    assert len(first & set(images._exporter_parts())) == 2
+    assert len(first & set(images._exporter_parts())) == len(copied) - 1

@@ -1,13 +1,16 @@
 """tools/cluster says what is missing before it starts anything."""
 
 import ipaddress
+import json
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tools.progress import Failed
 from tools.test_cluster import layout, preflight
+from tools.test_cluster.__main__ import main
 from tools.test_cluster.layout import Layout
 
 
@@ -29,7 +32,8 @@ def test_a_route_into_its_addresses_is_seen_and_others_are_not() -> None:
         "198.18.0.0/16",
         "198.19.255.255",
         "fd00::/64",
-        "0.0.0.0/1",
+        # As a VPN has it that takes everything.
+        "128.0.0.0/1",
     ]
 
     assert preflight.overlapping(routes) == ["198.18.0.0/16", "198.19.255.255"]
@@ -89,18 +93,107 @@ def test_missing_controllers_are_named_in_a_unified_hierarchy(tmp_path: Path) ->
     assert list(preflight.cgroup_lacks(tmp_path)) == []
 
 
-def test_the_first_lack_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_on_which_the_kubelet_would_run_no_pod_is_refused() -> None:
+    folder, total = Path("/srv/cluster"), 1000 << 30
+
+    (lack,) = preflight.room_lacks(folder, total, 0, 19 << 30)
+
+    assert "only 20.4 GB are free where /srv/cluster is" in lack
+    assert lack.endswith(": free 21.5 GB")
+    assert list(preflight.room_lacks(folder, total, 0, 20 << 30)) == []
+    assert len(list(preflight.room_lacks(folder, 3 << 30, 0, 1 << 30))) == 1
+
+
+@pytest.mark.parametrize("command", ["up", "down", "status"])
+def test_whoever_is_not_root_is_told_so_in_one_line(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
 
-    with pytest.raises(Failed) as failure:
-        preflight.check(Layout(Path("/srv/cluster")))
+    assert main([command]) == 1
 
-    assert str(failure.value) == "tools/cluster: it needs root, for namespaces and mounts: run it as root"
+    said = "tools/cluster: it needs root, for namespaces and mounts: run it as root\n"
+    assert capsys.readouterr() == ("", said)
 
 
-def test_a_tool_that_is_not_there_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setenv("PATH", "/nowhere")
+class Machine:
+    """What preflight finds: the commands of this folder, which do and print what they are told."""
 
-    with pytest.raises(Failed, match="there is no `ip`: install iproute2"):
-        preflight.check(Layout(Path("/srv/cluster")))
+    def __init__(self, folder: Path) -> None:
+        self.commands = folder / "bin"
+        self.commands.mkdir()
+        self.place = Layout(folder / "cluster")
+        for name in (*preflight._PACKAGES, "nft"):
+            self.give(name, "exit 0")
+
+    def give(self, name: str, script: str) -> None:
+        file = self.commands / name
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(0o755)
+
+    def refusal(self) -> str:
+        with pytest.raises(Failed) as failure:
+            preflight.check(self.place)
+        return str(failure.value)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    # A short path, so that it is not refused for its length.
+    with tempfile.TemporaryDirectory() as folder:
+        found = Machine(Path(folder))
+        monkeypatch.setenv("PATH", str(found.commands))
+        monkeypatch.setattr("os.geteuid", lambda: 0)
+        monkeypatch.setattr(preflight, "cgroup_lacks", lambda _: iter(()))
+        monkeypatch.setattr(preflight, "room_lacks", lambda *_: iter(()))
+        monkeypatch.setattr("tools.programs.path", found.commands.joinpath)
+        yield found
+
+
+def test_a_machine_that_has_all_is_not_refused(machine: Machine) -> None:
+    preflight.check(machine.place)
+
+    assert not machine.place.folder.exists()
+    assert [file.name for file in machine.place.folder.parent.iterdir()] == ["bin"]
+
+
+@pytest.mark.parametrize(
+    ("program", "package"),
+    [("ip", "iproute2"), ("mount", "mount"), ("unshare", "util-linux"), ("setpriv", "util-linux")],
+)
+def test_a_tool_that_is_not_there_is_named_with_its_package(
+    machine: Machine, program: str, package: str
+) -> None:
+    (machine.commands / program).unlink()
+
+    assert machine.refusal() == f"tools/cluster: there is no `{program}`: install {package}"
+
+
+@pytest.mark.parametrize(
+    ("trial", "words"),
+    [
+        ("*true", "no namespaces of its own (a container needs --privileged)"),
+        ("*mount*overlay*", "no overlay file system in {parent} (CONFIG_OVERLAY_FS)"),
+        ("*veth*", "no virtual links (CONFIG_VETH)"),
+        ("*bridge*", "no bridges (CONFIG_BRIDGE)"),
+        ("*nft*", "no packet filter (CONFIG_NF_TABLES)"),
+    ],
+)
+def test_what_the_kernel_lacks_is_one_line_with_its_own_words(
+    machine: Machine, trial: str, words: str
+) -> None:
+    machine.give(
+        "unshare", f'case "$*" in {trial}) printf "it does\\n not work\\n" >&2; exit 1;; esac; exit 0'
+    )
+
+    wanted = words.format(parent=machine.place.folder.parent)
+    assert machine.refusal() == f"tools/cluster: the kernel gives {wanted}: it does not work"
+
+
+def test_addresses_that_are_taken_are_named(machine: Machine) -> None:
+    routes = [{"dst": "198.18.0.0/24", "dev": layout.INTERFACE}, {"dst": "198.19.3.0/24", "dev": "tun0"}]
+    machine.give("ip", f"echo '{json.dumps(routes)}'")
+
+    taken = "the cluster's addresses 198.18.0.0/15 are taken, by a route to 198.19.3.0/24 (tun0)"
+    assert machine.refusal() == f"tools/cluster: {taken}: end whatever has made it"

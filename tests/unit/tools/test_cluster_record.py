@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,33 @@ def test_its_processes_are_found_by_the_lock_that_they_hold_and_killed(file: Pat
         for process in (node, stranger):
             process.kill()
             process.wait()
+
+
+def test_whoever_waits_for_the_first_one_inside_is_left_to_see_it_end(file: Path, tmp_path: Path) -> None:
+    handle = record.take(tmp_path, file)
+    start = "import subprocess, sys; command = [sys.executable, '-c', 'import signal; signal.pause()'];"
+    start += f" subprocess.run([*command, '{record.NODE_MODULE}'], pass_fds=[{handle}]); sys.exit(7)"
+    with subprocess.Popen([sys.executable, "-c", start, record.NODE_MODULE], pass_fds=[handle]) as outside:
+        os.close(handle)
+        deadline = time.monotonic() + 30
+        while len(record.holders(file)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        signal.signal(signal.SIGCHLD, lambda *_: outside.poll())
+        try:
+            record.end(file)
+        finally:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+        assert outside.wait(30) == 7
+
+
+def test_a_cluster_that_is_just_being_started_is_not_ended(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "_SECONDS_TO_END", 0.1)
+    handle = record.take(Path("/srv/first"), file)
+    try:
+        with pytest.raises(Failed, match="just being started in /srv/first"):
+            record.end(file)
+    finally:
+        os.close(handle)

@@ -1,7 +1,10 @@
 """What a cluster has added to the store of images is gone before the next one starts."""
 
 import json
+import shutil
 from pathlib import Path
+
+import pytest
 
 from tools.test_cluster import store
 from tools.test_cluster.store import Store
@@ -22,3 +25,36 @@ def test_layers_of_containers_go_and_the_books_come_back(tmp_path: Path) -> None
 
     assert sorted(layer.name for layer in layers.iterdir()) == ["1", "2"]
     assert [(found.root / book).read_text() for book in store._BOOKS] == ["new", "new"]
+
+
+def test_a_folder_goes_also_when_somebody_else_removes_parts_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "cluster"
+    for name in ("a", "b"):
+        (folder / name).mkdir(parents=True)
+    real = shutil.rmtree
+
+    def interrupted(path: Path, ignore_errors: bool = False) -> None:
+        if (folder / "a").exists():
+            (folder / "a").rmdir()
+            assert ignore_errors
+        else:
+            real(path, ignore_errors)
+
+    monkeypatch.setattr("shutil.rmtree", interrupted)
+
+    store.remove(folder)
+
+    assert not folder.exists()
+
+
+def test_what_cannot_be_removed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Path, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            raise OSError(16, "Device or resource busy")
+
+    monkeypatch.setattr("shutil.rmtree", refuse)
+
+    with pytest.raises(OSError, match="busy"):
+        store.remove(tmp_path)
