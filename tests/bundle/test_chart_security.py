@@ -41,9 +41,8 @@ PRICES: dict[str, tuple[dict[str, Any], set[str]]] = {
     "a state of the host": ({"state": {"volume": "hostPath"}}, NODE_FOLDER | USER_0),
     "the API": ({"kubernetes": {"enabled": True}}, set()),
 }
-PODS_RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
+PODS_RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
 NODES_RULE = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}
-OWN_PODS_RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
 
 
 def exporter(values: dict[str, Any]) -> Pod:
@@ -152,7 +151,7 @@ def test_nobody_may_do_more_in_the_api_than_is_written_down(case: Case) -> None:
     kubernetes = case.given.get("kubernetes", {})
     written = {
         ("ClusterRole", "exporter"): [PODS_RULE, *([NODES_RULE] if kubernetes.get("nodeLabels") else [])],
-        ("Role", "prometheus"): [OWN_PODS_RULE],
+        ("Role", "prometheus"): [PODS_RULE],
     }
     roles = {
         (made["kind"], made["metadata"]["labels"]["app.kubernetes.io/component"]): made["rules"]

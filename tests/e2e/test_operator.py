@@ -318,8 +318,13 @@ def unreadable(rules: list[Any], known: promql.Schema) -> Iterator[tuple[str, st
             yield rule["name"], str(wrong)
 
 
-def test_the_exporter_is_refused_nothing_that_it_asks_the_api_server_for(installation: Installation) -> None:
+def test_the_exporter_may_do_in_the_api_what_it_does_and_no_more(installation: Installation) -> None:
     namespace = installation.namespace
+    (role,) = json.loads(
+        namespace.plane.kubectl(
+            "get", "clusterroles", "--selector=app.kubernetes.io/instance=gputally", "--output=json"
+        )
+    )["items"]
 
     installation.rows(f'gputally_pod_info{{namespace="{namespace.name}",label_team="nlp"}}')
     installation.rows("gputally_node_labels_info")
@@ -327,9 +332,10 @@ def test_the_exporter_is_refused_nothing_that_it_asks_the_api_server_for(install
     asked = audit.asked(installation.cluster.place.folder, namespace.name, "gputally")
     assert [each for each in asked if each.refused] == []
     assert {(each.verb, each.resource) for each in asked} == {
-        ("list", "pods"),
-        ("watch", "pods"),
-        ("get", "nodes"),
+        (verb, resource)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
     }
 
 

@@ -41,6 +41,8 @@ pytestmark = pytest.mark.timeout(900)
 RELEASE = "gputally"
 PARTS = ("prometheus", "alertmanager", "grafana")
 WIDTH = 1920
+STEP_SECONDS = 15
+"""What lies between two points of a graph over a quarter of an hour: the chart's interval between scrapes."""
 SECONDS_FOR_RATES = 75
 """What graphs call a rate is over a minute, and some things happen once in a minute only."""
 STORY = Path(__file__).with_name("pages.toml")
@@ -134,11 +136,14 @@ def prometheus(installed: Namespace) -> Prometheus:
 
 @pytest.fixture(scope="module")
 def recorded(prometheus: Prometheus, seen_early: Future[Seen]) -> float:
-    """When all that the dashboards read was there: groups of rules read what others have recorded before."""
+    """When all that the dashboards read was there: groups of rules read what others have recorded before.
+
+    Graphs see it a step later: their last point is at the step before now.
+    """
 
     def names() -> set[str]:
         try:
-            rows = prometheus.rows('count by (__name__) ({__name__=~"cluster:.+"})')
+            rows = prometheus.rows(f'count by (__name__) ({{__name__=~"cluster:.+"}} offset {STEP_SECONDS}s)')
         except NotAnswered:
             return set()
         return {row.labels["__name__"] for row in rows}

@@ -114,7 +114,10 @@ class Auditor:
 
     def _work(self) -> None:
         try:
-            while not self._stop.wait(0.05):
+            stopping = False
+            while not stopping:
+                # After the stop once more, so that what ended the block has been seen here, too.
+                stopping = self._stop.wait(0.05)
                 self.scrapes.append(read_scrape(self._exporter.scrape()))
         except (OSError, AssertionError) as error:
             self.failure = error

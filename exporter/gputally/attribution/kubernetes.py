@@ -1,6 +1,6 @@
 """The pods of this node as the API server knows them: kept current by a watch, on a thread of its own.
 
-Needs `get`, `list` and `watch` of pods, and is only used when asked for. No `read` but the first waits for
+Needs `list` and `watch` of pods, and is only used when asked for. No `read` but the first waits for
 the API server. Once listed, pods stay known while the API server is away: a UID is never given to another
 pod, so that old knowledge lacks new pods but is not wrong. `trouble` says that it is getting old.
 """

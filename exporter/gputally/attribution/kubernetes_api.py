@@ -27,7 +27,7 @@ from gputally.attribution.kubernetes_json import mapping, sequence, text
 from gputally.devices import Unavailable
 
 RBAC_RULE = (
-    'a ClusterRole with the rule {apiGroups: [""], resources: [pods], verbs: [get, list, watch]} and, for '
+    'a ClusterRole with the rule {apiGroups: [""], resources: [pods], verbs: [list, watch]} and, for '
     '--node-labels, {apiGroups: [""], resources: [nodes], verbs: [get]}'
 )
 _CHECK_CREDENTIALS = (

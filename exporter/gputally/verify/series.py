@@ -13,7 +13,7 @@ _SOURCES = {
     "pod_logs": "privileges.podLogs=true; privileges.seLinuxType where SELinux is enforced",
     "pod_resources": "privileges.podResources=true, which takes user 0",
     "kubelet_pods": "privileges.kubeletPods=true, on Kubernetes 1.37 and newer",
-    "kubernetes": "kubernetes.enabled=true and rbac.create=true: it may get, list and watch pods",
+    "kubernetes": "kubernetes.enabled=true and rbac.create=true: it may list and watch pods",
     "state_file": "state.volume=hostPath, in a folder that it may write to",
     "relay": "exporter.relay: is the other exporter there, and its address right?",
 }

@@ -265,7 +265,7 @@ def test_without_the_permission_the_missing_rule_is_named(
     refused = refusal(watching)
     assert "list pods" in refused.reason
     assert message in refused.reason
-    assert 'apiGroups: [""], resources: [pods], verbs: [get, list, watch]' in refused.fix
+    assert 'apiGroups: [""], resources: [pods], verbs: [list, watch]' in refused.fix
     cluster.put(pod("a"))
     cluster.set(statuses={})
     eventually(lambda: watching._knowledge is not None)
@@ -283,7 +283,7 @@ def test_with_list_but_without_watch_the_pods_are_listed_again_and_again(
     trouble = watching.trouble
     assert trouble is not None
     assert "watch pods" in trouble.reason
-    assert "verbs: [get, list, watch]" in trouble.fix
+    assert "verbs: [list, watch]" in trouble.fix
 
 
 def test_credentials_that_are_not_accepted_are_read_anew(
