@@ -80,6 +80,13 @@ def _of_staying(expression: str) -> str:
     return f"{expression} and on ({_BY_POD}) {_staying()}"
 
 
+def _held_for() -> str:
+    """Seconds. An exporter counts from when its books begin, perhaps after the pod did: records know more."""
+    counted = f"max by ({_BY_POD}) (gputally_pod_held_seconds_total{{{_NAMESPACE}}})"
+    recorded = f"60 * max by ({_BY_POD}) (sum_over_time({_devices('held:ratio')}[$__range]))"
+    return f"({recorded} > {counted} or {counted})"
+
+
 def _idle_now() -> str:
     return f"sum by ({_BY_POD}) ({_staying()} and on ({_HOLDER}) {_device_worked('1h')} <= {_UNDERUSED})"
 
@@ -199,7 +206,7 @@ DASHBOARD = dashboard(
             "hour; at most 100, those that hold the most. Ask whose they are, or stop them.",
             rows(f"topk(100, {_idle_now()})"),
             rows(_of_staying(f"avg by ({_BY_POD}) {_device_worked('1h')}")),
-            rows(_of_staying(f"max by ({_BY_POD}) (gputally_pod_held_seconds_total{{{_NAMESPACE}}})")),
+            rows(_of_staying(_held_for())),
             rows(_of_staying(_of_pod("wasted_cost:per_hour"))),
             columns=(
                 fields.column("namespace", name="Namespace", width=110, link=_TO_NAMESPACE),

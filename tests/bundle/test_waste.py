@@ -70,6 +70,20 @@ def test_the_idle_gpus_of_a_pod_can_be_had_back_also_if_it_works_on_others(tmp_p
     assert_answers(tmp_path, series, {query(DASHBOARD, "Idle now"): {_pod("half"): 1}})
 
 
+def _held_seconds(pod: str, gpu: int, seconds: int) -> dict[str, str]:
+    """What the exporter has counted."""
+    labels = f'{{cluster="c", node="n", gpu="{gpu}", uuid="U{gpu}", namespace="lab", pod="{pod}"}}'
+    return {f"gputally_pod_held_seconds_total{labels}": always(seconds)}
+
+
+def test_a_pod_holds_its_gpus_since_before_the_exporter_began_to_count(tmp_path: Path) -> None:
+    minutes, days = 180, 864000
+    series = _holder("counted-anew", 0, 0) | _held_seconds("counted-anew", 0, minutes)
+    series |= _holder("for-days", 1, 0) | _held_seconds("for-days", 1, days)
+    known = {_pod("counted-anew"): 3600, _pod("for-days"): days}
+    assert_answers(tmp_path, series, {query(DASHBOARD, "Idle now", "C"): known})
+
+
 def test_nothing_is_said_of_a_pod_that_came_within_the_hour(tmp_path: Path) -> None:
     assert_answers(
         tmp_path,

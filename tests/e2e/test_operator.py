@@ -332,10 +332,7 @@ def test_the_exporter_may_do_in_the_api_what_it_does_and_no_more(installation: I
     asked = audit.asked(installation.cluster.place.folder, namespace.name, "gputally")
     assert [each for each in asked if each.refused] == []
     assert {(each.verb, each.resource) for each in asked} == {
-        (verb, resource)
-        for rule in role["rules"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
+        (verb, resource) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]
     }
 
 
