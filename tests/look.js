@@ -13,6 +13,7 @@ const ROOM_AROUND = 200; // Grafana's own bars above the panels, and some air be
 const GRID_ROW = 38; // a line of Grafana's grid, with the gap below it
 const VARIABLE = '[data-testid^="data-testid Dashboard template variables Variable Value DropDown value link text"]';
 const OPTION = '[data-testid^="data-testid Dashboard template variables Variable Value DropDown option text"]';
+const NO_REFRESH = 'refresh=1d'; // with each refresh graphs are drawn anew, and are empty for a moment
 const MARK = 'rgb(17, 19, 24)'; // nearly that of the page: nobody sees it
 const COLLAPSED_ROW = '.dashboard-row--collapsed .dashboard-row__title';
 
@@ -192,7 +193,7 @@ async function look(context, { name, width, query, picture, follow }) {
   for (const end of ['requestfinished', 'requestfailed']) page.on(end, (request) => pending.delete(request));
   try {
     await page.setViewportSize({ width, height: await heightOf(context, name) });
-    await page.goto(`${task.grafana}/d/gputally-${name}?${query}`, { waitUntil: 'domcontentloaded' });
+    await page.goto(`${task.grafana}/d/gputally-${name}?${query}&${NO_REFRESH}`, { waitUntil: 'domcontentloaded' });
     await page.waitForSelector('.react-grid-item', { timeout: task.seconds * 1000 });
     for (const row of await page.locator(COLLAPSED_ROW).all()) await row.click();
     await settled(page, pending);
