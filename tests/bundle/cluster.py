@@ -20,6 +20,7 @@ Place = tuple[str, str, str]
 _SECONDS = 30
 # Written by the cluster itself, whenever it likes.
 _UNNOTED = ("Event", "Lease", "APIService")
+_IN_EVERY_NAMESPACE = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -35,6 +36,7 @@ def everything(plane: ControlPlane) -> set[Place]:
         for path, kind in resources(plane).values()
         if kind not in _UNNOTED
         for item in plane.ask(path, _METADATA)["items"] or ()
+        if (kind, item["metadata"]["name"]) not in _IN_EVERY_NAMESPACE
     }
 
 
