@@ -13,7 +13,7 @@ const ROOM_AROUND = 200; // Grafana's own bars above the panels, and some air be
 const GRID_ROW = 38; // a line of Grafana's grid, with the gap below it
 const VARIABLE = '[data-testid^="data-testid Dashboard template variables Variable Value DropDown value link text"]';
 const OPTION = '[data-testid^="data-testid Dashboard template variables Variable Value DropDown option text"]';
-const NO_REFRESH = 'refresh=1d'; // with each refresh graphs are drawn anew, and are empty for a moment
+const NO_REFRESH = 'refresh=1h'; // the longest to choose: with each, graphs are drawn anew and are empty for a moment
 const MARK = 'rgb(17, 19, 24)'; // nearly that of the page: nobody sees it
 const COLLAPSED_ROW = '.dashboard-row--collapsed .dashboard-row__title';
 
