@@ -203,7 +203,8 @@ DASHBOARD = dashboard(
         table(
             "Idle now",
             "Pods that have held GPUs for an hour or more and were busy for less than 5 % of the last "
-            "hour; at most 100, those that hold the most. Ask whose they are, or stop them.",
+            "hour; at most 100, those that hold the most. Ask whose they are, or stop them. How long they "
+            "hold them is what the exporter has counted or, if that is more, what the range shows.",
             rows(f"topk(100, {_idle_now()})"),
             rows(_of_staying(f"avg by ({_BY_POD}) {_device_worked('1h')}")),
             rows(_of_staying(_held_for())),

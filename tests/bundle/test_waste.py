@@ -16,9 +16,14 @@ def _gpu(gpu: int) -> dict[str, str]:
     }
 
 
+def _held_by(pod: str, gpu: int) -> str:
+    """The labels of a GPU together with its holder."""
+    return f'{{cluster="c", node="n", gpu="{gpu}", uuid="U{gpu}", namespace="lab", pod="{pod}"}}'
+
+
 def _holder(pod: str, gpu: int, busy: float | None, *, memory: float = 40, since: int = 0) -> dict[str, str]:
     """A pod that has the whole GPU, from that minute on."""
-    labels = f'{{cluster="c", node="n", gpu="{gpu}", uuid="U{gpu}", namespace="lab", pod="{pod}"}}'
+    labels = _held_by(pod, gpu)
     before = f"_x{since} " if since else ""
     told = {"held:ratio": 1, "part:ratio": 1, "memory_used:bytes": memory * _GIB}
     if busy is not None:
@@ -70,17 +75,15 @@ def test_the_idle_gpus_of_a_pod_can_be_had_back_also_if_it_works_on_others(tmp_p
     assert_answers(tmp_path, series, {query(DASHBOARD, "Idle now"): {_pod("half"): 1}})
 
 
-def _held_seconds(pod: str, gpu: int, seconds: int) -> dict[str, str]:
-    """What the exporter has counted."""
-    labels = f'{{cluster="c", node="n", gpu="{gpu}", uuid="U{gpu}", namespace="lab", pod="{pod}"}}'
-    return {f"gputally_pod_held_seconds_total{labels}": always(seconds)}
-
-
 def test_a_pod_holds_its_gpus_since_before_the_exporter_began_to_count(tmp_path: Path) -> None:
-    minutes, days = 180, 864000
-    series = _holder("counted-anew", 0, 0) | _held_seconds("counted-anew", 0, minutes)
-    series |= _holder("for-days", 1, 0) | _held_seconds("for-days", 1, days)
-    known = {_pod("counted-anew"): 3600, _pod("for-days"): days}
+    three_minutes, ten_days, the_range = 180, 864_000, 3600
+    counter = "gputally_pod_held_seconds_total"
+    series = _holder("counted-anew", 0, 0) | _holder("for-days", 1, 0)
+    series |= {
+        counter + _held_by("counted-anew", 0): always(three_minutes),
+        counter + _held_by("for-days", 1): always(ten_days),
+    }
+    known = {_pod("counted-anew"): the_range, _pod("for-days"): ten_days}
     assert_answers(tmp_path, series, {query(DASHBOARD, "Idle now", "C"): known})
 
 
