@@ -13,7 +13,6 @@ const ROOM_AROUND = 200; // Grafana's own bars above the panels, and some air be
 const GRID_ROW = 38; // a line of Grafana's grid, with the gap below it
 const VARIABLE = '[data-testid^="data-testid Dashboard template variables Variable Value DropDown value link text"]';
 const OPTION = '[data-testid^="data-testid Dashboard template variables Variable Value DropDown option text"]';
-const NO_REFRESH = 'refresh=1h'; // the longest to choose: with each, graphs are drawn anew and are empty for a moment
 const MARK = 'rgb(17, 19, 24)'; // nearly that of the page: nobody sees it
 const COLLAPSED_ROW = '.dashboard-row--collapsed .dashboard-row__title';
 
@@ -33,10 +32,13 @@ async function settled(page, pending) {
   }
 }
 
-/** The height at which all its panels are in sight, those of collapsed rows too: they are made when they come into it. */
-async function heightOf(context, name) {
+async function dashboardOf(context, name) {
   const answer = await context.request.get(`${task.grafana}/api/dashboards/uid/gputally-${name}`);
-  const { dashboard } = await answer.json();
+  return (await answer.json()).dashboard;
+}
+
+/** The height at which all its panels are in sight, those of collapsed rows too: they are made when they come into it. */
+function heightOf(dashboard) {
   const bottom = (panels) => Math.max(0, ...panels.map(({ gridPos }) => gridPos.y + gridPos.h));
   const inside = (row) => (row.panels?.length ? bottom(row.panels) - row.gridPos.y : 0);
   const lines = bottom(dashboard.panels) + dashboard.panels.reduce((sum, panel) => sum + inside(panel), 0);
@@ -192,8 +194,12 @@ async function look(context, { name, width, query, picture, follow }) {
   page.on('request', (request) => request.url().includes('/api/') && pending.add(request));
   for (const end of ['requestfinished', 'requestfailed']) page.on(end, (request) => pending.delete(request));
   try {
-    await page.setViewportSize({ width, height: await heightOf(context, name) });
-    await page.goto(`${task.grafana}/d/gputally-${name}?${query}&${NO_REFRESH}`, { waitUntil: 'domcontentloaded' });
+    const dashboard = await dashboardOf(context, name);
+    await page.setViewportSize({ width, height: heightOf(dashboard) });
+    // With a refresh graphs are drawn anew, and are empty for a moment. One that is not offered becomes the shortest.
+    const refresh = dashboard.timepicker.refresh_intervals.at(-1);
+    const address = `${task.grafana}/d/gputally-${name}?${query}&refresh=${refresh}`;
+    await page.goto(address, { waitUntil: 'domcontentloaded' });
     await page.waitForSelector('.react-grid-item', { timeout: task.seconds * 1000 });
     for (const row of await page.locator(COLLAPSED_ROW).all()) await row.click();
     await settled(page, pending);
