@@ -47,7 +47,7 @@ class Inhibition:
 
 OURS = Matcher("alertname", "=~", "GPUTally.+")
 _LOST = "GPUTallyGpuLost"
-_BLIND = "GPUTallyExporterDown|GPUTallyDriverNotAnswering"
+_BLIND = "GPUTallyExporterDown|GPUTallyDriverUnavailable"
 _ON_A_CARD = Matcher("uuid", "!=", "")
 """Without this, labels that both alerts lack would count as equal."""
 

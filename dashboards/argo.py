@@ -120,18 +120,18 @@ DASHBOARD = dashboard(
             "Of it for idle GPUs",
             "What was paid for GPUs that steps held and did not use. Near 0 is good: move steps without GPU "
             "work to templates that do not ask for one.",
-            now(f"{hours(_of('wasted_cost:per_hour'))} or vector(0)"),
+            now(f"{hours(_of('idle_cost:per_hour'))} or vector(0)"),
             unit="short",
             width=4,
             decimals=2,
-            steps=fields.thresholds((0.01, palette.WASTE)),
+            steps=fields.thresholds((0.01, palette.IDLE)),
         ),
         table(
             "Workflows",
             "Each workflow in the chosen time, the dearest first. Little work for many GPU-hours is where "
             "money can be saved.",
             rows(_named(f"topk(200, {hours(_of('cost:per_hour'), _BY)})")),
-            rows(_named(hours(_of("wasted_cost:per_hour"), _BY))),
+            rows(_named(hours(_of("idle_cost:per_hour"), _BY))),
             rows(_named(hours(_of("held:gpus"), _BY))),
             rows(_named(_worked(hours(_of("busy:gpus"), _BY), hours(_of("held:gpus"), _BY)))),
             rows(_named(kilowatt_hours(_of("energy:watts"), _BY))),
@@ -184,7 +184,7 @@ DASHBOARD = dashboard(
             "Each pod of the chosen workflows, the dearest first. A step that held a GPU and did not work "
             "is one to run without.",
             rows(_named(f"topk(200, {hours(_of_pods('cost:per_hour'), _BY_POD)})")),
-            rows(_named(hours(_of_pods("wasted_cost:per_hour"), _BY_POD))),
+            rows(_named(hours(_of_pods("idle_cost:per_hour"), _BY_POD))),
             rows(_named(hours(_of_pods("held:gpus"), _BY_POD))),
             rows(
                 _named(_worked(hours(_of_pods("busy:gpus"), _BY_POD), hours(_of_pods("held:gpus"), _BY_POD)))

@@ -138,7 +138,7 @@ _FLEET = _dashboard(
         _stat("Warnings", _firing("warning"), steps=((0, "green"), (1, "orange"))),
         _stat("Held", f"{_total('held:gpus')} / {_total('gpus_up:count')}", "percentunit"),
         _stat("Utilisation", _utilization(), "percentunit", steps=_MORE_IS_BETTER),
-        _stat("GPUs held and idle", _total("wasted:gpus"), decimals=1, steps=_WASTE),
+        _stat("GPUs held and idle", _total("idle:gpus"), decimals=1, steps=_WASTE),
         _stat("Power, W", _total("energy:watts")),
     ),
     _row(
@@ -148,7 +148,7 @@ _FLEET = _dashboard(
             "short",
             {
                 "busy": _total("busy:gpus"),
-                "held, idle": _total("wasted:gpus"),
+                "held, idle": _total("idle:gpus"),
                 "free": f"clamp_min({_total('gpus_up:count')} - {_total('held:gpus')}, 0)",
             },
             stack=True,
@@ -166,7 +166,7 @@ _FLEET = _dashboard(
         _table(
             "GPUs that somebody has to look at (3: critical, 2: warning, 1: suspicion)",
             {"node": "Node", "gpu": "GPU", "model": "Model", "problem": "Problem"},
-            {"How bad": (f"max by ({_BY_GPU}) (gpu:gputally_problem:badness)", "short", 0)},
+            {"How bad": (f"max by ({_BY_GPU}) (gpu:gputally_problem:severity)", "short", 0)},
         ),
         _table(
             "Models",
@@ -192,7 +192,7 @@ _FLEET = _dashboard(
                 "GPUs": (_of_node("gpus:count"), "short", 0),
                 "Lost": (f"{_of_node('gpus:count')} - {_of_node('gpus_up:count')}", "short", 0),
                 "Held": (_of_node("held:gpus"), "short", 1),
-                "Held, idle": (_of_node("wasted:gpus"), "short", 1),
+                "Held, idle": (_of_node("idle:gpus"), "short", 1),
                 "Utilisation": ("avg by (node) (node:gputally_utilization:ratio)", "percentunit", 0),
                 "Power, W": (_of_node("energy:watts"), "short", 0),
             },
@@ -205,14 +205,14 @@ _PROJECT = _dashboard(
     _row(
         "",
         _stat("GPUs held", _of_project("held:gpus"), decimals=1),
-        _stat("GPUs held and idle", _of_project("wasted:gpus"), decimals=1, steps=_WASTE),
+        _stat("GPUs held and idle", _of_project("idle:gpus"), decimals=1, steps=_WASTE),
         _stat("Power, W", _of_project("energy:watts")),
         _stat("Cost per hour", _of_project("cost:per_hour"), decimals=2),
     ),
     _row(
         "Pods over time",
         _graph("GPUs kept busy", "short", _pods_over_time("busy:gpus")),
-        _graph("GPUs held and idle", "short", _pods_over_time("wasted:gpus")),
+        _graph("GPUs held and idle", "short", _pods_over_time("idle:gpus")),
         _graph("GPU memory", "bytes", _pods_over_time("memory_used:bytes")),
         _graph("Power, W", "short", _pods_over_time("energy:watts")),
     ),
@@ -224,7 +224,7 @@ _PROJECT = _dashboard(
             {
                 "GPUs held": (_of_pod("held:gpus"), "short", 1),
                 "Busy": (_of_pod("busy:gpus"), "short", 1),
-                "Idle": (_of_pod("wasted:gpus"), "short", 1),
+                "Idle": (_of_pod("idle:gpus"), "short", 1),
                 "Memory": (_of_pod("memory_used:bytes"), "bytes", 0),
                 "Power, W": (_of_pod("energy:watts"), "short", 0),
                 "Cost per hour": (_of_pod("cost:per_hour"), "short", 2),

@@ -157,7 +157,7 @@ DASHBOARD = dashboard(
             width=4,
             decimals=1,
             steps=fields.thresholds(
-                (0, palette.CRITICAL), (0.4, palette.WARNING), (0.7, palette.GOOD), base=palette.IDLE
+                (0, palette.CRITICAL), (0.4, palette.WARNING), (0.7, palette.GOOD), base=palette.FREE
             ),
             no_value=_TOO_EARLY,
         ),
@@ -167,8 +167,8 @@ DASHBOARD = dashboard(
             "to be spread over all, or saved by having fewer GPUs.",
             now(_NOBODYS_COST),
             width=4,
-            steps=fields.thresholds(base=palette.IDLE),
-            links=(links.link("Idle and waste", "waste"),),
+            steps=fields.thresholds(base=palette.FREE),
+            links=(links.link("Idle GPUs", "idle"),),
             **_MONEY,
         ),
         stat(
@@ -181,7 +181,7 @@ DASHBOARD = dashboard(
             width=4,
             decimals=2,
             steps=fields.thresholds(
-                (0, palette.GOOD), (0.01, palette.WARNING), (0.05, palette.CRITICAL), base=palette.IDLE
+                (0, palette.GOOD), (0.01, palette.WARNING), (0.05, palette.CRITICAL), base=palette.FREE
             ),
             background=True,
             no_value=_TOO_EARLY,
@@ -201,7 +201,7 @@ DASHBOARD = dashboard(
                     f"{_by_cluster('co2:grams_per_hour')}",
                 )
             ),
-            rows(_bill("wasted_cost:per_hour")),
+            rows(_bill("idle_cost:per_hour")),
             columns=(
                 fields.column("namespace", name="Namespace", link=_TO_LINKED),
                 *fields.hide("linked"),
@@ -235,7 +235,7 @@ DASHBOARD = dashboard(
             decimals=2,
             overrides=fields.colors_of(
                 {
-                    "nobody": palette.IDLE,
+                    "nobody": palette.FREE,
                     "not in Kubernetes": _HOST_COLOR,
                     "other namespaces": palette.NEUTRAL,
                 }
@@ -285,7 +285,7 @@ DASHBOARD = dashboard(
             rows(_workloads("held:gpus")),
             rows(f"{_workloads('energy:watts')} / 1000"),
             rows(_workloads("co2:grams_per_hour")),
-            rows(_workloads("wasted_cost:per_hour")),
+            rows(_workloads("idle_cost:per_hour")),
             columns=(
                 fields.column("namespace", name="Namespace", width=110, link=_TO_NAMESPACE),
                 fields.column("workload", name="Workload"),
@@ -389,7 +389,7 @@ DASHBOARD = dashboard(
             unit="none",
             decimals=2,
             stack=True,
-            overrides=fields.colors_of({"nobody": palette.IDLE, "not in Kubernetes": _HOST_COLOR}),
+            overrides=fields.colors_of({"nobody": palette.FREE, "not in Kubernetes": _HOST_COLOR}),
             legend="bottom",
             calcs=("mean",),
         ),

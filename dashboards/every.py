@@ -16,7 +16,7 @@ from dashboards import (
     node,
     shadow,
     trends,
-    waste,
+    idle,
     workloads,
 )
 from dashboards.build import text_of
@@ -28,7 +28,7 @@ DASHBOARDS: Mapping[str, core.Dashboard] = {
     "node": node.DASHBOARD,
     "workloads": workloads.DASHBOARD,
     "energy": energy.DASHBOARD,
-    "waste": waste.DASHBOARD,
+    "idle": idle.DASHBOARD,
     "shadow": shadow.DASHBOARD,
     "health": health.DASHBOARD,
     "argo": argo.DASHBOARD,

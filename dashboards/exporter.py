@@ -348,7 +348,7 @@ DASHBOARD = dashboard(
             "Youngest books",
             "How long ago the youngest books of a GPU began. Short, after no new GPU came, means that a "
             "state file was lost.",
-            now(f"time() - max({_of('gputally_gpu_books_began_timestamp_seconds')})"),
+            now(f"time() - max({_of('gputally_gpu_ledger_start_timestamp_seconds')})"),
             unit="dtdurations",
             width=4,
         ),

@@ -14,15 +14,15 @@ _MODEL = f'{_CLUSTER}, model=~"$model"'
 
 _MORE_IS_BETTER = fields.thresholds((0.3, palette.WARNING), (0.6, palette.GOOD), base=palette.CRITICAL)
 _ANY_IS_BAD = fields.thresholds((1, palette.CRITICAL), base=palette.CLEAR)
-_ANY_IS_WASTE = fields.thresholds((0.5, palette.WASTE), base=palette.CLEAR)
+_ANY_IS_IDLE = fields.thresholds((0.5, palette.IDLE), base=palette.CLEAR)
 _ANY_IS_WARNING = fields.thresholds((1, palette.WARNING), base=palette.CLEAR)
 _CLEAR = fields.thresholds(base=palette.CLEAR)
 _HEAT = fields.thresholds((80, palette.WARNING), (90, palette.CRITICAL), base=palette.CLEAR)
 _STATES = {
     "busy": palette.BUSY,
-    "held, idle": palette.WASTE,
+    "held, idle": palette.IDLE,
     "held, use not known": palette.UNKNOWN,
-    "free": palette.IDLE,
+    "free": palette.FREE,
     "lost": palette.CRITICAL,
 }
 
@@ -124,13 +124,13 @@ DASHBOARD = dashboard(
             "Held idle",
             "GPUs that somebody holds and does not use, counted by time. Near 0 is good: others could have "
             "them.",
-            over_time(_total("wasted:gpus")),
+            over_time(_total("idle:gpus")),
             unit="short",
             width=3,
             decimals=1,
-            steps=fields.thresholds((0.5, palette.WASTE)),
+            steps=fields.thresholds((0.5, palette.IDLE)),
             sparkline=True,
-            links=(links.link("Idle and waste", "waste"),),
+            links=(links.link("Idle GPUs", "idle"),),
         ),
         stat(
             "Power",
@@ -165,10 +165,10 @@ DASHBOARD = dashboard(
             "Every GPU is in one of these states. Blue is what one pays for; yellow is held by somebody and "
             "does nothing; grey is free for new work; red does not answer.",
             over_time(_total("busy:gpus"), "busy"),
-            over_time(_total("wasted:gpus"), "held, idle"),
+            over_time(_total("idle:gpus"), "held, idle"),
             over_time(
                 f"{_total('held:gpus')} - ({_total('busy:gpus')} or vector(0))"
-                f" - ({_total('wasted:gpus')} or vector(0)) > 0.01",
+                f" - ({_total('idle:gpus')} or vector(0)) > 0.01",
                 "held, use not known",
             ),
             over_time(f"clamp_min({_total('gpus_up:count')} - {_total('held:gpus')}, 0)", "free"),
@@ -212,7 +212,7 @@ DASHBOARD = dashboard(
             "GPUs that somebody has to look at, the worst first; at most 50. Empty is what one wants.",
             rows(
                 "topk(50, max by (cluster, node, gpu, uuid, model, problem) "
-                f"(gpu:gputally_problem:badness{{{_MODEL}}}))"
+                f"(gpu:gputally_problem:severity{{{_MODEL}}}))"
             ),
             columns=(
                 fields.column(
@@ -272,7 +272,7 @@ DASHBOARD = dashboard(
             "to talk about.",
             rows(f"topk(50, {_by_namespace('held:gpus')})"),
             rows(_by_namespace("busy:gpus")),
-            rows(_by_namespace("wasted:gpus")),
+            rows(_by_namespace("idle:gpus")),
             # Who shares a GPU may keep it busy for longer than its part.
             rows(f"clamp_max({_by_namespace('busy:gpus')} / ({_by_namespace('held:gpus')} > 0), 1)"),
             rows(_by_namespace("energy:watts")),
@@ -281,7 +281,7 @@ DASHBOARD = dashboard(
                 fields.column("namespace", name="Namespace", width=140, link=_TO_NAMESPACE),
                 fields.column("Value #A", name="GPUs held", decimals=1, width=90),
                 fields.column("Value #B", name="Busy", decimals=1, width=60),
-                fields.column("Value #C", name="Idle", decimals=1, width=60, steps=_ANY_IS_WASTE),
+                fields.column("Value #C", name="Idle", decimals=1, width=60, steps=_ANY_IS_IDLE),
                 fields.share("Value #D", "Works"),
                 fields.column("Value #E", name="Power", unit="watt", width=80),
                 fields.column("Value #F", name="Cost/hour", unit="short", decimals=2, width=85),
@@ -353,7 +353,7 @@ DASHBOARD = dashboard(
             width=12,
             stack=True,
             decimals=2,
-            overrides=fields.colors_of({"nobody": palette.IDLE, "not in Kubernetes": palette.UNKNOWN}),
+            overrides=fields.colors_of({"nobody": palette.FREE, "not in Kubernetes": palette.UNKNOWN}),
         ),
     ),
     row(
@@ -365,7 +365,7 @@ DASHBOARD = dashboard(
             rows(_of_nodes(_by_node("gpus:count"))),
             rows(_of_nodes(f"{_by_node('gpus:count')} - {_by_node('gpus_up:count')}")),
             rows(_of_nodes(_by_node("gpus_allocated:count"))),
-            rows(_of_nodes(_by_node("wasted:gpus"))),
+            rows(_of_nodes(_by_node("idle:gpus"))),
             rows(_of_nodes(_by_node("utilization:ratio"))),
             rows(_of_nodes(_by_node("power:watts"))),
             rows(_of_nodes(f"max by (cluster, node) (gputally_gpu_temperature_celsius{{{_CLUSTER}}})")),
@@ -374,7 +374,7 @@ DASHBOARD = dashboard(
                 fields.column("Value #A", name="GPUs", width=80),
                 fields.column("Value #B", name="Lost", width=80, steps=_ANY_IS_BAD),
                 fields.column("Value #C", name="Held", decimals=1, width=80),
-                fields.column("Value #D", name="Held, idle", decimals=1, width=100, steps=_ANY_IS_WASTE),
+                fields.column("Value #D", name="Held, idle", decimals=1, width=100, steps=_ANY_IS_IDLE),
                 fields.share("Value #E", "Utilisation", width=300),
                 fields.column("Value #F", name="Power", unit="watt", width=120),
                 fields.column("Value #G", name="Hottest GPU", unit="celsius", width=120, steps=_HEAT),

@@ -97,7 +97,7 @@ def _xid_color(xid: Xid) -> str:
         listed = codes[name]
         if isinstance(listed, tuple) and xid.code in listed:
             return color
-    return palette.IDLE
+    return palette.FREE
 
 
 def _xid_words(attribute: str, otherwise: str) -> list[dict[str, Any]]:
@@ -424,7 +424,7 @@ DASHBOARD = dashboard(
                 overrides=fields.colors_of(
                     {
                         "too hot (hardware)": palette.CRITICAL,
-                        "too hot (driver)": palette.WASTE,
+                        "too hot (driver)": palette.IDLE,
                         "power brake": palette.BUSY,
                     }
                 ),

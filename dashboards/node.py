@@ -28,26 +28,26 @@ _YES_IS_BAD = fields.words({0: ("no", palette.CLEAR), 1: ("yes", palette.CRITICA
 _STATES = {
     4: ("lost", palette.CRITICAL),
     3: ("slowed down by its hardware", palette.WARNING),
-    2: ("held, idle", palette.WASTE),
+    2: ("held, idle", palette.IDLE),
     1: ("busy", palette.BUSY),
-    0: ("free", palette.IDLE),
+    0: ("free", palette.FREE),
 }
 _THROTTLE = {
     "hw_power_brake_slowdown": (8, "power brake", palette.CRITICAL),
     "hw_thermal_slowdown": (7, "too hot (hardware)", palette.CRITICAL),
     "hw_slowdown": (6, "slowed down (hardware)", palette.WARNING),
-    "sw_thermal_slowdown": (5, "too hot (driver)", palette.WASTE),
+    "sw_thermal_slowdown": (5, "too hot (driver)", palette.IDLE),
     "sw_power_cap": (4, "power limit", palette.HELD),
     "sync_boost": (3, "waits for its group", palette.NEUTRAL),
-    "applications_clocks_setting": (2, "clocks set by a user", palette.IDLE),
-    "display_clock_setting": (2, "clocks set by a user", palette.IDLE),
+    "applications_clocks_setting": (2, "clocks set by a user", palette.FREE),
+    "display_clock_setting": (2, "clocks set by a user", palette.FREE),
 }
 """Why clocks are held down, the gravest first; the reason gpu_idle is no news."""
-_ON_OFF = {0: ("off", palette.IDLE), 1: ("on", palette.GOOD)}
+_ON_OFF = {0: ("off", palette.FREE), 1: ("on", palette.GOOD)}
 _ACTIONS = {
     "none": (0, "nothing", palette.GOOD),
-    "drain_p2p": (1, "drain what talks to it", palette.WASTE),
-    "recover_imex_domain": (2, "recover the IMEX domain", palette.WASTE),
+    "drain_p2p": (1, "drain what talks to it", palette.IDLE),
+    "recover_imex_domain": (2, "recover the IMEX domain", palette.IDLE),
     "drain_and_reset": (3, "drain and reset", palette.WARNING),
     "gpu_reset": (4, "reset the GPU", palette.WARNING),
     "bus_reset": (5, "reset the bus", palette.CRITICAL),
@@ -215,13 +215,13 @@ DASHBOARD = dashboard(
         stat(
             "Held idle",
             "GPUs that somebody holds and does not use, counted by time. Near 0 is good.",
-            over_time(f"sum(device:gputally_wasted:gpus{{{_CARD}}})"),
+            over_time(f"sum(device:gputally_idle:gpus{{{_CARD}}})"),
             unit="short",
             width=3,
             decimals=1,
-            steps=fields.thresholds((0.5, palette.WASTE)),
+            steps=fields.thresholds((0.5, palette.IDLE)),
             sparkline=True,
-            links=(links.link("Idle and waste", "waste"),),
+            links=(links.link("Idle GPUs", "idle"),),
         ),
         stat(
             "Cost/hour",
@@ -584,7 +584,7 @@ DASHBOARD = dashboard(
                 f"{_coded('recovery_action', 'action', _ACTIONS)} or {_of('up')} * 0 - 1", "GPU {{gpu}}"
             ),
             mappings=fields.words(
-                {-1: ("does not tell", palette.IDLE)}
+                {-1: ("does not tell", palette.FREE)}
                 | {code: (word, color) for code, word, color in _ACTIONS.values()}
             ),
             width=5,

@@ -292,7 +292,7 @@ DASHBOARD = dashboard(
             "that take the most. A namespace that comes back day by day needs a quota, or a talk.",
             over_time(
                 largest(
-                    f'namespace:gputally_shadow:gpus{{{_CLUSTER}, namespace=~"$namespace"}}', "namespace"
+                    f'namespace:gputally_unrequested:gpus{{{_CLUSTER}, namespace=~"$namespace"}}', "namespace"
                 ),
                 "{{namespace}}",
             ),

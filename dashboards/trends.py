@@ -73,7 +73,7 @@ def _this_week_and_last(record: str, title: str, description: str, *, unit: str,
                 fields.color_of("now", color),
                 fields.override(
                     "a week before",
-                    color={"mode": "fixed", "fixedColor": palette.IDLE},
+                    color={"mode": "fixed", "fixedColor": palette.FREE},
                     custom__lineStyle={"fill": "dash", "dash": [6, 6]},
                     custom__fillOpacity=0,
                 ),
@@ -164,12 +164,12 @@ DASHBOARD = dashboard(
             "Idle part",
             "Share of the held hours in which nothing ran. Under 20 % is good; above 50 % more is wasted "
             "than used.",
-            now(f"{ranges.hours(_record('wasted:gpus'))} / {ranges.hours(_record('held:gpus'))}"),
+            now(f"{ranges.hours(_record('idle:gpus'))} / {ranges.hours(_record('held:gpus'))}"),
             unit="percentunit",
             width=3,
             decimals=0,
             steps=fields.thresholds((0.2, palette.WARNING), (0.5, palette.CRITICAL)),
-            links=(links.link("Idle and waste", "waste"),),
+            links=(links.link("Idle GPUs", "idle"),),
         ),
         stat(
             "Held part",
@@ -249,8 +249,8 @@ DASHBOARD = dashboard(
                 overrides=(
                     *fields.colors_of(
                         {
-                            "all GPUs": palette.IDLE,
-                            "most held in 24 h": palette.WASTE,
+                            "all GPUs": palette.FREE,
+                            "most held in 24 h": palette.IDLE,
                             "held, mean of 24 h": palette.HELD,
                             "busy, mean of 24 h": palette.BUSY,
                         }
@@ -411,7 +411,7 @@ DASHBOARD = dashboard(
         _days(
             "Idle GPU hours per day",
             "GPU hours that were held and not used, by namespace. What stays high for weeks is worth a talk.",
-            (over_time(_per_day("wasted:gpus"), "{{namespace}}"),),
+            (over_time(_per_day("idle:gpus"), "{{namespace}}"),),
             "short",
         ),
         _days(

@@ -19,9 +19,9 @@ _PROCESS_NAME = "pod, owner, process_name, pid"
 _LETTERS = "ABCDEFGH"
 
 _MORE_IS_BETTER = fields.thresholds((0.3, palette.WARNING), (0.6, palette.GOOD), base=palette.CRITICAL)
-_ANY_IS_WASTE = fields.thresholds((0.5, palette.WASTE))
-_WASTE_CELL = fields.thresholds((0.5, palette.WASTE), base=palette.CLEAR)
-_STATES = {"busy": palette.BUSY, "held, idle": palette.WASTE, "cannot be told": palette.UNKNOWN}
+_ANY_IS_IDLE = fields.thresholds((0.5, palette.IDLE))
+_IDLE_CELL = fields.thresholds((0.5, palette.IDLE), base=palette.CLEAR)
+_STATES = {"busy": palette.BUSY, "held, idle": palette.IDLE, "cannot be told": palette.UNKNOWN}
 
 _TO_NODE = links.by_row("Node", "node", "node")
 _TO_GPU = links.by_row("GPU", "node", "node", "gpu")
@@ -57,7 +57,7 @@ def _of_host(record: str) -> str:
 def _worked(of: Callable[[str], str]) -> str:
     """The part that works. What does not tell whether it works counts neither way."""
     busy = of("busy:gpus")
-    return f"{busy} / ({busy} + {of('wasted:gpus')} > 0)"
+    return f"{busy} / ({busy} + {of('idle:gpus')} > 0)"
 
 
 def _sum_of_workload(record: str) -> str:
@@ -133,13 +133,13 @@ DASHBOARD = dashboard(
         stat(
             "Held, idle",
             "GPUs that these pods hold and do not use. Near 0 is good: all of it is paid for.",
-            over_time(_total("wasted:gpus")),
+            over_time(_total("idle:gpus")),
             unit="short",
             width=3,
             decimals=1,
-            steps=_ANY_IS_WASTE,
+            steps=_ANY_IS_IDLE,
             sparkline=True,
-            links=(links.link("Idle and waste", "waste", "namespace"),),
+            links=(links.link("Idle GPUs", "idle", "namespace"),),
         ),
         stat(
             "Memory",
@@ -184,9 +184,9 @@ DASHBOARD = dashboard(
             "GPUs that these pods hold: blue runs something, yellow does nothing. Much yellow means that "
             "fewer GPUs would do, or that something waits for data.",
             over_time(_total("busy:gpus"), "busy"),
-            over_time(_total("wasted:gpus"), "held, idle"),
+            over_time(_total("idle:gpus"), "held, idle"),
             over_time(
-                f"clamp_min({_total('held:gpus')} - {_total('busy:gpus')} - {_total('wasted:gpus')}, 0)",
+                f"clamp_min({_total('held:gpus')} - {_total('busy:gpus')} - {_total('idle:gpus')}, 0)",
                 "cannot be told",
             ),
             unit="short",
@@ -203,7 +203,7 @@ DASHBOARD = dashboard(
             "What each namespace holds now and what of it works. Much under idle is what to talk about; a "
             "click on a name shows only its pods.",
             rows(_of_namespace("held:gpus")),
-            rows(_of_namespace("wasted:gpus")),
+            rows(_of_namespace("idle:gpus")),
             rows(_worked(_of_namespace)),
             rows(_of_namespace("memory_used:bytes")),
             rows(_of_namespace("energy:watts")),
@@ -211,7 +211,7 @@ DASHBOARD = dashboard(
             columns=(
                 fields.column("namespace", name="Namespace", link=_TO_NAMESPACE),
                 fields.column("Value #A", name="GPUs held", decimals=1, width=90),
-                fields.column("Value #B", name="Idle", decimals=1, width=60, steps=_WASTE_CELL),
+                fields.column("Value #B", name="Idle", decimals=1, width=60, steps=_IDLE_CELL),
                 fields.share("Value #C", "Part that works", width=125),
                 fields.column("Value #D", name="Memory", unit="bytes", width=85),
                 fields.column("Value #E", name="Power", unit="watt", width=80),
@@ -228,7 +228,7 @@ DASHBOARD = dashboard(
             "Pods that hold GPUs now; at most 200, those that hold the most. One with a low utilisation and "
             "much idle is done, hangs, or waits for something else.",
             rows(f"topk(200, {_of_pod('held:gpus')} > 0)"),
-            rows(_of_pod("wasted:gpus")),
+            rows(_of_pod("idle:gpus")),
             rows(
                 f"sum by ({_BY_POD}) ({_of_pod('held:gpus')} > bool 0)"
                 " * on (cluster, namespace, pod) group_left () "
@@ -241,7 +241,7 @@ DASHBOARD = dashboard(
                 fields.column("pod", name="Pod", link=_TO_POD),
                 fields.column("node", name="Node", link=_TO_NODE),
                 fields.column("Value #A", name="GPUs held", decimals=2, width=110),
-                fields.column("Value #B", name="Idle", decimals=2, width=90, steps=_WASTE_CELL),
+                fields.column("Value #B", name="Idle", decimals=2, width=90, steps=_IDLE_CELL),
                 fields.share("Value #C", "Utilisation", width=260),
                 fields.column("Value #D", name="Memory", unit="bytes", width=120),
                 fields.column("Value #E", name="Power", unit="watt", width=110),
@@ -271,7 +271,7 @@ DASHBOARD = dashboard(
             "Idle GPUs, by pod",
             "GPUs that the ten most wasteful pods of the range hold without using them. Flat and high for "
             "hours is a pod to stop.",
-            _by_pod_over_time("wasted:gpus"),
+            _by_pod_over_time("idle:gpus"),
             unit="short",
             decimals=1,
             links=(_SERIES_TO_POD,),
@@ -312,7 +312,7 @@ DASHBOARD = dashboard(
             rows(_sum_of_workload("held:gpus")),
             rows(_worked(_sum_of_workload)),
             rows(kilowatt_hours(_of_workload("energy:watts"), _BY_WORKLOAD)),
-            rows(_sum_of_workload("wasted_cost:per_hour")),
+            rows(_sum_of_workload("idle_cost:per_hour")),
             columns=(
                 fields.column("namespace", name="Namespace", link=_TO_NAMESPACE),
                 fields.column("workload", name="Workload"),
@@ -335,7 +335,7 @@ DASHBOARD = dashboard(
             rows(_sum_of_pod("held:gpus")),
             rows(_worked(_sum_of_pod)),
             rows(kilowatt_hours(_pods("energy:watts"), _BY_POD)),
-            rows(_sum_of_pod("wasted_cost:per_hour")),
+            rows(_sum_of_pod("idle_cost:per_hour")),
             columns=(
                 fields.column("namespace", name="Namespace", link=_TO_NAMESPACE),
                 fields.column("pod", name="Pod", link=_TO_POD),
@@ -387,7 +387,7 @@ DASHBOARD = dashboard(
             "Owners of GPU time that are no pods; at most 100, those that hold the most. On a host without "
             "Kubernetes this is everybody.",
             rows(f"topk(100, {_of_host('held:gpus')})"),
-            rows(_of_host("wasted:gpus")),
+            rows(_of_host("idle:gpus")),
             rows(_worked(_of_host)),
             rows(_of_host("memory_used:bytes")),
             rows(_of_host("energy:watts")),
@@ -396,7 +396,7 @@ DASHBOARD = dashboard(
                 fields.column("owner", name="Owner"),
                 fields.column("node", name="Node", link=_TO_NODE),
                 fields.column("Value #A", name="GPUs held", decimals=2, width=110),
-                fields.column("Value #B", name="Idle", decimals=2, width=90, steps=_WASTE_CELL),
+                fields.column("Value #B", name="Idle", decimals=2, width=90, steps=_IDLE_CELL),
                 fields.share("Value #C", "Part that works", width=260),
                 fields.column("Value #D", name="Memory", unit="bytes", width=120),
                 fields.column("Value #E", name="Power", unit="watt", width=110),

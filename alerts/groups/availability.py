@@ -40,7 +40,7 @@ GROUP = Group(
             for_="10m",
         ),
         Alert(
-            "GPUTallyDriverNotAnswering",
+            "GPUTallyDriverUnavailable",
             # Exporters also run on nodes without GPUs. One that was restarted meanwhile has forgotten them.
             f"{ANSWERS} == 0 and on (cluster, node) "
             f"({of_node('gputally_gpu_info')} or {of_node(_GPUS_BEFORE)} > 0)",

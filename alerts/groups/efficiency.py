@@ -64,7 +64,7 @@ GROUP = Group(
             audience=Audience.TEAM,
         ),
         Alert(
-            "GPUTallyShadowUse",
+            "GPUTallyUnrequestedUse",
             f"count by (cluster, node, namespace, pod) (max by ({_HOLDER}) "
             '(gputally_pod_processes{namespace!~"[[ exempt_namespaces ]]"}) > 0)'
             " and on (cluster, namespace, pod) max by (cluster, namespace, pod) "
@@ -79,7 +79,7 @@ GROUP = Group(
             audience=Audience.TEAM,
         ),
         Alert(
-            "GPUTallyUnknownUsers",
+            "GPUTallyUnattributedProcesses",
             f"count by (cluster, node, reason) "
             f"(max by ({GPU}, reason) (gputally_gpu_unattributed_memory_used_bytes) > 0)",
             Severity.WARNING,
@@ -91,7 +91,7 @@ GROUP = Group(
             keep_firing_for="15m",
         ),
         Alert(
-            "GPUTallyGpusUnused",
+            "GPUTallyGpusUnallocated",
             "min_over_time(model:gputally_gpus_free:count[ [[ unused_window ]] ]) / model:gputally_gpus:count"
             " > [[ unused_ratio ]]"
             " and last_over_time(model:gputally_gpus:count[1h] offset [[ unused_window ]])",

@@ -14,7 +14,7 @@ GROUP = Group(
     (
         Alert(
             "GPUTallySourceFailing",
-            # Where no GPU can be read at all, GPUTallyDriverNotAnswering says so, or there are none.
+            # Where no GPU can be read at all, GPUTallyDriverUnavailable says so, or there are none.
             of_node('gputally_source_up{source!~"state_file|[[ optional_sources ]]"}', "source")
             + f" == 0 and on (cluster, node) {ANSWERS} == 1",
             Severity.WARNING,
@@ -24,7 +24,7 @@ GROUP = Group(
             for_="15m",
         ),
         Alert(
-            "GPUTallyValuesFailing",
+            "GPUTallyReadErrors",
             "sum by (cluster, node, source) (increase(gputally_source_errors_total[15m])) > [[ value_errors "
             "]] unless on (cluster, node) (gputally_gpu_up == 0)",
             Severity.WARNING,
@@ -59,7 +59,7 @@ GROUP = Group(
             for_="10m",
         ),
         Alert(
-            "GPUTallyLedgerUnbalanced",
+            "GPUTallyLedgerError",
             "max by (cluster, node, gpu) (abs("
             f"sum by ({_BOOK}) (gputally_gpu_energy_joules_total) - sum by ({_BOOK}) ({_CHARGED})"
             ")) > [[ ledger_tolerance_joules ]]",

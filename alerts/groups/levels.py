@@ -12,7 +12,7 @@ GPU-minutes, watt-minutes and money per 60 hours.
 """
 
 from alerts.groups.phrases import GPU, MODEL, of_gpu
-from alerts.groups.problems import BADNESS
+from alerts.groups.problems import SEVERITY
 from alerts.model import Group, Record
 
 _INTERVAL = "1m"
@@ -59,7 +59,7 @@ _OF_ENERGY = {
 
 
 def _metered(level: str, by: str) -> tuple[Record, ...]:
-    unattributed = 'gputally_gpu_unattributed_energy_joules_total{reason!~"before|departed"}'
+    unattributed = 'gputally_gpu_unattributed_energy_joules_total{reason!~"initial|expired"}'
     energy, nobodys = "gpu:gputally_energy:watts", f"sum by ({GPU}, reason) ({_rate(unattributed)})"
     if level == "model":
         nobodys += f" * {MODEL}"
@@ -77,7 +77,7 @@ def _charged(kind: str, owner: str) -> Record:
 
 
 _BOOKS = Group(
-    "gputally-books",
+    "gputally-ledger",
     (
         # A pod that is gone keeps its workload for as long as its last rates are seen.
         Record(
@@ -143,7 +143,7 @@ _DEVICES = Group(
             " or device:gputally_held:gpus == 0",
         ),
         Record(
-            "device:gputally_wasted:gpus",
+            "device:gputally_idle:gpus",
             "clamp_min(device:gputally_held:gpus - device:gputally_busy:gpus, 0)",
         ),
         Record(
@@ -163,9 +163,9 @@ _DEVICES = Group(
 _SUMMED = (
     "held:gpus",
     "busy:gpus",
-    "wasted:gpus",
+    "idle:gpus",
     "gpu_cost:per_hour",
-    "wasted_cost:per_hour",
+    "idle_cost:per_hour",
     "cost:per_hour",
     "memory_used:bytes",
 )
@@ -175,7 +175,7 @@ _SUMMED = (
 def _owner(kind: str, owner: str) -> tuple[Record, ...]:
     by = f"cluster, node, {owner}"
     part = f"device:gputally_{kind}_part:ratio"
-    idle = f"{_OF_DEVICE} (device:gputally_wasted:gpus / (device:gputally_held:gpus > 0))"
+    idle = f"{_OF_DEVICE} (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))"
     price = f"{_OF_DEVICE} device:gputally_price:per_hour"
     workload = f" * {_WORKLOAD}" if kind == "pod" else ""
 
@@ -186,9 +186,9 @@ def _owner(kind: str, owner: str) -> tuple[Record, ...]:
     return (
         record("held:gpus", f"{part} * {_SHARE}"),
         record("busy:gpus", f"device:gputally_{kind}_busy:ratio * {_SHARE}"),
-        record("wasted:gpus", f"{part} * {idle} * {_SHARE}"),
+        record("idle:gpus", f"{part} * {idle} * {_SHARE}"),
         record("gpu_cost:per_hour", f"{part} * {price}"),
-        record("wasted_cost:per_hour", f"{part} * {idle} * {price}"),
+        record("idle_cost:per_hour", f"{part} * {idle} * {price}"),
         Record(
             f"{kind}:gputally_cost:per_hour",
             f'sum by ({labels}) ({{__name__=~"{kind}:gputally_(gpu|energy)_cost:per_hour"}})',
@@ -221,7 +221,7 @@ _OWNER_LEVELS = Group(
             "avg by (cluster, namespace) (pod:gputally_utilization:ratio)",
         ),
         Record(
-            "namespace:gputally_shadow:gpus",
+            "namespace:gputally_unrequested:gpus",
             "sum by (cluster, namespace) (pod:gputally_held:gpus and on (cluster, namespace, pod) "
             'gputally_pod_info{requested="false"})',
         ),
@@ -256,7 +256,7 @@ def _fleet(level: str) -> tuple[Record, ...]:
         record("power:watts", of_gpus("sum", of_gpu("gputally_gpu_power_watts"))),
         *(
             record(operation, f"sum by ({by}) (device:gputally_{operation})")
-            for operation in ("held:gpus", "busy:gpus", "wasted:gpus")
+            for operation in ("held:gpus", "busy:gpus", "idle:gpus")
         ),
         record("gpu_cost:per_hour", f"sum by ({by}) (gpu:gputally_price:per_hour)"),
         record(
@@ -296,8 +296,8 @@ _FLEET_LEVELS = Group(
             'count_values by (cluster, model) ("utilization", '
             f"floor({of_gpu('gputally_gpu_utilization_ratio')} * {MODEL} * 10) / 10)",
         ),
-        BADNESS,
-        Record("cluster:gputally_shadow:gpus", "sum by (cluster) (namespace:gputally_shadow:gpus)"),
+        SEVERITY,
+        Record("cluster:gputally_unrequested:gpus", "sum by (cluster) (namespace:gputally_unrequested:gpus)"),
     ),
     _INTERVAL,
 )

@@ -6,8 +6,8 @@ from alerts.model import Record
 _CRITICAL, _WARNING, _SUSPICION = 3, 2, 1
 
 
-def _problem(name: str, badness: int, condition: str) -> str:
-    return f'label_replace(max by ({GPU}) ({condition}) * 0 + {badness}, "problem", "{name}", "uuid", ".*")'
+def _problem(name: str, severity: int, condition: str) -> str:
+    return f'label_replace(max by ({GPU}) ({condition}) * 0 + {severity}, "problem", "{name}", "uuid", ".*")'
 
 
 def _throttled(reason: str) -> str:
@@ -39,4 +39,4 @@ _FOUND = (
         " < [[ hang_power_ratio ]]",
     ),
 )
-BADNESS = Record("gpu:gputally_problem:badness", f"({' or '.join(_FOUND)}) * {MODEL}")
+SEVERITY = Record("gpu:gputally_problem:severity", f"({' or '.join(_FOUND)}) * {MODEL}")

@@ -350,7 +350,7 @@ class Reading(Activity):
 
 
 BASES = ("measured", "shared", "held")
-UNATTRIBUTED = ("idle", "unknown", "unobserved", "before", "departed")
+UNATTRIBUTED = ("idle", "unknown", "unobserved", "initial", "expired")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,7 +103,7 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
     "podResources": {"on": {}, "off": {"privileges": {"podResources": False}}},
     "kubeletPods": {
         "off": {},
-        "on": {"privileges": {"kubeletPods": True, "kubeletFolder": "/var/lib/k0s/kubelet"}},
+        "on": {"privileges": {"kubeletPods": True, "kubeletDirectory": "/var/lib/k0s/kubelet"}},
     },
     "accounting": {"off": {}, "on": {"privileges": {"accounting": True}}},
     "capabilities": {"none": {}, "some": {"privileges": {"capabilities": ["SYS_ADMIN", "SYS_PTRACE"]}}},
@@ -118,9 +118,9 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
         "operator": {
             "driver": {
                 "hostPath": "/run/nvidia/driver",
-                "libraryFolders": [],
+                "libraryDirectories": [],
                 "libraries": ["usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"],
-                "programFolders": ["usr/bin"],
+                "programDirectories": ["usr/bin"],
             }
         },
     },
@@ -258,7 +258,7 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
         "ephemeral": {
             "stack": {
                 "enabled": True,
-                "imageUsers": False,
+                "runAsImageUser": False,
                 "prometheus": EPHEMERAL,
                 "alertmanager": EPHEMERAL,
                 "grafana": EPHEMERAL,

@@ -63,9 +63,9 @@ EXPECTED: dict[str, set[str]] = {
     # After an hour its team is told, after two it is a warning.
     "pod sleepy/forgotten-0": {"GPUTallyHeldIdle", "GPUTallyHeldIdleLong"},
     "pod curious/jupyter-0": {"GPUTallyHeldUnderused"},
-    "pod media/thumbnailer-0": {"GPUTallyShadowUse"},
+    "pod media/thumbnailer-0": {"GPUTallyUnrequestedUse"},
     "pod chat/leaky-0": {"GPUTallyMemoryLeak"},
-    "teams": {"GPUTallyUnknownUsers"},
+    "teams": {"GPUTallyUnattributedProcesses"},
     "teams, GPU 5": {"GPUTallyMemoryNearlyFull"},
     "teams, GPU 6": {"GPUTallyMemoryNearlyFull"},
     "teams, GPU 7": {"GPUTallySuspectedHang"},
@@ -76,25 +76,25 @@ EXPECTED: dict[str, set[str]] = {
     # scenarios/fleet.py
     "silent": {"GPUTallyExporterDown"},
     "cluster dark": {"GPUTallyAllExportersDown"},
-    "driverless": {"GPUTallyDriverNotAnswering"},
+    "driverless": {"GPUTallyDriverUnavailable"},
     "podless": {"GPUTallySourceFailing"},
     "restarting": {"GPUTallyExporterRestarting"},
     "shrunk": {"GPUTallyGpusMissing"},
     "hungry": {"GPUTallyNodePowerOverBudget"},
     "namespace lavish": {"GPUTallyNamespaceOverBudget"},
     # Who cannot be named cannot be charged; on `teams` it is too little energy to matter.
-    "nameless": {"GPUTallyUnknownUsers", "GPUTallyUnattributedEnergy"},
+    "nameless": {"GPUTallyUnattributedProcesses", "GPUTallyUnattributedEnergy"},
     "crowded": {"GPUTallyTooManySamples"},
     "cluster full": {"GPUTallyNoFreeGpu"},
-    "all NVIDIA GeForce RTX 4090": {"GPUTallyGpusUnused"},
+    "all NVIDIA GeForce RTX 4090": {"GPUTallyGpusUnallocated"},
 }
 WHEN_ALL_IS_GONE = {"GPUTallyExporterAbsent"}
 NOT_SIMULATED = {
     "GPUTallySnapshotStale": "an exporter that is stuck, or has another clock than Prometheus",
-    "GPUTallyValuesFailing": "a driver that fails for single values: simulated ones are there or not",
+    "GPUTallyReadErrors": "a driver that fails for single values: simulated ones are there or not",
     "GPUTallySourceSlow": "a source that takes real time",
     "GPUTallyCheckpointFailing": "a disk: a replay has no state file",
-    "GPUTallyLedgerUnbalanced": "a bug in the ledger, or series that are lost on the way",
+    "GPUTallyLedgerError": "a bug in the ledger, or series that are lost on the way",
     "GPUTallyScrapeSlow": "a network: every scrape of a replay takes as long",
     "GPUTallyEnergyUnobserved": "an exporter that is late, but not restarted: a replay looks in time",
 }

@@ -79,7 +79,7 @@ def mounts(made: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def test_the_exporter_has_the_defaults_that_it_has_elsewhere() -> None:
-    assert config() == Config(port=9400, node_name="node-1", state_file=Path("/var/lib/gputally/books.json"))
+    assert config() == Config(port=9400, node_name="node-1", state_file=Path("/var/lib/gputally/ledger.json"))
 
 
 def test_every_value_reaches_the_exporter() -> None:
@@ -101,7 +101,7 @@ def test_every_value_reaches_the_exporter() -> None:
         pod_annotations=("example.com/cost",),
         node_labels=("topology.kubernetes.io/zone",),
         node_name="node-1",
-        state_file=Path("/var/lib/gputally/books.json"),
+        state_file=Path("/var/lib/gputally/ledger.json"),
     )
     assert container(EVERYTHING)["ports"] == [{"name": "metrics", "containerPort": 9401, "protocol": "TCP"}]
 
@@ -183,7 +183,7 @@ def test_no_folder_that_a_node_lacks_keeps_the_pod_from_starting() -> None:
 
 
 def test_a_kubelet_may_have_its_sockets_elsewhere() -> None:
-    values = {"privileges": {"kubeletFolder": "/var/lib/k0s/kubelet/", "kubeletPods": True}}
+    values = {"privileges": {"kubeletDirectory": "/var/lib/k0s/kubelet/", "kubeletPods": True}}
     made = pod(values)
     paths = {name: volume["hostPath"]["path"] for name, volume in volumes(made).items()}
     assert paths["pod-resources"] == "/var/lib/k0s/kubelet/pod-resources"
@@ -292,7 +292,7 @@ def test_the_path_has_what_the_image_s_path_has() -> None:
 def test_a_library_among_others_is_loaded_by_its_path() -> None:
     values = {
         "hostPath": "/run/nvidia/driver",
-        "libraryFolders": [],
+        "libraryDirectories": [],
         "libraries": ["usr/lib64/libnvidia-ml.so.1"],
     }
     found = env(container({"driver": values}))

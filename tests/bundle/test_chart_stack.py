@@ -205,7 +205,7 @@ def test_a_cluster_may_choose_the_users() -> None:
     users = {"runAsUser", "runAsGroup", "fsGroup"}
     for name in COMPONENTS:
         assert users <= pod(name, on())["securityContext"].keys()
-        assert not users & pod(name, on(imageUsers=False))["securityContext"].keys()
+        assert not users & pod(name, on(runAsImageUser=False))["securityContext"].keys()
 
 
 def test_remote_write_has_its_secrets_as_files_and_says_which_cluster_it_is() -> None:
@@ -377,11 +377,11 @@ def test_grafana_may_live_below_a_path() -> None:
 
 
 def test_grafana_shows_the_dashboards_that_are_wanted_and_starts_with_the_fleet_if_it_is_there() -> None:
-    values = {**on(), "dashboards": {"include": ["node", "waste"]}}
+    values = {**on(), "dashboards": {"include": ["node", "idle"]}}
     sources = volume("dashboards", pod("grafana", values))["projected"]["sources"]
     assert [source["configMap"]["name"] for source in sources] == [
         "gputally-dashboard-node",
-        "gputally-dashboard-waste",
+        "gputally-dashboard-idle",
     ]
     assert "default_home_dashboard_path" not in grafana(values)["dashboards"]
     assert grafana(on())["dashboards"]["default_home_dashboard_path"].endswith("/fleet.json")

@@ -191,8 +191,8 @@ def test_every_dashboard_says_on_its_first_screen_what_it_is_about() -> None:
 
 
 def test_the_colours_are_all_different_where_they_mean_something_different() -> None:
-    meanings = [palette.GOOD, palette.WARNING, palette.CRITICAL, palette.IDLE, palette.UNKNOWN]
-    meanings += [palette.BUSY, palette.HELD, palette.WASTE, palette.NEUTRAL]
+    meanings = [palette.GOOD, palette.WARNING, palette.CRITICAL, palette.FREE, palette.UNKNOWN]
+    meanings += [palette.BUSY, palette.HELD, palette.IDLE, palette.NEUTRAL]
     assert len(set(meanings)) == len(meanings)
 
 

@@ -16,7 +16,7 @@ def of_cards(metric: str, values: dict[int, float], more: str = "") -> dict[str,
 
 def test_of_the_gpus_in_trouble_the_worst_fifty_are_shown(tmp_path: Path) -> None:
     series = {
-        f'gpu:gputally_problem:badness{{cluster="lab", node="n{number}", model="H100", problem="p"}}': always(
+        f'gpu:gputally_problem:severity{{cluster="lab", node="n{number}", model="H100", problem="p"}}': always(
             3 if number < 10 else 1
         )
         for number in range(60)
@@ -34,7 +34,7 @@ def test_there_is_a_column_of_the_heatmap_also_where_nothing_is_known(tmp_path: 
 
 
 def test_the_states_of_the_gpus_add_up_also_where_use_is_not_known(tmp_path: Path) -> None:
-    records = {"gpus:count": 8, "gpus_up:count": 7, "held:gpus": 6, "busy:gpus": 3, "wasted:gpus": 1}
+    records = {"gpus:count": 8, "gpus_up:count": 7, "held:gpus": 6, "busy:gpus": 3, "idle:gpus": 1}
     series = {
         f'model:gputally_{name}{{cluster="lab", model="H100"}}': always(value)
         for name, value in records.items()

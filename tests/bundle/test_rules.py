@@ -59,7 +59,7 @@ def test_energy_and_who_is_charged_for_it_are_recorded_at_one_moment() -> None:
     # Groups have their turns at different times of a minute: sums of a few minutes would differ.
     energy = re.compile(r"\w+:gputally_(energy|charged|unattributed):watts")
     groups = [group.name for group in GROUPS for record in group.records if energy.fullmatch(record.name)]
-    assert set(groups) == {"gputally-books"}
+    assert set(groups) == {"gputally-ledger"}
 
 
 def test_the_plain_file_and_the_manifest_hold_the_same_rules() -> None:

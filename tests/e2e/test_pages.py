@@ -65,8 +65,8 @@ READ_RECORDS = [
 ]
 """Dashboards that show what rules have recorded."""
 EMPTY = {
-    ("waste", "Idle now"): "it is about pods that have been there for an hour",
-    ("waste", "Hints"): "it is about pods that have been there for an hour",
+    ("idle", "Idle now"): "it is about pods that have been there for an hour",
+    ("idle", "Hints"): "it is about pods that have been there for an hour",
 }
 """Dashboard and panel -> why it has nothing to show so soon."""
 

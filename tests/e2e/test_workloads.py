@@ -355,7 +355,7 @@ def test_energy_of_all_sums_to_the_counter(bench: Bench, fleet: Fleet) -> None:
     for gpu in bench.gpus.readings:
         counted = millijoules(scrape, GPU, uuid=gpu.gpu.uuid)
         assert (counted - counter(gpu, 0)) % each_second(gpu) == 0
-        before = millijoules(scrape, UNATTRIBUTED, uuid=gpu.gpu.uuid, reason="before")
+        before = millijoules(scrape, UNATTRIBUTED, uuid=gpu.gpu.uuid, reason="initial")
         assert counter(gpu, 0) <= before < counted
     for name, uuid in fleet.gpus.items():
         assert millijoules(scrape, POD, uuid=uuid, pod=name, namespace=bench.team.name) > 0

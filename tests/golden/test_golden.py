@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 VOLATILE = re.compile(
     r"^(process_\w+|gputally_snapshot_timestamp_seconds|gputally_source_(?:duration|last_success_timestamp)"
     r"_seconds\{.*\}|gputally_source_failures_total\{.*\}"
-    r"|gputally_gpu_xid_last_timestamp_seconds\{.*\}|gputally_gpu_books_began_timestamp_seconds\{.*\}"
+    r"|gputally_gpu_xid_last_timestamp_seconds\{.*\}|gputally_gpu_ledger_start_timestamp_seconds\{.*\}"
     r"|gputally_(?:pod|host)_held_seconds_total\{.*\}"
     r"|gputally_(?:pod|host)_busy_seconds_total\{.*\}(?! 0$)"  # 0 is one that never ran
     r"|gputally_\w+_energy_joules_total\{.*\}) \S+$",

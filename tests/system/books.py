@@ -220,6 +220,6 @@ class Simulation:
 def charged(scrape: Scrape) -> bool:
     """The meters of both GPUs have been tested: the ledger has something to save."""
     return all(
-        millijoules(scrape, GPU, gpu=gpu) > millijoules(scrape, UNATTRIBUTED, gpu=gpu, reason="before") > 0
+        millijoules(scrape, GPU, gpu=gpu) > millijoules(scrape, UNATTRIBUTED, gpu=gpu, reason="initial") > 0
         for gpu in ("0", "1")
     )

@@ -120,7 +120,7 @@ def test_an_exporter_that_is_down_is_reported_with_its_node(tmp_path: Path) -> N
             {"alertname": "GPUTallyXidCritical", "node": "a", "uuid": "2", "severity": "critical"},
         ),
         (
-            {"alertname": "GPUTallyDriverNotAnswering", "node": "a", "severity": "critical"},
+            {"alertname": "GPUTallyDriverUnavailable", "node": "a", "severity": "critical"},
             {"alertname": "GPUTallyGpuLost", "node": "a", "uuid": "1", "severity": "critical"},
             {"alertname": "GPUTallyGpuLost", "node": "b", "uuid": "1", "severity": "critical"},
         ),
@@ -172,7 +172,7 @@ def test_what_a_team_does_goes_to_the_team(tmp_path: Path) -> None:
         play(tmp_path, "shared", HELD) as shared,
         stack(tmp_path, {"shared": shared.address}) as (_, _, box),
     ):
-        message = box.wait_for(is_about("GPUTallyShadowUse"), "the message to the team")
+        message = box.wait_for(is_about("GPUTallyUnrequestedUse"), "the message to the team")
         assert message.receiver == "email"
         assert message.common["namespace"] == "nlp"
 

@@ -249,7 +249,7 @@ def test_a_pod_that_ended_stays_for_a_while_and_its_energy_for_ever(tmp_path: Pa
         assert any(ours(series) for series in ended if series[0] == "gputally_pod_info")
         retired = wait_for_books(exporter, lambda now: active(now) is None, "its series are gone")
         assert not any(ours(series) for series in retired)
-        assert millijoules(retired, UNATTRIBUTED, reason="departed") == 25_000
+        assert millijoules(retired, UNATTRIBUTED, reason="expired") == 25_000
         assert millijoules(retired, POD, **B) == 25_000
         assert millijoules(retired, GPU) == node.counter
     zeros = [scrape for scrape in auditor.scrapes if active(scrape) == 0]

@@ -36,8 +36,8 @@ RESTARTS = 200
 def grown_by_hand(scrapes: list[Scrape], gpu: str) -> int:
     """What all accounts of a GPU grew by. One that was not in the first scrape began with nothing.
 
-    `before` and `departed` are left out, as in every query: the one was used before, the other was counted
-    in the series of who departed.
+    `initial` and `expired` are left out, as in every query: the one was used before, the other was counted
+    in the series of who expired.
     """
     first, last = scrapes[0], {}
     for scrape in scrapes:
@@ -47,7 +47,7 @@ def grown_by_hand(scrapes: list[Scrape], gpu: str) -> int:
         for series, value in last.items()
         if series[0] in (POD, HOST, UNATTRIBUTED)
         and labels(series)["gpu"] == gpu
-        and labels(series).get("reason") not in ("before", "departed")
+        and labels(series).get("reason") not in ("initial", "expired")
     )
 
 
@@ -59,7 +59,7 @@ def test_killed_200_times_and_not_a_joule_is_lost_or_counted_twice(tmp_path: Pat
     with prometheus_scraping(f"127.0.0.1:{simulation.port}", tmp_path, "100ms") as prometheus:
         with simulation.start(*state) as exporter:
             wait_for_books(exporter, charged, "the books are worth saving")
-            prometheus.wait_for(f"count({GPU} > on (gpu) {UNATTRIBUTED}{{reason='before'}}) == 2")
+            prometheus.wait_for(f"count({GPU} > on (gpu) {UNATTRIBUTED}{{reason='initial'}}) == 2")
         for restart in range(RESTARTS):
             if restart % 5 == 0:
                 simulation.kill_at_birth(moments.uniform(0, 0.4), *state)
@@ -82,10 +82,10 @@ def test_killed_200_times_and_not_a_joule_is_lost_or_counted_twice(tmp_path: Pat
     assert [found for scrape in kept if (found := missing(scrape))] == []
     assert decreases(kept) == [], "what was served has been saved"
     for gpu in ("0", "1"):
-        before = {millijoules(scrape, UNATTRIBUTED, gpu=gpu, reason="before") for scrape in kept}
+        before = {millijoules(scrape, UNATTRIBUTED, gpu=gpu, reason="initial") for scrape in kept}
         assert len(before) == 1, "the books were opened once"
         assert millijoules(final, UNATTRIBUTED, gpu=gpu, reason="unobserved") > 0
-        assert millijoules(final, UNATTRIBUTED, gpu=gpu, reason="departed") > 0
+        assert millijoules(final, UNATTRIBUTED, gpu=gpu, reason="expired") > 0
         grown = millijoules(final, GPU, gpu=gpu) - millijoules(kept[0], GPU, gpu=gpu)
         assert grown_by_hand(kept, gpu) == grown
         assert (
@@ -125,7 +125,7 @@ def test_without_a_state_file_every_start_is_a_reset_that_increase_understands(t
     assert gpu == sorted(gpu), "the GPU's own counter went on"
     epochs: dict[int, list[int]] = {}
     for scrape in kept.scrapes:
-        before = millijoules(scrape, UNATTRIBUTED, gpu="0", reason="before")
+        before = millijoules(scrape, UNATTRIBUTED, gpu="0", reason="initial")
         epochs.setdefault(before, []).append(millijoules(scrape, POD, **steady))
         charged_to_all = millijoules(scrape, GPU, gpu="0") - before
         assert millijoules(scrape, POD, **steady) <= charged_to_all, "no more than this life has seen"

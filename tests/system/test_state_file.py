@@ -52,7 +52,7 @@ def run_once(simulation: Simulation, path: Path) -> Scrape:
 
 
 def began_with(scrape: Scrape) -> int:
-    return millijoules(scrape, UNATTRIBUTED, reason="before")
+    return millijoules(scrape, UNATTRIBUTED, reason="initial")
 
 
 def fill(disk: Disk, exporter: Exporter) -> None:
@@ -165,7 +165,7 @@ def test_a_file_that_is_another_exporters(simulation: Simulation, tmp_path: Path
             wait_for_file(second, up=True)
             own = began_with(wait_for_books(second, charged, "the books of the second"))
     assert own > began_with(last), "it did not take over the books of the first"
-    assert sum(gpu["unattributed"]["before"] for gpu in decode(path.read_bytes())["gpus"].values()) == own
+    assert sum(gpu["unattributed"]["initial"] for gpu in decode(path.read_bytes())["gpus"].values()) == own
 
 
 def test_after_a_stop_it_goes_on_where_it_was(simulation: Simulation, tmp_path: Path) -> None:

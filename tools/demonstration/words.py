@@ -24,7 +24,7 @@ def _addresses(plan: Plan) -> Iterator[str]:
 def _sights(plan: Plan) -> Iterator[str]:
     if plan.grafana:
         yield "  Grafana: the fleet. A click leads to a node, a GPU or a pod; GPUTally, at the top, to the"
-        yield "    other dashboards: Idle and waste, Shadow use, Health, Energy and chargeback..."
+        yield "    other dashboards: Idle GPUs, Shadow use, Health, Energy and chargeback..."
     yield "  Prometheus: which alerts fire and why, or a query: sum by (node) (gputally_gpu_power_watts)."
     yield f"    The rules are ours, but evaluated every {EVALUATION_SECONDS} seconds: nobody wants to wait."
     if plan.alertmanager:

@@ -104,7 +104,7 @@ class GpuBooks:
                 self._note_processes(part, look.at_us)
         if self.meter.source is None:
             if self.meter.begin(look):
-                self._unattributed["before"] = self.meter.total_millijoules
+                self._unattributed["initial"] = self.meter.total_millijoules
             for window in self._windows.values():
                 window.close(0)  # what was done so far is not in the books
             return
@@ -131,7 +131,7 @@ class GpuBooks:
         for uuid, owners in list(self._owners.items()):
             for key, account in list(owners.items()):
                 if not account.active and at_us - account.seen_us > retention_us:
-                    self._unattributed["departed"] += sum(account.millijoules)
+                    self._unattributed["expired"] += sum(account.millijoules)
                     del owners[key]
             if not owners:
                 del self._owners[uuid]
@@ -190,7 +190,7 @@ class GpuBooks:
             elif share.account in (IDLE, UNKNOWN):
                 self._unattributed[share.account[0]] += share.millijoules
             else:  # it was taken off the books before its last window was closed
-                self._unattributed["departed"] += share.millijoules
+                self._unattributed["expired"] += share.millijoules
             for identity, millijoules in share.processes.items():
                 process = self._processes.get((uuid, identity[0]))
                 if process is None or process.identity != identity:

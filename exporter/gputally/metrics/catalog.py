@@ -531,15 +531,15 @@ BOOK_METRICS: tuple[Metric, ...] = (
         "gputally_gpu_unattributed_energy_joules_total",
         "unattributed_millijoules",
         "Energy that nobody in the books is charged for. idle: nobody was there; unknown: whoever was cannot "
-        "be named; unobserved: used while the exporter did not look; before: what the counter held when the "
-        "books began; departed: charged to owners whose series have gone since. Leave those two out of "
+        "be named; unobserved: used while the exporter did not look; initial: what the counter held when the "
+        "books began; expired: charged to owners whose series have gone since. Leave those two out of "
         "increase().",
         "reason",
         per=1000,
     ),
     _gauge(
         _G,
-        "gputally_gpu_books_began_timestamp_seconds",
+        "gputally_gpu_ledger_start_timestamp_seconds",
         "began_at_seconds",
         "When the books of this GPU began. They go on over restarts with --state-file.",
     ),

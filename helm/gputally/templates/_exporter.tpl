@@ -69,7 +69,7 @@ basic_auth_users:
 {{- $arguments = append $arguments (printf "--relay=%s" .) -}}
 {{- end -}}
 {{- if ne .Values.state.volume "none" -}}
-{{- $arguments = append $arguments "--state-file=/var/lib/gputally/books.json" -}}
+{{- $arguments = append $arguments "--state-file=/var/lib/gputally/ledger.json" -}}
 {{- end -}}
 {{- if include "gputally.exporter.web" . -}}
 {{- $arguments = append $arguments "--web-config=/etc/gputally/web/web-config.yml" -}}
@@ -84,7 +84,7 @@ basic_auth_users:
 {{- $driver := .Values.driver }}
 {{- if $driver.hostPath }}
 {{- $below := printf "%s/%%s" (trimSuffix "/" $driver.mountPath) }}
-{{- with $driver.libraryFolders }}
+{{- with $driver.libraryDirectories }}
 {{- $folders := list }}
 {{- range . }}{{ $folders = append $folders (printf $below .) }}{{ end }}
 - {name: LD_LIBRARY_PATH, value: {{ join ":" $folders | quote }}}
@@ -95,7 +95,7 @@ basic_auth_users:
 # Loaded by its path: in its folder there may be another libc than the image's.
 - {name: LD_PRELOAD, value: {{ join ":" $files | quote }}}
 {{- end }}
-{{- with $driver.programFolders }}
+{{- with $driver.programDirectories }}
 {{- $folders := list "/opt/gputally/bin" "/usr/local/sbin" "/usr/local/bin" "/usr/sbin" "/usr/bin" "/sbin" "/bin" }}
 {{- range . }}{{ $folders = append $folders (printf $below .) }}{{ end }}
 - {name: PATH, value: {{ join ":" $folders | quote }}}
@@ -266,7 +266,7 @@ basicAuth:
 - {name: pod-logs, hostPath: {path: /var/log/pods, type: DirectoryOrCreate}}
 - {name: container-logs, hostPath: {path: /var/log/containers, type: DirectoryOrCreate}}
 {{- end }}
-{{- $kubelet := trimSuffix "/" .kubeletFolder }}
+{{- $kubelet := trimSuffix "/" .kubeletDirectory }}
 {{- if .podResources }}
 - {name: pod-resources, hostPath: {path: {{ $kubelet }}/pod-resources, type: DirectoryOrCreate}}
 {{- end }}

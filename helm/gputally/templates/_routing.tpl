@@ -113,8 +113,8 @@ inhibit_rules:
     target_matchers: ["alertname=\"GPUTallyExporterDown\""]
     equal: ["cluster"]
   # What was last said about GPUs that nobody can read now cannot be confirmed.
-  - source_matchers: ["alertname=~\"GPUTallyExporterDown|GPUTallyDriverNotAnswering\""]
-    target_matchers: ["alertname=~\"GPUTally.+\"", "alertname!~\"GPUTallyExporterDown|GPUTallyDriverNotAnswering\""]
+  - source_matchers: ["alertname=~\"GPUTallyExporterDown|GPUTallyDriverUnavailable\""]
+    target_matchers: ["alertname=~\"GPUTally.+\"", "alertname!~\"GPUTallyExporterDown|GPUTallyDriverUnavailable\""]
     equal: ["cluster", "node"]
   # A lost GPU explains every other alert about it.
   - source_matchers: ["alertname=\"GPUTallyGpuLost\""]
@@ -280,8 +280,8 @@ inhibitRules:
     targetMatch: [{"name": "alertname", "matchType": "=", "value": "GPUTallyExporterDown"}]
     equal: ["cluster"]
   # What was last said about GPUs that nobody can read now cannot be confirmed.
-  - sourceMatch: [{"name": "alertname", "matchType": "=~", "value": "GPUTallyExporterDown|GPUTallyDriverNotAnswering"}]
-    targetMatch: [{"name": "alertname", "matchType": "=~", "value": "GPUTally.+"}, {"name": "alertname", "matchType": "!~", "value": "GPUTallyExporterDown|GPUTallyDriverNotAnswering"}]
+  - sourceMatch: [{"name": "alertname", "matchType": "=~", "value": "GPUTallyExporterDown|GPUTallyDriverUnavailable"}]
+    targetMatch: [{"name": "alertname", "matchType": "=~", "value": "GPUTally.+"}, {"name": "alertname", "matchType": "!~", "value": "GPUTallyExporterDown|GPUTallyDriverUnavailable"}]
     equal: ["cluster", "node"]
   # A lost GPU explains every other alert about it.
   - sourceMatch: [{"name": "alertname", "matchType": "=", "value": "GPUTallyGpuLost"}]

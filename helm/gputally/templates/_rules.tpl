@@ -48,8 +48,8 @@ groups:
           pattern: '{{ $key }}'
       {{- end }}
   {{- end }}
-  {{- if (index $rules.groups "gputally-books").enabled }}
-  - name: gputally-books
+  {{- if (index $rules.groups "gputally-ledger").enabled }}
+  - name: gputally-ledger
     interval: 1m
     rules:
       - record: pod:gputally_workload:info
@@ -63,13 +63,13 @@ groups:
           sum by (cluster, node) (gpu:gputally_energy:watts)
       - record: node:gputally_unattributed:watts
         expr: |-
-          sum by (cluster, node, reason) (sum by (cluster, node, gpu, uuid, reason) (rate(gputally_gpu_unattributed_energy_joules_total{reason!~"before|departed"}[ {{ $settings.rateWindow }} ])))
+          sum by (cluster, node, reason) (sum by (cluster, node, gpu, uuid, reason) (rate(gputally_gpu_unattributed_energy_joules_total{reason!~"initial|expired"}[ {{ $settings.rateWindow }} ])))
       - record: model:gputally_energy:watts
         expr: |-
           sum by (cluster, model) (gpu:gputally_energy:watts)
       - record: model:gputally_unattributed:watts
         expr: |-
-          sum by (cluster, model, reason) (sum by (cluster, node, gpu, uuid, reason) (rate(gputally_gpu_unattributed_energy_joules_total{reason!~"before|departed"}[ {{ $settings.rateWindow }} ])) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info))
+          sum by (cluster, model, reason) (sum by (cluster, node, gpu, uuid, reason) (rate(gputally_gpu_unattributed_energy_joules_total{reason!~"initial|expired"}[ {{ $settings.rateWindow }} ])) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info))
       - record: cluster:gputally_energy:watts
         expr: |-
           sum by (cluster) (node:gputally_energy:watts)
@@ -174,7 +174,7 @@ groups:
       - record: device:gputally_busy:gpus
         expr: |-
           device:gputally_share:ratio * on (cluster, node, gpu, uuid) group_left () clamp_max(sum by (cluster, node, gpu, uuid) ({__name__=~"device:gputally_(pod|host)_busy:ratio"}), 1) or device:gputally_held:gpus == 0
-      - record: device:gputally_wasted:gpus
+      - record: device:gputally_idle:gpus
         expr: |-
           clamp_min(device:gputally_held:gpus - device:gputally_busy:gpus, 0)
       - record: device:gputally_allocated:gpus
@@ -194,15 +194,15 @@ groups:
       - record: pod:gputally_busy:gpus
         expr: |-
           sum by (cluster, node, namespace, pod) (device:gputally_pod_busy:ratio * on (cluster, node, gpu, uuid) group_left (model) device:gputally_share:ratio) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
-      - record: pod:gputally_wasted:gpus
+      - record: pod:gputally_idle:gpus
         expr: |-
-          sum by (cluster, node, namespace, pod) (device:gputally_pod_part:ratio * on (cluster, node, gpu, uuid) group_left () (device:gputally_wasted:gpus / (device:gputally_held:gpus > 0)) * on (cluster, node, gpu, uuid) group_left (model) device:gputally_share:ratio) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
+          sum by (cluster, node, namespace, pod) (device:gputally_pod_part:ratio * on (cluster, node, gpu, uuid) group_left () (device:gputally_idle:gpus / (device:gputally_held:gpus > 0)) * on (cluster, node, gpu, uuid) group_left (model) device:gputally_share:ratio) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
       - record: pod:gputally_gpu_cost:per_hour
         expr: |-
           sum by (cluster, node, namespace, pod) (device:gputally_pod_part:ratio * on (cluster, node, gpu, uuid) group_left () device:gputally_price:per_hour) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
-      - record: pod:gputally_wasted_cost:per_hour
+      - record: pod:gputally_idle_cost:per_hour
         expr: |-
-          sum by (cluster, node, namespace, pod) (device:gputally_pod_part:ratio * on (cluster, node, gpu, uuid) group_left () (device:gputally_wasted:gpus / (device:gputally_held:gpus > 0)) * on (cluster, node, gpu, uuid) group_left () device:gputally_price:per_hour) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
+          sum by (cluster, node, namespace, pod) (device:gputally_pod_part:ratio * on (cluster, node, gpu, uuid) group_left () (device:gputally_idle:gpus / (device:gputally_held:gpus > 0)) * on (cluster, node, gpu, uuid) group_left () device:gputally_price:per_hour) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
       - record: pod:gputally_cost:per_hour
         expr: |-
           sum by (cluster, node, namespace, pod, workload) ({__name__=~"pod:gputally_(gpu|energy)_cost:per_hour"})
@@ -215,15 +215,15 @@ groups:
       - record: host:gputally_busy:gpus
         expr: |-
           sum by (cluster, node, owner) (device:gputally_host_busy:ratio * on (cluster, node, gpu, uuid) group_left (model) device:gputally_share:ratio)
-      - record: host:gputally_wasted:gpus
+      - record: host:gputally_idle:gpus
         expr: |-
-          sum by (cluster, node, owner) (device:gputally_host_part:ratio * on (cluster, node, gpu, uuid) group_left () (device:gputally_wasted:gpus / (device:gputally_held:gpus > 0)) * on (cluster, node, gpu, uuid) group_left (model) device:gputally_share:ratio)
+          sum by (cluster, node, owner) (device:gputally_host_part:ratio * on (cluster, node, gpu, uuid) group_left () (device:gputally_idle:gpus / (device:gputally_held:gpus > 0)) * on (cluster, node, gpu, uuid) group_left (model) device:gputally_share:ratio)
       - record: host:gputally_gpu_cost:per_hour
         expr: |-
           sum by (cluster, node, owner) (device:gputally_host_part:ratio * on (cluster, node, gpu, uuid) group_left () device:gputally_price:per_hour)
-      - record: host:gputally_wasted_cost:per_hour
+      - record: host:gputally_idle_cost:per_hour
         expr: |-
-          sum by (cluster, node, owner) (device:gputally_host_part:ratio * on (cluster, node, gpu, uuid) group_left () (device:gputally_wasted:gpus / (device:gputally_held:gpus > 0)) * on (cluster, node, gpu, uuid) group_left () device:gputally_price:per_hour)
+          sum by (cluster, node, owner) (device:gputally_host_part:ratio * on (cluster, node, gpu, uuid) group_left () (device:gputally_idle:gpus / (device:gputally_held:gpus > 0)) * on (cluster, node, gpu, uuid) group_left () device:gputally_price:per_hour)
       - record: host:gputally_cost:per_hour
         expr: |-
           sum by (cluster, node, owner) ({__name__=~"host:gputally_(gpu|energy)_cost:per_hour"})
@@ -242,15 +242,15 @@ groups:
       - record: workload:gputally_busy:gpus
         expr: |-
           sum by (cluster, namespace, workload) (pod:gputally_busy:gpus)
-      - record: workload:gputally_wasted:gpus
+      - record: workload:gputally_idle:gpus
         expr: |-
-          sum by (cluster, namespace, workload) (pod:gputally_wasted:gpus)
+          sum by (cluster, namespace, workload) (pod:gputally_idle:gpus)
       - record: workload:gputally_gpu_cost:per_hour
         expr: |-
           sum by (cluster, namespace, workload) (pod:gputally_gpu_cost:per_hour)
-      - record: workload:gputally_wasted_cost:per_hour
+      - record: workload:gputally_idle_cost:per_hour
         expr: |-
-          sum by (cluster, namespace, workload) (pod:gputally_wasted_cost:per_hour)
+          sum by (cluster, namespace, workload) (pod:gputally_idle_cost:per_hour)
       - record: workload:gputally_cost:per_hour
         expr: |-
           sum by (cluster, namespace, workload) (pod:gputally_cost:per_hour)
@@ -263,15 +263,15 @@ groups:
       - record: namespace:gputally_busy:gpus
         expr: |-
           sum by (cluster, namespace) (pod:gputally_busy:gpus)
-      - record: namespace:gputally_wasted:gpus
+      - record: namespace:gputally_idle:gpus
         expr: |-
-          sum by (cluster, namespace) (pod:gputally_wasted:gpus)
+          sum by (cluster, namespace) (pod:gputally_idle:gpus)
       - record: namespace:gputally_gpu_cost:per_hour
         expr: |-
           sum by (cluster, namespace) (pod:gputally_gpu_cost:per_hour)
-      - record: namespace:gputally_wasted_cost:per_hour
+      - record: namespace:gputally_idle_cost:per_hour
         expr: |-
-          sum by (cluster, namespace) (pod:gputally_wasted_cost:per_hour)
+          sum by (cluster, namespace) (pod:gputally_idle_cost:per_hour)
       - record: namespace:gputally_cost:per_hour
         expr: |-
           sum by (cluster, namespace) (pod:gputally_cost:per_hour)
@@ -281,7 +281,7 @@ groups:
       - record: namespace:gputally_utilization:ratio
         expr: |-
           avg by (cluster, namespace) (pod:gputally_utilization:ratio)
-      - record: namespace:gputally_shadow:gpus
+      - record: namespace:gputally_unrequested:gpus
         expr: |-
           sum by (cluster, namespace) (pod:gputally_held:gpus and on (cluster, namespace, pod) gputally_pod_info{requested="false"})
   {{- end }}
@@ -322,9 +322,9 @@ groups:
       - record: node:gputally_busy:gpus
         expr: |-
           sum by (cluster, node) (device:gputally_busy:gpus)
-      - record: node:gputally_wasted:gpus
+      - record: node:gputally_idle:gpus
         expr: |-
-          sum by (cluster, node) (device:gputally_wasted:gpus)
+          sum by (cluster, node) (device:gputally_idle:gpus)
       - record: node:gputally_gpu_cost:per_hour
         expr: |-
           sum by (cluster, node) (gpu:gputally_price:per_hour)
@@ -367,9 +367,9 @@ groups:
       - record: model:gputally_busy:gpus
         expr: |-
           sum by (cluster, model) (device:gputally_busy:gpus)
-      - record: model:gputally_wasted:gpus
+      - record: model:gputally_idle:gpus
         expr: |-
-          sum by (cluster, model) (device:gputally_wasted:gpus)
+          sum by (cluster, model) (device:gputally_idle:gpus)
       - record: model:gputally_gpu_cost:per_hour
         expr: |-
           sum by (cluster, model) (gpu:gputally_price:per_hour)
@@ -412,9 +412,9 @@ groups:
       - record: cluster:gputally_busy:gpus
         expr: |-
           sum by (cluster) (node:gputally_busy:gpus)
-      - record: cluster:gputally_wasted:gpus
+      - record: cluster:gputally_idle:gpus
         expr: |-
-          sum by (cluster) (node:gputally_wasted:gpus)
+          sum by (cluster) (node:gputally_idle:gpus)
       - record: cluster:gputally_gpu_cost:per_hour
         expr: |-
           sum by (cluster) (node:gputally_gpu_cost:per_hour)
@@ -427,12 +427,12 @@ groups:
       - record: model:gputally_gpus_by_utilization:count
         expr: |-
           count_values by (cluster, model) ("utilization", floor(max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info) * 10) / 10)
-      - record: gpu:gputally_problem:badness
+      - record: gpu:gputally_problem:severity
         expr: |-
           (label_replace(max by (cluster, node, gpu, uuid) (gputally_gpu_up == 0) * 0 + 3, "problem", "lost: answers no more", "uuid", ".*") or label_replace(max by (cluster, node, gpu, uuid) (gputally_gpu_ecc_errors_total{type="uncorrected", lifetime="volatile"} > 0) * 0 + 3, "problem", "memory errors, not corrected", "uuid", ".*") or label_replace(max by (cluster, node, gpu, uuid) (gputally_gpu_remapped_rows_failure == 1) * 0 + 3, "problem", "no spare memory rows left", "uuid", ".*") or label_replace(max by (cluster, node, gpu, uuid) (gputally_gpu_recovery_action{action="none"} == 0) * 0 + 3, "problem", "driver asks for recovery", "uuid", ".*") or label_replace(max by (cluster, node, gpu, uuid) (gputally_gpu_xid_last_timestamp_seconds{xid=~"{{ join "|" $settings.xidCritical }}"} > time() - 3600) * 0 + 3, "problem", "critical XID in the last hour", "uuid", ".*") or label_replace(max by (cluster, node, gpu, uuid) (gputally_gpu_throttle_active{reason="hw_thermal_slowdown"} == 1) * 0 + 2, "problem", "slowed down, too hot", "uuid", ".*") or label_replace(max by (cluster, node, gpu, uuid) (gputally_gpu_throttle_active{reason="hw_power_brake_slowdown"} == 1) * 0 + 2, "problem", "slowed down, power brake", "uuid", ".*") or label_replace(max by (cluster, node, gpu, uuid) (gputally_gpu_remapped_rows_pending == 1) * 0 + 2, "problem", "memory row waits for a reset", "uuid", ".*") or label_replace(max by (cluster, node, gpu, uuid) (max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio) >= {{ $settings.hangUtilizationRatio }} and max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts) / max by (cluster, node, gpu, uuid) (gputally_gpu_power_limit_watts) < {{ $settings.hangPowerRatio }}) * 0 + 1, "problem", "busy at idle power: hangs?", "uuid", ".*")) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info)
-      - record: cluster:gputally_shadow:gpus
+      - record: cluster:gputally_unrequested:gpus
         expr: |-
-          sum by (cluster) (namespace:gputally_shadow:gpus)
+          sum by (cluster) (namespace:gputally_unrequested:gpus)
   {{- end }}
   {{- if (index $rules.groups "gputally-anomalies").enabled }}
   - name: gputally-anomalies
@@ -553,7 +553,7 @@ groups:
       {{- end }}
       {{- end }}
   {{- end }}
-  {{- if or $alerts.GPUTallyExporterDown.enabled $alerts.GPUTallyAllExportersDown.enabled $alerts.GPUTallyExporterAbsent.enabled $alerts.GPUTallyDriverNotAnswering.enabled $alerts.GPUTallyGpuLost.enabled $alerts.GPUTallyGpusMissing.enabled $alerts.GPUTallySnapshotStale.enabled }}
+  {{- if or $alerts.GPUTallyExporterDown.enabled $alerts.GPUTallyAllExportersDown.enabled $alerts.GPUTallyExporterAbsent.enabled $alerts.GPUTallyDriverUnavailable.enabled $alerts.GPUTallyGpuLost.enabled $alerts.GPUTallyGpusMissing.enabled $alerts.GPUTallySnapshotStale.enabled }}
   - name: gputally-availability
     rules:
       {{- with $alerts.GPUTallyExporterDown }}
@@ -628,9 +628,9 @@ groups:
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyExporterAbsent.md
       {{- end }}
       {{- end }}
-      {{- with $alerts.GPUTallyDriverNotAnswering }}
+      {{- with $alerts.GPUTallyDriverUnavailable }}
       {{- if .enabled }}
-      - alert: GPUTallyDriverNotAnswering
+      - alert: GPUTallyDriverUnavailable
         expr: |-
           max by (cluster, node) (gputally_source_up{source=~"nvml|nvidia-smi|amdgpu|rocm-smi|simulated"}) == 0 and on (cluster, node) (max by (cluster, node) (gputally_gpu_info) or max by (cluster, node) (max_over_time(gputally_source_gpus[ {{ $settings.gpuCountWindow }} ])) > 0)
         for: {{ .for }}
@@ -649,7 +649,7 @@ groups:
             The GPU driver of a node does not answer.
           description: |-
             On node {{`{{ $labels.node }}`}} no source has been able to read the GPUs for 5 minutes: the driver hangs, was unloaded, or is out of the exporter's reach. Run nvidia-smi (or rocm-smi) on the node.
-          runbook_url: {{ $rules.runbookUrl }}/GPUTallyDriverNotAnswering.md
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyDriverUnavailable.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyGpuLost }}
@@ -1291,7 +1291,7 @@ groups:
       {{- end }}
       {{- end }}
   {{- end }}
-  {{- if or $alerts.GPUTallyHeldIdle.enabled $alerts.GPUTallyHeldIdleLong.enabled $alerts.GPUTallyHeldUnderused.enabled $alerts.GPUTallyShadowUse.enabled $alerts.GPUTallyUnknownUsers.enabled $alerts.GPUTallyGpusUnused.enabled }}
+  {{- if or $alerts.GPUTallyHeldIdle.enabled $alerts.GPUTallyHeldIdleLong.enabled $alerts.GPUTallyHeldUnderused.enabled $alerts.GPUTallyUnrequestedUse.enabled $alerts.GPUTallyUnattributedProcesses.enabled $alerts.GPUTallyGpusUnallocated.enabled }}
   - name: gputally-efficiency
     interval: 2m
     rules:
@@ -1367,9 +1367,9 @@ groups:
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyHeldUnderused.md
       {{- end }}
       {{- end }}
-      {{- with $alerts.GPUTallyShadowUse }}
+      {{- with $alerts.GPUTallyUnrequestedUse }}
       {{- if .enabled }}
-      - alert: GPUTallyShadowUse
+      - alert: GPUTallyUnrequestedUse
         expr: |-
           count by (cluster, node, namespace, pod) (max by (cluster, node, gpu, uuid, namespace, pod) (gputally_pod_processes{namespace!~"{{ $settings.exemptNamespaces }}"}) > 0) and on (cluster, namespace, pod) max by (cluster, namespace, pod) (gputally_pod_info{requested="false"})
         for: {{ .for }}
@@ -1388,12 +1388,12 @@ groups:
             A pod uses a GPU that it never asked for.
           description: |-
             Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} on node {{`{{ $labels.node }}`}} has had processes on {{`{{ $value }}`}} GPUs for 10 minutes, and the kubelet gave it none. It takes memory and time from whoever was given them: have it ask for a GPU, or stop it.
-          runbook_url: {{ $rules.runbookUrl }}/GPUTallyShadowUse.md
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyUnrequestedUse.md
       {{- end }}
       {{- end }}
-      {{- with $alerts.GPUTallyUnknownUsers }}
+      {{- with $alerts.GPUTallyUnattributedProcesses }}
       {{- if .enabled }}
-      - alert: GPUTallyUnknownUsers
+      - alert: GPUTallyUnattributedProcesses
         expr: |-
           count by (cluster, node, reason) (max by (cluster, node, gpu, uuid, reason) (gputally_gpu_unattributed_memory_used_bytes) > 0)
         for: {{ .for }}
@@ -1412,12 +1412,12 @@ groups:
             Somebody who cannot be named uses GPUs.
           description: |-
             On node {{`{{ $labels.node }}`}} processes have memory on {{`{{ $value }}`}} GPUs, and whose they are cannot be told ({{`{{ $labels.reason }}`}}). Ask gputally whose PID on the node; most often the exporter lacks a privilege.
-          runbook_url: {{ $rules.runbookUrl }}/GPUTallyUnknownUsers.md
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyUnattributedProcesses.md
       {{- end }}
       {{- end }}
-      {{- with $alerts.GPUTallyGpusUnused }}
+      {{- with $alerts.GPUTallyGpusUnallocated }}
       {{- if .enabled }}
-      - alert: GPUTallyGpusUnused
+      - alert: GPUTallyGpusUnallocated
         expr: |-
           min_over_time(model:gputally_gpus_free:count[ {{ $settings.unusedWindow }} ]) / model:gputally_gpus:count > {{ $settings.unusedRatio }} and last_over_time(model:gputally_gpus:count[1h] offset {{ $settings.unusedWindow }})
         for: {{ .for }}
@@ -1436,7 +1436,7 @@ groups:
             A part of the GPUs of a model was not needed at any time.
           description: |-
             {{`{{ $value | humanizePercentage }}`}} of the {{`{{ $labels.model }}`}} were free at every moment of the last {{ $settings.unusedWindow }}: so many could be given back, switched off or put to other use.
-          runbook_url: {{ $rules.runbookUrl }}/GPUTallyGpusUnused.md
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyGpusUnallocated.md
       {{- end }}
       {{- end }}
   {{- end }}
@@ -1540,7 +1540,7 @@ groups:
       {{- end }}
       {{- end }}
   {{- end }}
-  {{- if or $alerts.GPUTallySourceFailing.enabled $alerts.GPUTallyValuesFailing.enabled $alerts.GPUTallySourceSlow.enabled $alerts.GPUTallyCheckpointFailing.enabled $alerts.GPUTallyLedgerUnbalanced.enabled $alerts.GPUTallyScrapeSlow.enabled $alerts.GPUTallyTooManySamples.enabled $alerts.GPUTallyExporterRestarting.enabled $alerts.GPUTallyEnergyUnobserved.enabled }}
+  {{- if or $alerts.GPUTallySourceFailing.enabled $alerts.GPUTallyReadErrors.enabled $alerts.GPUTallySourceSlow.enabled $alerts.GPUTallyCheckpointFailing.enabled $alerts.GPUTallyLedgerError.enabled $alerts.GPUTallyScrapeSlow.enabled $alerts.GPUTallyTooManySamples.enabled $alerts.GPUTallyExporterRestarting.enabled $alerts.GPUTallyEnergyUnobserved.enabled }}
   - name: gputally-exporter
     rules:
       {{- with $alerts.GPUTallySourceFailing }}
@@ -1567,9 +1567,9 @@ groups:
           runbook_url: {{ $rules.runbookUrl }}/GPUTallySourceFailing.md
       {{- end }}
       {{- end }}
-      {{- with $alerts.GPUTallyValuesFailing }}
+      {{- with $alerts.GPUTallyReadErrors }}
       {{- if .enabled }}
-      - alert: GPUTallyValuesFailing
+      - alert: GPUTallyReadErrors
         expr: |-
           sum by (cluster, node, source) (increase(gputally_source_errors_total[15m])) > {{ $settings.valueErrors }} unless on (cluster, node) (gputally_gpu_up == 0)
         for: {{ .for }}
@@ -1588,7 +1588,7 @@ groups:
             Single values cannot be read, time and again.
           description: |-
             On node {{`{{ $labels.node }}`}} {{`{{ printf "%.0f" $value }}`}} values from {{`{{ $labels.source }}`}} failed or made no sense in 15 minutes. Which, and why: the labels field and error of gputally_source_errors_total.
-          runbook_url: {{ $rules.runbookUrl }}/GPUTallyValuesFailing.md
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyReadErrors.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallySourceSlow }}
@@ -1639,9 +1639,9 @@ groups:
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyCheckpointFailing.md
       {{- end }}
       {{- end }}
-      {{- with $alerts.GPUTallyLedgerUnbalanced }}
+      {{- with $alerts.GPUTallyLedgerError }}
       {{- if .enabled }}
-      - alert: GPUTallyLedgerUnbalanced
+      - alert: GPUTallyLedgerError
         expr: |-
           max by (cluster, node, gpu) (abs(sum by (cluster, node, instance, gpu) (gputally_gpu_energy_joules_total) - sum by (cluster, node, instance, gpu) ({__name__=~"gputally_(pod|host|gpu_unattributed)_energy_joules_total"}))) > {{ $settings.ledgerToleranceJoules }}
         for: {{ .for }}
@@ -1660,7 +1660,7 @@ groups:
             The energy of a GPU and what was charged for it differ.
           description: |-
             On node {{`{{ $labels.node }}`}} the charges for GPU {{`{{ $labels.gpu }}`}} are {{`{{ printf "%.1f" $value }}`}} J off its meter. Either series are lost on the way to Prometheus, or this is a bug of GPUTally: bills are wrong until it is found.
-          runbook_url: {{ $rules.runbookUrl }}/GPUTallyLedgerUnbalanced.md
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyLedgerError.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyScrapeSlow }}

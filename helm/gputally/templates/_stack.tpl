@@ -31,7 +31,7 @@ app.kubernetes.io/part-of: gputally
 {{/* Takes (dict "context" $ "user" 65534), the user of the image. */}}
 {{- define "gputally.stack.podSecurity" -}}
 runAsNonRoot: true
-{{- if .context.Values.stack.imageUsers }}
+{{- if .context.Values.stack.runAsImageUser }}
 runAsUser: {{ .user }}
 runAsGroup: {{ .user }}
 fsGroup: {{ .user }}

@@ -24,7 +24,7 @@ ONE: Mapping[str, tuple[Choice, ...]] = {
     ),
     "workloads": ({"cluster": CLUSTER, "namespace": "search", "pod": "ranker-7d9c5f6b8-4xk2p"},),
     "energy": ({"cluster": CLUSTER, "namespace": "nlp"},),
-    "waste": ({"cluster": CLUSTER, "namespace": "vision"}, {"cluster": CLUSTER, "namespace": "science"}),
+    "idle": ({"cluster": CLUSTER, "namespace": "vision"}, {"cluster": CLUSTER, "namespace": "science"}),
     "shadow": ({**_HOPPER, "namespace": "media"}, {**_HOPPER, "namespace": "vision"}),
     "health": (_HOPPER, _AMPERE, _INSTINCT),
     "argo": ({"cluster": CLUSTER, "namespace": "science", "workflow": "Workflow/dock-nightly"},),

@@ -163,7 +163,7 @@ def test_who_has_been_gone_for_long_is_taken_off_and_what_it_used_stays_in_the_b
     books.retire(5 * SECOND + 1, 5 * SECOND)
     assert charges(books).keys() == {"b"}
     assert not list(books.process_charges())
-    assert unattributed(books) == {"departed": 100_000}
+    assert unattributed(books) == {"expired": 100_000}
 
 
 def test_who_is_there_is_never_taken_off() -> None:
@@ -182,7 +182,7 @@ def test_who_comes_back_after_that_begins_at_nothing() -> None:
     settle(books, 10, 200, [resident(1, A)])
     assert total(charges(books)["a"]) == 100_000
     assert charges(books)["a"].held_microseconds == 5 * SECOND
-    assert unattributed(books) == {"departed": 100_000}
+    assert unattributed(books) == {"expired": 100_000}
 
 
 def test_who_is_taken_off_before_its_last_window_closes_is_charged_as_departed() -> None:
@@ -191,7 +191,7 @@ def test_who_is_taken_off_before_its_last_window_closes_is_charged_as_departed()
     settle(books, 5, None)
     books.retire(10 * SECOND, 0)
     settle(books, 10, 100)
-    assert unattributed(books) == {"departed": 100_000}
+    assert unattributed(books) == {"expired": 100_000}
     assert not charges(books)
 
 
@@ -338,7 +338,7 @@ def test_all_of_it_is_gone_on_from() -> None:
     book = after.book()
     assert book is not None
     assert (book.began_at_seconds, book.energy_millijoules) == (1e9, 117_000)
-    assert unattributed(after) == {"before": 7_000, "unobserved": 10_000}
+    assert unattributed(after) == {"initial": 7_000, "unobserved": 10_000}
 
     def told(books: GpuBooks) -> list[tuple[Any, ...]]:
         return [
@@ -368,4 +368,4 @@ def test_a_counter_that_does_not_follow_leaves_the_books_empty() -> None:
     settle(before, 5, 200, [resident(1, A)])
     after = resumed(before, 10, 150)
     assert not charges(after)
-    assert unattributed(after) == {"before": 150_000}
+    assert unattributed(after) == {"initial": 150_000}

@@ -326,10 +326,10 @@ class Histories(RuleBasedStateMachine):
             gone = before.keys() - now.keys()
             for key in before.keys() & now.keys():
                 assert now[key] >= before[key], key
-            departed = (card.gpu.uuid, "departed")
+            expired = (card.gpu.uuid, "expired")
             if retired:
                 left = sum(before[key] for key in gone if key[-1] in ("measured", "shared", "held"))
-                assert now.get(departed, 0) - before.get(departed, 0) == left
+                assert now.get(expired, 0) - before.get(expired, 0) == left
             else:
                 assert not gone
             self.told[card.gpu.uuid] = now
@@ -362,7 +362,7 @@ class Histories(RuleBasedStateMachine):
             owners[charge.gpu_index, UNKNOWN] += int(amounts.get(("held",), 0))
         for book in self.ledger.books():
             # One that nobody saw may outlive the holder that was charged for it.
-            for reason in ("unknown", "departed"):
+            for reason in ("unknown", "expired"):
                 owners[book.gpu_index, UNKNOWN] += int(book.unattributed_millijoules[reason,])
         processes: Counter[Any] = Counter()
         seen = set()

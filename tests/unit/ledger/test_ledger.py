@@ -56,7 +56,7 @@ def one_window(
 def test_one_owner_resident_gets_all_measured() -> None:
     books = one_window([resident(1, A)], holds(A, B))
     assert (joules(books, A), joules(books, B)) == ({"measured": 100}, {})
-    assert nobodys(books) == {"before": 1000}
+    assert nobodys(books) == {"initial": 1000}
 
 
 def test_several_owners_get_it_by_sm_time_shared() -> None:
@@ -91,26 +91,26 @@ def test_a_process_that_nobody_saw_is_the_only_holders_held() -> None:
 
 def test_a_process_that_nobody_saw_is_unknown_with_two_holders() -> None:
     books = one_window([resident(1, Unknown("exited"), ended=True)], holds(A, B))
-    assert nobodys(books) == {"before": 1000, "unknown": 100}
+    assert nobodys(books) == {"initial": 1000, "unknown": 100}
 
 
 def test_a_resident_that_cannot_be_named_is_unknown() -> None:
-    assert nobodys(one_window([resident(1, STRANGER)], holds(A))) == {"before": 1000, "unknown": 100}
+    assert nobodys(one_window([resident(1, STRANGER)], holds(A))) == {"initial": 1000, "unknown": 100}
 
 
 def test_nobody_at_all_is_idle() -> None:
-    assert nobodys(one_window([])) == {"before": 1000, "idle": 100}
+    assert nobodys(one_window([])) == {"initial": 1000, "idle": 100}
 
 
 def test_a_device_on_which_nothing_can_be_seen_and_that_nobody_holds_is_unknown() -> None:
-    assert nobodys(one_window([], visible=False)) == {"before": 1000, "unknown": 100}
+    assert nobodys(one_window([], visible=False)) == {"initial": 1000, "unknown": 100}
 
 
 def test_time_in_which_the_exporter_was_not_looking_is_unobserved() -> None:
     books = ledger()
     settle(books, 0, reading(1000), [resident(1, A)])
     settle(books, 61, reading(1500), [resident(1, A)])
-    assert nobodys(books) == {"before": 1000, "unobserved": 500}
+    assert nobodys(books) == {"initial": 1000, "unobserved": 500}
     assert joules(books, A) == {}
 
 
@@ -118,7 +118,7 @@ def test_a_reset_of_the_counter_is_unobserved_and_reported() -> None:
     books = ledger()
     settle(books, 0, reading(90_000), [resident(1, A)])
     settle(books, 5, reading(50), [resident(1, A)])
-    assert nobodys(books) == {"before": 90_000, "unobserved": 50}
+    assert nobodys(books) == {"initial": 90_000, "unobserved": 50}
     assert books.problems() == {("energy_millijoules", "reset"): 1}
     assert_balanced(books)
 
@@ -186,7 +186,7 @@ def test_the_worked_example_goes_on_after_a_restart_and_ends_in_departures() -> 
     assert sum(joules(books, B).values()) == 177.5
     books.retire(400 * SECOND)
     assert not books.charges()
-    assert nobodys(books) == {"idle": 60, "unobserved": 40, "departed": 700}
+    assert nobodys(books) == {"idle": 60, "unobserved": 40, "expired": 700}
     assert_balanced(books)
 
 
@@ -202,7 +202,7 @@ def test_the_energy_of_the_parent_is_dealt_to_its_instances_by_size() -> None:
     there = [resident(1, A, uuid="MIG-1", busy=None), resident(2, B, uuid="MIG-2", busy=None)]
     books = on_mig(instances, there)
     assert (joules(books, A), joules(books, B)) == ({"measured": 400}, {"measured": 200})
-    assert nobodys(books) == {"before": 1000, "idle": 100}
+    assert nobodys(books) == {"initial": 1000, "idle": 100}
 
 
 def test_the_size_is_the_multiprocessors_where_they_are_known() -> None:
@@ -255,7 +255,7 @@ def test_within_an_instance_it_goes_as_on_a_whole_gpu() -> None:
     books = on_mig(instances, there, holds(C, uuid="MIG-2"))
     assert (joules(books, A), joules(books, B)) == ({"shared": 200}, {"shared": 100})
     assert joules(books, C, uuid="MIG-2") == {"held": 300}
-    assert nobodys(books) == {"before": 1000, "unknown": 100}
+    assert nobodys(books) == {"initial": 1000, "unknown": 100}
 
 
 def test_within_a_partition_whose_driver_samples_it_goes_by_sm_time() -> None:
@@ -360,7 +360,7 @@ def test_each_gpu_has_its_own_books_and_a_number_that_may_change() -> None:
     assert_balanced(books)
 
 
-def test_the_clock_on_the_wall_says_when_the_books_began_and_nothing_else() -> None:
+def test_the_clock_on_the_wall_says_when_the_ledger_start_and_nothing_else() -> None:
     books = ledger()
     for at, now in ((0, 1e9), (5, 2e9), (10, 5.0)):
         books.settle(
@@ -387,7 +387,7 @@ def test_on_the_same_boot_nothing_is_lost() -> None:
     settle(books, 100, reading(1150), [resident(1, A)])
     settle(books, 105, reading(1200), [resident(1, A)])
     assert joules(books, A) == {"measured": 150}
-    assert nobodys(books) == {"before": 1000, "unobserved": 50}
+    assert nobodys(books) == {"initial": 1000, "unobserved": 50}
     assert charge_of(books, A).held_microseconds == 10 * SECOND
 
 
@@ -397,7 +397,7 @@ def test_on_another_boot_or_after_the_driver_was_loaded_anew_a_new_epoch_begins(
 ) -> None:
     books = ledger(boot_id=boot_id, resume=state_after_a_window())
     settle(books, 100, reading(counter), [resident(1, A)])
-    assert (joules(books, A), nobodys(books)) == ({}, {"before": counter})
+    assert (joules(books, A), nobodys(books)) == ({}, {"initial": counter})
     assert books.state()["gpus"][GPU.uuid]["owners"][0]["millijoules"] == [0, 0, 0]
 
 
@@ -406,7 +406,7 @@ def test_a_counter_that_cannot_be_read_at_the_first_look_costs_no_history() -> N
     settle(books, 100, reading(None, watts=300), [resident(1, A)])
     assert books.state() == state_after_a_window()
     settle(books, 105, reading(1150, watts=300), [resident(1, A)])
-    assert (joules(books, A), nobodys(books)) == ({"measured": 100}, {"before": 1000, "unobserved": 50})
+    assert (joules(books, A), nobodys(books)) == ({"measured": 100}, {"initial": 1000, "unobserved": 50})
     assert charge_of(books, A).active
     assert charge_of(books, A).held_microseconds == 10 * SECOND
     assert_balanced(books)
@@ -425,7 +425,7 @@ def test_a_gpu_that_has_not_been_seen_since_the_start_is_kept() -> None:
     settle(books, 100, [reading(5, gpu=Gpu("GPU-b", 1, "NVIDIA", "H100")), reading(None).lost()])
     again = ledger(boot_id="boot", resume=json.loads(json.dumps(books.state())))
     settle(again, 200, [reading(1150)], [resident(1, A)])
-    assert (joules(again, A), nobodys(again)) == ({"measured": 100}, {"before": 1000, "unobserved": 50})
+    assert (joules(again, A), nobodys(again)) == ({"measured": 100}, {"initial": 1000, "unobserved": 50})
 
 
 def test_a_gpu_whose_counter_is_still_being_tested_is_not_kept() -> None:
@@ -561,7 +561,7 @@ def test_a_hundred_thousand_short_pods_in_a_day_leave_nothing_but_their_joules()
     assert len(books.state()["gpus"][GPU.uuid]["owners"]) == 1 + 6 * 70
     # Each window: 1 s of the one that stays, 0.1 s of each of the others.
     assert joules(books, A)["shared"] == pytest.approx(book.energy_millijoules / 1000 / 8, rel=0.01)
-    assert nobodys(books)["departed"] == pytest.approx(book.energy_millijoules / 1000 * 7 / 8, rel=0.01)
+    assert nobodys(books)["expired"] == pytest.approx(book.energy_millijoules / 1000 * 7 / 8, rel=0.01)
 
 
 @pytest.mark.parametrize("counter", [True, False])

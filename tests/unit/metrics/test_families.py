@@ -52,13 +52,13 @@ def test_energy_is_in_joules_exact_to_the_millijoule() -> None:
         began_at_seconds=900.0,
         energy_source="counter",
         energy_millijoules=123456789012345,
-        unattributed_millijoules={("idle",): 0, ("before",): 123456789012344},
+        unattributed_millijoules={("idle",): 0, ("initial",): 123456789012344},
     )
     found = samples_of(replace(NOTHING, readings=(Reading(gpu=GPU),), books=(book,)))
     assert found["gputally_gpu_energy_joules_total"] == {("3", "GPU-a"): 123456789012.345}
     assert found["gputally_gpu_unattributed_energy_joules_total"] == {
         ("3", "GPU-a", "idle"): 0,
-        ("3", "GPU-a", "before"): 123456789012.344,
+        ("3", "GPU-a", "initial"): 123456789012.344,
     }
     ((info, _),) = found["gputally_gpu_info"].items()
     assert info[-1] == "counter"

@@ -17,9 +17,9 @@ _IDLE, _UNDERUSED = _SETTINGS["idle_busy_ratio"], _SETTINGS["underused_busy_rati
 _SMALL_MEMORY, _SMALL_BUSY = 0.25, 0.5
 
 _LESS_IS_BETTER = fields.thresholds((0.2, palette.WARNING), (0.5, palette.CRITICAL))
-_ANY_IS_WASTE = fields.thresholds((0.5, palette.WASTE))
-_WASTE_CELL = fields.thresholds((0.5, palette.WASTE), base=palette.CLEAR)
-_STATES = {"busy": palette.BUSY, "held, idle": palette.WASTE, "free": palette.IDLE}
+_ANY_IS_IDLE = fields.thresholds((0.5, palette.IDLE))
+_IDLE_CELL = fields.thresholds((0.5, palette.IDLE), base=palette.CLEAR)
+_STATES = {"busy": palette.BUSY, "held, idle": palette.IDLE, "free": palette.FREE}
 _MONEY: fields.Json = {"unit": "none", "decimals": 2}
 
 _TO_NODE = links.by_row("Node", "node", "node")
@@ -129,8 +129,8 @@ def _models(record: str, function: str = "") -> str:
 _NEVER_TAKEN = _models("gpus_free:count", "min_over_time")
 
 DASHBOARD = dashboard(
-    "waste",
-    "Idle and waste",
+    "idle",
+    "Idle GPUs",
     "GPUs that are paid for and do nothing: who holds them, what they cost, and what to do about each.",
     row(
         "",
@@ -138,11 +138,11 @@ DASHBOARD = dashboard(
             "Held, idle",
             "GPUs that pods hold and do not use, counted by time, now. Near 0 is good: others could have "
             "them.",
-            over_time(_total("wasted:gpus")),
+            over_time(_total("idle:gpus")),
             unit="short",
             width=4,
             decimals=1,
-            steps=_ANY_IS_WASTE,
+            steps=_ANY_IS_IDLE,
             sparkline=True,
         ),
         stat(
@@ -150,8 +150,8 @@ DASHBOARD = dashboard(
             "Of the time that GPUs were held over the chosen range, the part in which they ran nothing. "
             "Under 20 % is good; above 50 % every second GPU is paid for in vain.",
             now(
-                f"{hours(_namespaces('wasted:gpus'))}"
-                f" / ({hours(_namespaces('busy:gpus'))} + {hours(_namespaces('wasted:gpus'))} > 0)"
+                f"{hours(_namespaces('idle:gpus'))}"
+                f" / ({hours(_namespaces('busy:gpus'))} + {hours(_namespaces('idle:gpus'))} > 0)"
             ),
             unit="percentunit",
             width=4,
@@ -161,19 +161,19 @@ DASHBOARD = dashboard(
         stat(
             "Idle GPU hours",
             "Hours for which pods held GPUs that ran nothing, over the chosen range.",
-            now(hours(_namespaces("wasted:gpus"))),
+            now(hours(_namespaces("idle:gpus"))),
             unit="none",
             width=4,
             decimals=1,
-            steps=fields.thresholds(base=palette.WASTE),
+            steps=fields.thresholds(base=palette.IDLE),
         ),
         stat(
             "Cost of idle",
             "What these idle hours have cost over the chosen range, without energy, at the prices that "
             "are set in the rules. It is what better use would save.",
-            now(hours(_namespaces("wasted_cost:per_hour"))),
+            now(hours(_namespaces("idle_cost:per_hour"))),
             width=4,
-            steps=fields.thresholds(base=palette.WASTE),
+            steps=fields.thresholds(base=palette.IDLE),
             links=(links.link("Energy and chargeback", "energy", "namespace"),),
             **_MONEY,
         ),
@@ -185,7 +185,7 @@ DASHBOARD = dashboard(
             unit="short",
             width=4,
             decimals=1,
-            steps=_ANY_IS_WASTE,
+            steps=_ANY_IS_IDLE,
             background=True,
         ),
         stat(
@@ -196,7 +196,7 @@ DASHBOARD = dashboard(
             unit="short",
             width=4,
             decimals=1,
-            steps=fields.thresholds(base=palette.IDLE),
+            steps=fields.thresholds(base=palette.FREE),
             sparkline=True,
             links=(links.link("Fleet", "fleet"),),
         ),
@@ -208,7 +208,7 @@ DASHBOARD = dashboard(
             rows(f"topk(100, {_idle_now()})"),
             rows(_of_staying(f"avg by ({_BY_POD}) {_device_worked('1h')}")),
             rows(_of_staying(_held_for())),
-            rows(_of_staying(_of_pod("wasted_cost:per_hour"))),
+            rows(_of_staying(_of_pod("idle_cost:per_hour"))),
             columns=(
                 fields.column("namespace", name="Namespace", width=110, link=_TO_NAMESPACE),
                 fields.column("pod", name="Pod", link=_TO_POD),
@@ -229,9 +229,9 @@ DASHBOARD = dashboard(
             "Top wasters",
             "Pods whose idle GPUs have cost the most over the chosen range, those that are gone "
             "included; at most 50. A high part that worked with a high cost is merely large.",
-            rows(f"topk(50, {_sum_of_pod('wasted_cost:per_hour')})"),
-            rows(_sum_of_pod("wasted:gpus")),
-            rows(_worked(_sum_of_pod("busy:gpus"), _sum_of_pod("wasted:gpus"))),
+            rows(f"topk(50, {_sum_of_pod('idle_cost:per_hour')})"),
+            rows(_sum_of_pod("idle:gpus")),
+            rows(_worked(_sum_of_pod("busy:gpus"), _sum_of_pod("idle:gpus"))),
             columns=(
                 fields.column("namespace", name="Namespace", width=110, link=_TO_NAMESPACE),
                 fields.column("pod", name="Pod", link=_TO_POD),
@@ -250,7 +250,7 @@ DASHBOARD = dashboard(
             "Held, but idle, by namespace",
             "Idle GPUs of the ten namespaces that waste the most over the range. A flat floor is what is "
             "never used; peaks are pauses between jobs.",
-            over_time(largest(_namespaces("wasted:gpus"), "namespace"), "{{namespace}}"),
+            over_time(largest(_namespaces("idle:gpus"), "namespace"), "{{namespace}}"),
             unit="short",
             width=13,
             height=9,
@@ -263,10 +263,10 @@ DASHBOARD = dashboard(
             "Cost of idle, by namespace",
             "What idle GPUs have cost each namespace over the chosen range; the ten that waste the most. "
             "Compare it with what the namespace costs in all on Energy and chargeback.",
-            now(f"topk(10, {hours(_namespaces('wasted_cost:per_hour'), 'namespace')})", "{{namespace}}"),
+            now(f"topk(10, {hours(_namespaces('idle_cost:per_hour'), 'namespace')})", "{{namespace}}"),
             width=11,
             height=9,
-            steps=fields.thresholds(base=palette.WASTE),
+            steps=fields.thresholds(base=palette.IDLE),
             links=(links.by_label("Its pods", "workloads", "namespace"),),
             **_MONEY,
         ),
@@ -279,9 +279,9 @@ DASHBOARD = dashboard(
             "range: choose a whole day or more. Small is at most 25 % of the memory and 50 % of the time "
             "at its peak.",
             rows(_hints()),
-            rows(_of_staying(_worked(_sum_of_pod("busy:gpus"), _sum_of_pod("wasted:gpus")))),
+            rows(_of_staying(_worked(_sum_of_pod("busy:gpus"), _sum_of_pod("idle:gpus")))),
             rows(_of_staying(_peak_memory())),
-            rows(_of_staying(_sum_of_pod("wasted_cost:per_hour"))),
+            rows(_of_staying(_sum_of_pod("idle_cost:per_hour"))),
             columns=(
                 fields.column("hint", name="Hint"),
                 fields.column("namespace", name="Namespace", link=_TO_NAMESPACE),
@@ -314,7 +314,7 @@ DASHBOARD = dashboard(
                 fields.column("model", name="Model", link=_TO_MODEL),
                 fields.column("Value #A", name="GPUs", width=65),
                 fields.column("Value #B", name="Free now", decimals=1, width=85),
-                fields.column("Value #C", name="Never taken", decimals=1, width=120, steps=_WASTE_CELL),
+                fields.column("Value #C", name="Never taken", decimals=1, width=120, steps=_IDLE_CELL),
                 fields.column("Value #D", name="Cost per hour", width=115, **_MONEY),
             ),
             order=("model", *(f"Value #{letter}" for letter in "ABCD")),
@@ -326,7 +326,7 @@ DASHBOARD = dashboard(
             "All GPUs of the clusters: blue works, yellow is held and idle, grey is free. Yellow and "
             "grey are what is paid for in vain.",
             over_time(_all("busy:gpus"), "busy"),
-            over_time(_all("wasted:gpus"), "held, idle"),
+            over_time(_all("idle:gpus"), "held, idle"),
             over_time(f"clamp_min({_all('gpus_up:count')} - {_all('held:gpus')}, 0)", "free"),
             unit="short",
             width=13,

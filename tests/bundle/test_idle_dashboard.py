@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dashboards.waste import DASHBOARD
+from dashboards.idle import DASHBOARD
 from tests.bundle.panel_cases import always, assert_answers, query
 
 _GIB = 2**30
