@@ -13,10 +13,10 @@ from dashboards import (
     exporter,
     fleet,
     health,
+    idle,
     node,
     shadow,
     trends,
-    idle,
     workloads,
 )
 from dashboards.build import text_of

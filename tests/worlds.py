@@ -3,10 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-from gputally.devices.simulated.default_scenario import default_scenario
-from gputally.devices.simulated.engine import Engine
-from gputally.devices.simulated.scenario import MigLayout, Scenario
 from gputally.model import Reading
+from gputally.simulator.default_scenario import default_scenario
+from gputally.simulator.engine import Engine
+from gputally.simulator.scenario import MigLayout, Scenario
 from tools.standin.scenario import Fault, Frame, write_scenario
 
 MOMENT_SECONDS = 600

@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gputally.attribution.join import find_holders, join_knowledge, list_residents, listed_pids
-from gputally.attribution.simulated import SimulatedOwners, SimulatedPods
-from gputally.devices.simulated import SimulatedReader
-from gputally.devices.simulated.engine import Engine
-from gputally.devices.simulated.gpu import SimulatedGpu
-from gputally.devices.simulated.ownership import PodOwner
-from gputally.devices.simulated.residents import processes_at, samples_between
-from gputally.devices.simulated.scenario import Scenario, Shape, Workload
-from gputally.devices.simulated.truth import true_energy
-from gputally.devices.simulated.workloads import MINUTE
 from gputally.ledger import Ledger
 from gputally.model import Gpu, Reading
+from gputally.simulator import SimulatedReader
+from gputally.simulator.engine import Engine
+from gputally.simulator.gpu import SimulatedGpu
+from gputally.simulator.owners import SimulatedOwners, SimulatedPods
+from gputally.simulator.ownership import PodOwner
+from gputally.simulator.residents import processes_at, samples_between
+from gputally.simulator.scenario import Scenario, Shape, Workload
+from gputally.simulator.truth import true_energy
+from gputally.simulator.workloads import MINUTE
 
 WINDOWS_SECONDS = (1, 5, 15)
 HOUR = 3600

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gputally.devices.simulated import MODEL_NAMES
-from gputally.devices.simulated.default_scenario import default_scenario
-from gputally.devices.simulated.scenario import DEFAULT_GPUS, DEFAULT_MODEL, Scenario
-from gputally.devices.simulated.scenario_file import load_scenario
+from gputally.simulator import MODEL_NAMES
+from gputally.simulator.default_scenario import default_scenario
+from gputally.simulator.scenario import DEFAULT_GPUS, DEFAULT_MODEL, Scenario
+from gputally.simulator.scenario_file import load_scenario
 from tools.progress import Failed
 from tools.replay.blocks import write_history
 from tools.replay.firing import Firing, firing

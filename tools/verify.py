@@ -17,10 +17,10 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from gputally.commands.verify import NOT_CHECKED, Finding
+from gputally.commands.verify.asking import read_login
+from gputally.commands.verify.command import report, until_passed
 from gputally.values import duration
-from gputally.verify import NOT_CHECKED, Finding
-from gputally.verify.asking import read_login
-from gputally.verify.command import report, until_passed
 from tools.progress import Failed
 from tools.verification import operator, workloads
 from tools.verification.kubectl import Kubectl, Object, find_kubectl

@@ -25,7 +25,7 @@ _CHECK_SETTINGS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if list(arguments[:1]) == ["verify"]:
-        from gputally.verify.command import run  # noqa: PLC0415  # not for serving
+        from gputally.commands.verify.command import run  # noqa: PLC0415  # not for serving
 
         return run(arguments[1:], sys.stdout)
     return _run(_parser().parse_args(arguments))  # the parser is not kept: it is large
@@ -36,7 +36,7 @@ def _run(parsed: argparse.Namespace) -> int:
         print(f"gputally {__version__}")
         return 0
     if parsed.command == "enable-accounting":
-        from gputally.accounting import enable_accounting  # noqa: PLC0415  # not for serving
+        from gputally.commands.accounting import enable_accounting  # noqa: PLC0415  # not for serving
 
         return enable_accounting(sys.stdout)
     try:
@@ -113,7 +113,7 @@ def _add_version(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(config: Config, *, as_json: bool) -> int:
-    from gputally.check import check_host, report_json, report_text, usable  # noqa: PLC0415  # not for serving
+    from gputally.commands.check import check_host, report_json, report_text, usable  # noqa: PLC0415  # not for serving
 
     set_up_logging("error", "text", None)
     findings = check_host(
@@ -128,7 +128,7 @@ def _check(config: Config, *, as_json: bool) -> int:
 
 
 def _capture(config: Config, target: Path) -> int:
-    from gputally.capture import capture  # noqa: PLC0415  # not for serving
+    from gputally.commands.capture import capture  # noqa: PLC0415  # not for serving
 
     return capture(config.sysfs, config.procfs, target, sys.stdout)
 
@@ -140,7 +140,7 @@ def _pid(text: str) -> int:
 
 
 def _whose(config: Config, pids: list[int], *, as_json: bool) -> int:
-    from gputally.whose import answer_json, answer_text, whose  # noqa: PLC0415  # not for serving
+    from gputally.commands.whose import answer_json, answer_text, whose  # noqa: PLC0415  # not for serving
 
     set_up_logging("error", "text", None)
     owners = whose(pids, choose_informants(config), config.procfs)
@@ -150,7 +150,7 @@ def _whose(config: Config, pids: list[int], *, as_json: bool) -> int:
 
 def _serve(config: Config) -> int:
     with contextlib.nullcontext() if config.web_config else _without_ssl():
-        from gputally.serve import serve  # noqa: PLC0415  # not for checking
+        from gputally.app import serve  # noqa: PLC0415  # not for checking
 
     sources = choose_sources(config)
     return serve(config, sources, *choose_owners(config, sources[0]))

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gputally.aliases import ALIASES, Alias
-from gputally.devices.simulated import MODEL_NAMES
 from gputally.logs import FORMATS, LEVELS
 from gputally.metrics.compat import DEFAULT_METRIC_PREFIX, PROFILES
+from gputally.simulator import MODEL_NAMES
 from gputally.values import (
     boolean,
     count,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from gputally.attribution import KnowledgeSource
 from gputally.attribution.owners import Owners
-from gputally.collect import OwnerFinder
 from gputally.config import Config, ConfigError
 from gputally.devices import Reader
-from gputally.devices.simulated import SimulatedReader
+from gputally.sampling.collect import OwnerFinder
+from gputally.simulator import SimulatedReader
 
 _KUBELET = Path("/var/lib/kubelet")
 
@@ -21,7 +21,7 @@ def choose_owners(config: Config, readers: Sequence[Reader]) -> tuple[OwnerFinde
     reader = readers[0]
     if not isinstance(reader, SimulatedReader):
         return _owners(config), choose_informants(config)
-    from gputally.attribution.simulated import SimulatedOwners, SimulatedPods
+    from gputally.simulator.owners import SimulatedOwners, SimulatedPods
 
     return SimulatedOwners(reader), [SimulatedPods(reader)]
 

@@ -15,6 +15,16 @@ from dataclasses import dataclass
 Labels = tuple[str, ...]
 Labelled = Mapping[Labels, float]
 
+
+class Unavailable(Exception):
+    """The source as a whole cannot be read now: no driver, no library, no tool, no permission."""
+
+    def __init__(self, reason: str, fix: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.fix = fix
+
+
 THROTTLE_REASONS = (
     "gpu_idle",
     "applications_clocks_setting",

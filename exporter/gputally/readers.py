@@ -52,7 +52,7 @@ def _rocm_smi(config: Config) -> Reader:
 
 
 def _simulated(config: Config) -> Reader:
-    from gputally.devices.simulated import simulated_reader
+    from gputally.simulator import simulated_reader
 
     try:
         return simulated_reader(

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from gputally import __version__
 from gputally.config import POD_GPU_PATH, Config, ConfigError
-from gputally.guard import Guarded
 from gputally.metrics.all_names import FamiliesOf, each_once, families_of_profiles
 from gputally.metrics.compat import DEFAULT_METRIC_PREFIX, Options
 from gputally.metrics.exposition import Exposition
 from gputally.metrics.families import Family, build_families
 from gputally.metrics.own_process import read_exporter_facts
 from gputally.model import Snapshot
-from gputally.pages import exposed
+from gputally.pages.exporter import exposed
+from gputally.sampling.guard import Guarded
 from gputally.server import Page
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Scrapes:
 
     def _add_relay(self, config: Config) -> None:
         # Memory that nobody uses is not free.
-        from gputally.relayed import OursAndRelayed, RelayedMetrics  # noqa: PLC0415
+        from gputally.pages.relayed import OursAndRelayed, RelayedMetrics  # noqa: PLC0415
 
         upstream = _upstream(config)
         alone = RelayedMetrics()

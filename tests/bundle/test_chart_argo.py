@@ -14,8 +14,8 @@ import yaml
 
 from alerts import runbooks
 from gputally.cli import _parser
+from gputally.commands.verify.command import run
 from gputally.config import Config, read_config
-from gputally.verify.command import run
 from tests.bundle import crds, kubernetes_schemas
 from tests.bundle.chart import CHART, Object, objects, refusal, render
 from tools import environment, programs

@@ -9,7 +9,7 @@ import pytest
 
 from alerts.rules import rule_groups
 from dashboards import every
-from gputally.verify.command import run
+from gputally.commands.verify.command import run
 from tests.bundle import chart, pod_security
 from tests.bundle.test_chart_stack_runs import VALUES, Stack, stack
 

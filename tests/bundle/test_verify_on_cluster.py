@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gputally.verify import FAILURE, OK, Finding
+from gputally.commands.verify import FAILURE, OK, Finding
 from tests.bundle.cluster import Release, resources, wait_until
 from tests.bundle.test_chart_on_cluster import CHART
 from tools import control_plane, environment, programs

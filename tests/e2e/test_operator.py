@@ -14,9 +14,9 @@ import yaml
 from alerts import promql
 from alerts.groups import GROUPS
 from alerts.rules import rule_groups
-from gputally.devices.simulated.scenario import MigLayout
 from gputally.metrics.catalog import CATALOG
 from gputally.model import ProcessSample, Reading
+from gputally.simulator.scenario import MigLayout
 from tests.e2e.conftest import Keeper
 from tests.e2e.driver import Driver, on_a_gpu
 from tests.e2e.kubernetes import CHART, WAIT, Namespace, Object, node_pids, pod, until

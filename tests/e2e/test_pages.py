@@ -24,8 +24,8 @@ from alerts.rules import rule_groups
 from dashboards import every
 from dashboards.reading import asked_by, called, fill, panel_queries, panels, variables
 from dashboards.variables import ALL
-from gputally.verify.asking import Login, LoginNeeded, NotAnswered, Server
-from gputally.verify.prometheus import Prometheus
+from gputally.commands.verify.asking import Login, LoginNeeded, NotAnswered, Server
+from gputally.commands.verify.prometheus import Prometheus
 from tests.browser import Page, Seen, User, blank, empty, errors, look, missing, strays, unfilled
 from tests.e2e.conftest import Keeper
 from tests.e2e.kubernetes import Namespace, until

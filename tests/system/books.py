@@ -11,7 +11,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from gputally.devices.simulated import simulated_reader
+from gputally.simulator import simulated_reader
 from tests.running import Exporter
 from tests.system.test_prometheus import Prometheus, free_port, prometheus
 

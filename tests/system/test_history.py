@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputally.devices.simulated import simulated_reader
+from gputally.simulator import simulated_reader
 from tests.running import Exporter
 from tests.system.test_prometheus import free_port, prometheus_scraping
 from tools.progress import Failed

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gputally.devices.simulated import simulated_reader
 from gputally.metrics.exposition import OPENMETRICS, TEXT
+from gputally.simulator import simulated_reader
 from tests.running import Exporter, parse_samples
 from tests.system.test_prometheus import free_port, prometheus_scraping
 

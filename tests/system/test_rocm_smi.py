@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from gputally.devices import Report, Unavailable
+from gputally.devices import Report
 from gputally.devices.amdgpu.reader import AmdgpuReader
 from gputally.devices.rocm_smi import RocmSmiReader
+from gputally.model import Unavailable
 from tests.amd_host import AmdHost
 from tests.amd_trees import planted
 from tools import programs

@@ -20,8 +20,8 @@ import yaml
 from alerts.rules import rule_groups
 from dashboards import fleet
 from dashboards.build import text_of
-from gputally.devices.simulated.default_scenario import default_scenario
 from gputally.metrics.catalog import CATALOG
+from gputally.simulator.default_scenario import default_scenario
 from tools.benchmark.questions import Question, View, questions
 from tools.replay.blocks import write_history
 from tools.replay.fleet import Node, Period

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gputally.devices.simulated.engine import Engine
-from gputally.devices.simulated.scenario import Memory, Scenario, Shape, Workload
 from gputally.model import Reading
+from gputally.simulator.engine import Engine
+from gputally.simulator.scenario import Memory, Scenario, Shape, Workload
 from tools.benchmark.running import Stage
 from tools.standin.scenario import Frame, environment, write_scenario
 

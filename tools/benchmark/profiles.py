@@ -7,12 +7,12 @@ from random import Random
 from statistics import median
 
 from gputally.config import Config
-from gputally.devices.simulated.default_scenario import default_scenario
-from gputally.devices.simulated.engine import Engine
 from gputally.metrics.compat import PROFILES
 from gputally.metrics.exposition import LabelBlocks, render_text
 from gputally.model import BASES, Charge, Owner, PodOnGpu, ProcessCharge, Reading, Snapshot, Use
 from gputally.scrapes import main_families
+from gputally.simulator.default_scenario import default_scenario
+from gputally.simulator.engine import Engine
 
 GPUS = 8
 PROCESSES = 64

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from socket import gethostname
 
-from gputally.devices.simulated.default_scenario import default_scenario
-from gputally.devices.simulated.scenario import DEFAULT_GPUS, DEFAULT_MODEL, Scenario
-from gputally.devices.simulated.scenario_file import load_scenario
+from gputally.simulator.default_scenario import default_scenario
+from gputally.simulator.scenario import DEFAULT_GPUS, DEFAULT_MODEL, Scenario
+from gputally.simulator.scenario_file import load_scenario
 from tools.children import Child
 from tools.ports import HOST, free_port
 from tools.replay.fleet import PORT, Node

@@ -11,17 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
 
-from gputally import __version__, collect, guard
-from gputally.attribution.simulated import SimulatedOwners, SimulatedPods
+from gputally import __version__
 from gputally.devices.host import read_boot_id
-from gputally.devices.simulated import SimulatedReader
-from gputally.devices.simulated.engine import Engine
-from gputally.devices.simulated.scenario import Scenario
-from gputally.devices.simulated.scenario_file import load_scenario, parse_scenario
 from gputally.ledger import Ledger
 from gputally.ledger.state_file import encode
 from gputally.metrics.compat import Options, Scene, load_profile
 from gputally.metrics.families import ExporterFacts, build_families
+from gputally.sampling import collect, guard
+from gputally.simulator import SimulatedReader
+from gputally.simulator.engine import Engine
+from gputally.simulator.owners import SimulatedOwners, SimulatedPods
+from gputally.simulator.scenario import Scenario
+from gputally.simulator.scenario_file import load_scenario, parse_scenario
 from tools.replay.tape import Series, Tape
 
 WINDOW_SECONDS = 3600

@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from gputally.verify import NOT_CHECKED, Finding
-from gputally.verify.asking import Login, Server
-from gputally.verify.installation import Installation, verify
-from gputally.verify.prometheus import Prometheus
+from gputally.commands.verify import NOT_CHECKED, Finding
+from gputally.commands.verify.asking import Login, Server
+from gputally.commands.verify.installation import Installation, verify
+from gputally.commands.verify.prometheus import Prometheus
 from tools.progress import Failed
 from tools.verification.kubectl import Kubectl, Object
 from tools.verification.operator import Operated

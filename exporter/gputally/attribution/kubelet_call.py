@@ -8,7 +8,7 @@ import socket
 import time
 from pathlib import Path
 
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 
 UNIMPLEMENTED = 12
 _STATUS_NAMES = {

@@ -13,7 +13,7 @@ from gputally.attribution import Knowledge, PodFacts
 from gputally.attribution.kubelet_call import UNIMPLEMENTED, Refused, call_kubelet
 from gputally.attribution.kubelet_wire import Message
 from gputally.attribution.kubernetes_facts import Allowed, pod_facts
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 
 _LIST = "/v1alpha1.Pods/ListPods"
 _LATEST_SECONDS = 1 << 36  # later than any clock, and not too late for datetime

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from gputally.attribution import Knowledge, PodFacts
 from gputally.attribution.kubernetes_facts import Allowed, allowed_labels, pod_facts
 from gputally.attribution.kubernetes_json import mapping, text
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 
 if TYPE_CHECKING:
     from gputally.attribution.kubernetes_api import NodePods

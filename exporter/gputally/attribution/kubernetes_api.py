@@ -24,7 +24,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 
 from gputally.attribution.kubernetes_json import mapping, sequence, text
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 
 RBAC_RULE = (
     'a ClusterRole with the rule {apiGroups: [""], resources: [pods], verbs: [list, watch]} and, for '

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from gputally.attribution import Knowledge, PodFacts
 from gputally.attribution.pod_names import is_container, is_namespace, is_pod, pod_uid
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 

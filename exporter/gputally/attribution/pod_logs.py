@@ -22,7 +22,7 @@ from typing import Generic, TypeVar
 
 from gputally.attribution import Knowledge, PodFacts
 from gputally.attribution.pod_names import is_container, is_namespace, is_pod, pod_uid
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 
 _CONTAINER_LOG = re.compile(r"([^_]+)_([^_]+)_([^_]+)-([0-9a-f]{64})\.log")
 

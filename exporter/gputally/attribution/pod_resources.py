@@ -18,7 +18,7 @@ from gputally.attribution import Holding, Knowledge, Pod
 from gputally.attribution.device_ids import is_gpu_device, is_gpu_driver
 from gputally.attribution.kubelet_call import UNIMPLEMENTED, Refused, call_kubelet
 from gputally.attribution.kubelet_wire import Message
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 
 _V1 = "/v1.PodResourcesLister/List"
 _V1ALPHA1 = "/v1alpha1.PodResourcesLister/List"

@@ -11,15 +11,6 @@ from typing import Protocol
 from gputally.model import Reading
 
 
-class Unavailable(Exception):
-    """The source as a whole cannot be read now: no driver, no library, no tool, no permission."""
-
-    def __init__(self, reason: str, fix: str = "") -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.fix = fix
-
-
 @dataclass(frozen=True, slots=True)
 class Report:
     """What one look at the hardware gave."""

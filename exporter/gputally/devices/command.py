@@ -8,7 +8,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 
 MAX_OUTPUT_BYTES = 8 * 2**20
 _END_SECONDS = 0.5

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 
-from gputally.devices import Reader, Report, Unavailable
+from gputally.devices import Reader, Report
 from gputally.devices.command import Command, CommandFailed, Finished
 from gputally.devices.nvidia_smi_apps import APP_COLUMNS, ComputeApps, parse_compute_apps
 from gputally.devices.nvidia_smi_columns import Errors, build_gpu, build_reading, choose_columns, is_lost
@@ -26,7 +26,7 @@ from gputally.devices.nvidia_smi_text import (
     parse_list,
     parse_query_gpu,
 )
-from gputally.model import Gpu, Reading
+from gputally.model import Gpu, Reading, Unavailable
 
 _UNKNOWN_COLUMN = "is not a valid field to query"
 _NO_HANDLE = "Unable to determine the device handle"

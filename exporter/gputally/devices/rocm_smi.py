@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gputally.devices import Reader, Report, Unavailable, amd_smi, rocm_smi_keys
+from gputally.devices import Reader, Report, amd_smi, rocm_smi_keys
 from gputally.devices.amd_identity import pair_dies
 from gputally.devices.command import Command, CommandFailed, Finished
 from gputally.devices.rocm_smi_text import (
@@ -28,7 +28,7 @@ from gputally.devices.rocm_smi_text import (
     parse_text,
     parse_unrecognized,
 )
-from gputally.model import Gpu, MigInstance, MigReading, Process, Reading
+from gputally.model import Gpu, MigInstance, MigReading, Process, Reading, Unavailable
 
 _STATIC_SECONDS = 300.0  # limits change when somebody sets them, the rest with the driver
 _FORGIVE_SECONDS = 3600.0  # then what crashed the tool gets another chance

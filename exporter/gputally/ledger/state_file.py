@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 
 _HEAD = b'{"format":"gputally ledger","version":'
 _VERSION = b"1"

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 
 _ACCEPT = "text/plain;version=0.0.4, application/openmetrics-text;version=1.0.0;q=0.5, */*;q=0.1"
 _MAX_HEADER_BYTES = 65_536

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from glob import glob
 from io import BytesIO
 
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 from gputally.relay.fetch import Answer, TargetError, fetch, parse_url
 from gputally.relay.text import Told, find_told, is_valid
 

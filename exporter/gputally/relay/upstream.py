@@ -4,11 +4,11 @@ import time
 from dataclasses import replace
 from io import BytesIO
 
-from gputally.guard import Attempt, Guarded
 from gputally.model import Snapshot
 from gputally.relay.source import Relay, Relayed
 from gputally.relay.text import relabel
 from gputally.relay.who import only_pods
+from gputally.sampling.guard import Attempt, Guarded
 
 
 class Upstream(Guarded):

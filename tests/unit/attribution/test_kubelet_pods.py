@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gputally.attribution import PodFacts
 from gputally.attribution.kubelet_pods import KubeletPods, parse_pods
 from gputally.attribution.kubernetes_facts import Allowed
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 from tests.unit.attribution.kubelet_server import kubelet, message
 
 LIST = "/v1alpha1.Pods/ListPods"

@@ -15,7 +15,7 @@ import trustme
 
 from gputally.attribution import PodFacts
 from gputally.attribution.kubernetes import Kubernetes
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 from tests.unit.attribution.fake_kubernetes import FakeKubernetes, pod, serving, write_kubeconfig
 
 

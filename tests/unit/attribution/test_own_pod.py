@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gputally.attribution import Knowledge, PodFacts
 from gputally.attribution.own_pod import OwnPod, parse_labels
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 
 UID = "4a163a05-439d-484b-8e53-2968bc15824f"
 NAMED = {"POD_NAME": "train-0", "POD_NAMESPACE": "ml"}

@@ -18,7 +18,7 @@ from gputally.attribution.pod_logs import (
     parse_link_target,
     parse_pod_directory,
 )
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 
 UID_A = "4a163a05-439d-484b-8e53-2968bc15824f"
 UID_B = "dde1244b-5bb5-4297-b544-85f3bc0d80bf"

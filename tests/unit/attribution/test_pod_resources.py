@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gputally.attribution import Holding, Knowledge
 from gputally.attribution.pod_resources import PodResources, parse_pods
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 from tests.unit.attribution.kubelet_server import kubelet, message
 
 V1 = "/v1.PodResourcesLister/List"

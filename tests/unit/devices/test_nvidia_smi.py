@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gputally.devices import Unavailable
 from gputally.devices.nvidia_smi import NvidiaSmiReader
-from gputally.model import Process, Reading
+from gputally.model import Process, Reading, Unavailable
 from tests.unit.devices.captured_nvidia_smi import CAPTURES, CapturedNvidiaSmi
 
 UUID = "GPU-01000100-0000-0000-0000-00000000000{}"

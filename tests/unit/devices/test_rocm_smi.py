@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from gputally.devices import Unavailable
 from gputally.devices.rocm_smi import RocmSmiReader, place_processes
 from gputally.devices.rocm_smi_keys import OPTIONS
 from gputally.devices.rocm_smi_text import ListedProcess
-from gputally.model import Process, Reading
+from gputally.model import Process, Reading, Unavailable
 
 CAPTURES = Path(__file__).parents[2] / "fixtures" / "rocm-smi"
 LOW_POWER = "WARNING: AMD GPU device(s) is/are in a low-power state. Check power control/runtime_status"

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gputally.devices import Unavailable
 from gputally.ledger.state_file import InUse, Rejected, StateFile, decode, encode
+from gputally.model import Unavailable
 from tests.unit.ledger.disks import Disk, small_disk
 
 BOOKS = {"energy": {"GPU-0": 123456789012345}, "owner": "größer \udcff"}

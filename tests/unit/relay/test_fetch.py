@@ -12,7 +12,7 @@ import time
 import pytest
 import trustme
 
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 from gputally.relay.fetch import Answer, TargetError, fetch, parse_url
 from tests.unit.relay.dcgm_texts import NEW
 from tests.unit.relay.raw_server import Script, answers, raw_server

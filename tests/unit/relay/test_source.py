@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 from gputally.relay.fetch import TargetError
 from gputally.relay.source import TEXT, Relay, Relayed
 from gputally.relay.text import Device

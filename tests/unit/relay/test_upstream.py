@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 from gputally.relay.source import TEXT, Relay, Relayed
 from gputally.relay.text import Device
 from gputally.relay.upstream import Upstream

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gputally import collect, guard
-from gputally.devices.simulated import SimulatedReader
-from gputally.devices.simulated.engine import Engine
-from gputally.devices.simulated.scenario import Scenario, Shape, Workload
+from gputally.sampling import collect, guard
+from gputally.simulator import SimulatedReader
+from gputally.simulator.engine import Engine
+from gputally.simulator.scenario import Scenario, Shape, Workload
 from tools.replay.fleet import WARM_UP_SECONDS, Node, Period, play
 from tools.replay.tape import Series
 

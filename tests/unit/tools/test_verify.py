@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.unit.commands.verify.telling import site
 from tests.unit.tools.fake_kubectl import FakeKubectl
-from tests.unit.verify.telling import site
 from tools import environment
 from tools.verify import main
 

@@ -9,10 +9,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gputally.devices import Unavailable
 from gputally.devices.amd_identity import gpu_uuid, model_name
 from gputally.devices.amdgpu.files import Errors, Files, inside
-from gputally.model import Gpu
+from gputally.model import Gpu, Unavailable
 
 _AMD = 0x1002
 _DRIVER = "amdgpu"

@@ -9,7 +9,7 @@ from contextlib import suppress
 from enum import Enum, auto
 from typing import Any
 
-from gputally.devices import Unavailable
+from gputally.model import Unavailable
 
 SUCCESS = 0
 NO_PERMISSION = 4

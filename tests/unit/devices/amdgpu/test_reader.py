@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gputally.devices import Report, Unavailable
+from gputally.devices import Report
 from gputally.devices.amdgpu import AmdgpuReader, files
 from gputally.devices.plausible import drop_implausible
+from gputally.model import Unavailable
 from tests.amd_trees import plant, planted
 from tests.unit.devices.amdgpu.trees import device, fail_files
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from gputally.devices import Unavailable
 from gputally.devices.nvml.library import Library
-from gputally.model import Gpu, Reading
+from gputally.model import Gpu, Reading, Unavailable
 from tests.unit.devices.nvml.cards import GIB, a100, a100_mig, h100, h100_mig, t4, with_mig
 from tests.unit.devices.nvml.driver import Driver
 from tools.standin.scenario import Fault, FaultKind

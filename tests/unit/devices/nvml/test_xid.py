@@ -10,8 +10,7 @@ from dataclasses import replace
 import pynvml
 import pytest
 
-from gputally.devices import Unavailable
-from gputally.model import Reading
+from gputally.model import Reading, Unavailable
 from tests.unit.devices.nvml.cards import a100, t4
 from tests.unit.devices.nvml.driver import Driver, Eventually
 from tools.standin.scenario import Fault, FaultKind, Frame, environment, held_file, write_scenario

@@ -17,12 +17,7 @@ from gputally.attribution.join import (
     listed_pids,
 )
 from gputally.attribution.owners import Owners
-from gputally.attribution.simulated import SimulatedOwners, SimulatedPods
-from gputally.collect import OwnerFinder
 from gputally.devices.amdgpu.reader import AmdgpuReader
-from gputally.devices.simulated import SimulatedReader
-from gputally.devices.simulated.default_scenario import default_scenario
-from gputally.devices.simulated.engine import Engine
 from gputally.ledger import Ledger
 from gputally.metrics.catalog import Kind
 from gputally.metrics.compat import Options, Scene
@@ -42,6 +37,11 @@ from gputally.model import (
     Unknown,
     Use,
 )
+from gputally.sampling.collect import OwnerFinder
+from gputally.simulator import SimulatedReader
+from gputally.simulator.default_scenario import default_scenario
+from gputally.simulator.engine import Engine
+from gputally.simulator.owners import SimulatedOwners, SimulatedPods
 from tests.amd_trees import planted
 
 OPTIONS = Options(hostname="node-1")

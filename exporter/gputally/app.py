@@ -1,0 +1,185 @@
+"""`gputally serve`: builds collector, exposition and server, and runs them until it is told to stop."""
+
+import gc
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputally import __version__
+from gputally.attribution import KnowledgeSource
+from gputally.config import Config, ConfigError
+from gputally.devices import Reader
+from gputally.devices.host import read_boot_id, read_host
+from gputally.ledger import Ledger
+from gputally.metrics.textfile import write_metrics_file
+from gputally.model import Snapshot
+from gputally.pages.exporter import ExporterPages
+from gputally.sampling.collect import Collector, Informant, OwnerFinder, Source
+from gputally.scrapes import Scrapes
+from gputally.server import ListenError, PathError, Server, ServerError
+from gputally.server.listen import format_address, parse_address
+
+if TYPE_CHECKING:
+    from gputally.sampling.checkpoint import Checkpoint
+
+log = logging.getLogger("gputally")
+
+
+def serve(
+    config: Config,
+    sources: Sequence[Sequence[Reader]],
+    owners: OwnerFinder,
+    informants: Sequence[KnowledgeSource],
+) -> int:
+    """`sources` are the readers of each vendor's GPUs, best first."""
+    checkpoint = _checkpoint(config.state_file)
+    scrapes = Scrapes(config)
+    collector = Collector(
+        [Source(readers) for readers in sources],
+        timeout_seconds=config.timeout_seconds,
+        max_age_seconds=config.max_age_seconds,
+        ledger=_ledger(config, checkpoint),
+        owners=owners,
+        informants=[Informant(source) for source in informants],
+        guests=scrapes.guests,
+        checkpoint=checkpoint,
+    )
+    if config.once:
+        scrapes.publish(collector.sample())
+        return _once(config, scrapes.main.body(openmetrics=False, gzipped=False))
+    pages = ExporterPages(
+        scrapes.main,
+        scrapes.pages,
+        hostname=config.hostname,
+        metrics_path=config.metrics_path,
+        max_age_seconds=config.max_age_seconds,
+    )
+    try:
+        server = Server(
+            pages,
+            listen=_listen_address(config),
+            metrics_paths=tuple(scrapes.pages),
+            web_config=config.web_config,
+        )
+    except ListenError as error:
+        raise ConfigError(f"--listen-address: {error}") from None
+    except PathError as error:
+        raise ConfigError(f"--metrics-path: {error}") from None
+    except ServerError as error:
+        raise ConfigError(f"--web-config: {error}") from None
+    try:
+        server.open()
+    except ServerError as error:
+        log.error("%s", error)
+        return 1
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stop())
+    _log_start(config, sources, server.url)
+    stop = threading.Event()
+    sampler = threading.Thread(
+        target=collector.run,
+        args=(config.interval_seconds, _publisher(scrapes, config), stop),
+        daemon=True,
+        name="sampler",
+    )
+    sampler.start()
+    if config.sidecar:
+        from gputally.attribution.sidecar_watch import start_watch  # noqa: PLC0415  # memory that nobody uses is not free
+
+        start_watch(config.procfs, server.stop, stop)
+    gc.collect()
+    gc.freeze()  # what start-up made stays: the collector need not walk it again and again
+    server.run()
+    stop.set()
+    sampler.join(0.5)
+    collector.close(0.2)
+    log.info("stopped")
+    return 0
+
+
+def _checkpoint(state_file: Path | None) -> "Checkpoint | None":
+    if state_file is None:
+        return None
+    from gputally.sampling.checkpoint import Checkpoint  # noqa: PLC0415  # memory that nobody uses is not free
+
+    return Checkpoint(state_file)
+
+
+def _ledger(config: Config, checkpoint: "Checkpoint | None") -> Ledger:
+    boot_id = read_boot_id(config.procfs)
+    state = checkpoint.resume(config.timeout_seconds) if checkpoint else None
+    if state is not None and (not boot_id or state.get("boot_id") != boot_id):
+        # The counters may be others by now.
+        why = "of another boot" if boot_id else f"of a boot that {config.procfs}/sys does not name"
+        log.info("--state-file %s is %s: the books begin anew", config.state_file, why)
+        state = None
+    return Ledger(
+        retention_seconds=config.retention_seconds,
+        # What lies between two looks that are further apart than this was not observed.
+        max_window_seconds=max(60.0, 3 * config.interval_seconds),
+        process_accounts=config.process_metrics or "process-energy" in config.profiles,
+        boot_id=boot_id,
+        resume=state,
+    )
+
+
+def _once(config: Config, body: bytes) -> int:
+    if config.metrics_file is None:
+        sys.stdout.buffer.write(body)
+        return 0
+    try:
+        write_metrics_file(config.metrics_file, body)
+    except OSError as error:
+        log.error("--metrics-file: cannot write %s: %s", config.metrics_file, error.strerror)
+        return 1
+    return 0
+
+
+def _publisher(scrapes: Scrapes, config: Config) -> Callable[[Snapshot], None]:
+    """Hands a snapshot to the server and, where asked for, to the metrics file."""
+    file = config.metrics_file
+    writable = True
+
+    def publish(snapshot: Snapshot) -> None:
+        nonlocal writable
+        scrapes.publish(snapshot)
+        if file is None:
+            return
+        try:
+            write_metrics_file(file, scrapes.main.body(openmetrics=False, gzipped=False))
+            writable = True
+        except OSError as error:
+            if writable:
+                log.warning("--metrics-file: cannot write %s: %s", file, error.strerror)
+            writable = False
+
+    return publish
+
+
+def _listen_address(config: Config) -> str:
+    if config.port is None:
+        return config.listen_address
+    host, _ = parse_address(config.listen_address)
+    return format_address(host, config.port)
+
+
+def _log_start(config: Config, sources: Sequence[Sequence[Reader]], url: str) -> None:
+    log.info("gputally %s serves %s%s", __version__, url.rstrip("/"), config.metrics_path)
+    readers = " and ".join(" else ".join(reader.name for reader in readers) for readers in sources)
+    log.info("reader %s, one sample every %g s", readers, config.interval_seconds)
+    if config.reader == "simulated":
+        log.warning('these GPUs are simulated: gputally_gpu_info says simulated="true"')
+        return
+    host = read_host(config.sysfs, config.procfs)
+    log.info("on PCI: %d NVIDIA GPUs, %d AMD GPUs", len(host.nvidia), len(host.amd))
+    if host.nvidia and host.nvidia_module is None:
+        log.warning("the driver of the NVIDIA GPUs is not loaded (modprobe nvidia)")
+    if host.amd and not host.amd_module:
+        log.warning("the driver of the AMD GPUs is not loaded (modprobe amdgpu)")
+    if not host.has_nvidia and not host.has_amd:
+        waits = "; waiting for one of NVIDIA: for one of AMD start again" if config.reader == "auto" else ""
+        log.warning("no GPU and no driver on this host%s (see gputally check)", waits)

@@ -1,0 +1,195 @@
+"""The command line of `gputally verify`."""
+
+import argparse
+import time
+import urllib.parse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from gputally.commands.verify import FAILURE, Finding, passed, report_text
+from gputally.commands.verify.asking import Login, Server, read_login
+from gputally.commands.verify.installation import Installation, verify
+from gputally.commands.verify.pod import PodLoad, verify_pod
+from gputally.commands.verify.prometheus import Prometheus
+from gputally.config import OneLineParser
+from gputally.values import duration
+
+_SECONDS_BETWEEN_LOOKS = 5.0
+
+
+def run(arguments: Sequence[str], out: TextIO) -> int:
+    """The exit status: 0 when nothing fails, 1 when something does, 2 for wrong flags."""
+    if list(arguments[:1]) == ["pod"]:
+        return _pod(arguments[1:], out)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        installation = _installation(options)
+    except OSError as error:
+        parser.error(f"the login in {error.filename} cannot be read: {error.strerror}")
+    if installation == Installation():
+        parser.error("give at least one of --exporter, --prometheus, --alertmanager and --grafana")
+    return report(until_passed(lambda: verify(installation), options.wait, out), out)
+
+
+def report(findings: Sequence[Finding], out: TextIO) -> int:
+    print(report_text(findings), file=out)
+    return 0 if passed(findings) else 1
+
+
+def until_passed(
+    look: Callable[[], list[Finding]],
+    seconds: float,
+    out: TextIO,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+) -> list[Finding]:
+    """Look again and again, since what is fresh needs time; says what it waits for, when that changes."""
+    deadline = clock() + seconds
+    awaited: list[str] = []
+    while True:
+        found = look()
+        missing = sorted({one.subject for one in found if one.level == FAILURE or one.early})
+        final = any(finding.final for finding in found)
+        if not missing or final or clock() + _SECONDS_BETWEEN_LOOKS > deadline:
+            return found
+        if missing != awaited:
+            print(f"waiting for: {', '.join(missing)}", file=out, flush=True)
+            awaited = missing
+        sleep(_SECONDS_BETWEEN_LOOKS)
+
+
+def _pod(arguments: Sequence[str], out: TextIO) -> int:
+    options = _pod_parser().parse_args(arguments)
+    load = PodLoad(options.namespace, options.pod, options.utilization, round(options.window))
+    prometheus = Prometheus(Server(options.prometheus), "")
+    return report(until_passed(lambda: verify_pod(prometheus, load), options.wait, out), out)
+
+
+def _installation(options: argparse.Namespace) -> Installation:
+    login = _login(options.exporter_login)
+    tls = {
+        "authority": options.exporter_ca,
+        "server_name": options.exporter_server_name,
+        "insecure": options.exporter_insecure,
+    }
+    return Installation(
+        exporters=tuple(Server(url, login, **tls) for url in options.exporter),
+        prometheus=Prometheus(Server(options.prometheus), options.job, options.cluster)
+        if options.prometheus
+        else None,
+        alertmanager=Server(options.alertmanager) if options.alertmanager else None,
+        grafana=Server(options.grafana, _login(options.grafana_login)) if options.grafana else None,
+        rule_groups=options.rule_groups if options.prometheus else None,
+        dashboards=options.dashboards if options.grafana else None,
+    )
+
+
+def _login(folder: Path | None) -> Login | None:
+    return read_login(folder) if folder else None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = OneLineParser(
+        prog="gputally verify",
+        description="Looks at an installation from the exporters to the dashboards, and says line by line "
+        "what works, what does not, and what to do about it. What is not given is not checked.",
+        epilog="Exits with 0 when nothing fails, with 1 when something does. "
+        "`gputally verify pod --help`: was a certain pod seen on a GPU?",
+    )
+    servers = parser.add_argument_group("where the parts answer")
+    servers.add_argument(
+        "--exporter", action="append", default=[], type=_url, metavar="URL", help="may be given several times"
+    )
+    for name in ("prometheus", "alertmanager", "grafana"):
+        servers.add_argument(f"--{name}", type=_url, metavar="URL")
+    protected = parser.add_argument_group("where they are protected; a login is a folder with two files")
+    protected.add_argument(
+        "--exporter-login", type=Path, metavar="FOLDER", help="with the files username and password"
+    )
+    protected.add_argument(
+        "--exporter-ca", type=Path, metavar="FILE", help="certificates to trust, instead of the system's"
+    )
+    protected.add_argument(
+        "--exporter-server-name", default="", metavar="NAME", help="the name in its certificate"
+    )
+    protected.add_argument("--exporter-insecure", action="store_true", help="do not check its certificate")
+    protected.add_argument(
+        "--grafana-login",
+        type=Path,
+        metavar="FOLDER",
+        help="likewise; without it dashboards are only counted, and the data source is not checked",
+    )
+    expected = parser.add_argument_group("what there should be")
+    expected.add_argument(
+        "--job", default="gputally", help="job of the exporters in Prometheus (default: gputally)"
+    )
+    expected.add_argument(
+        "--cluster",
+        default="",
+        metavar="NAME",
+        help="only series with this label, where Prometheus has several",
+    )
+    expected.add_argument("--rule-groups", type=_number, metavar="N", help="at least so many; 0: none")
+    expected.add_argument("--dashboards", type=_number, metavar="N", help="at least so many")
+    _add_wait(parser)
+    return parser
+
+
+def _pod_parser() -> argparse.ArgumentParser:
+    parser = OneLineParser(
+        prog="gputally verify pod",
+        description="Asks Prometheus whether a pod was seen on a GPU, with enough use, and charged for it.",
+    )
+    parser.add_argument("--prometheus", type=_url, metavar="URL", required=True)
+    parser.add_argument("--namespace", required=True)
+    parser.add_argument("--pod", required=True, help="its name, or a regular expression of names")
+    parser.add_argument(
+        "--utilization", type=float, default=0.01, metavar="0..1", help="at least so much (default: 0.01)"
+    )
+    parser.add_argument(
+        "--window",
+        type=_value(duration),
+        default=1800.0,
+        metavar="DURATION",
+        help="how far to look back (default: 30m)",
+    )
+    _add_wait(parser)
+    return parser
+
+
+def _add_wait(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--wait",
+        type=_value(duration),
+        default=0.0,
+        metavar="DURATION",
+        help="look again until nothing fails, for at most this long: a fresh installation needs two scrapes",
+    )
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+    return int(text)
+
+
+def _value(parse: Callable[[str], object]) -> Callable[[str], object]:
+    """With its own words about what is wrong."""
+
+    def parsed(text: str) -> object:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r} is not allowed; it takes {error}") from None
+
+    return parsed
+
+
+def _url(text: str) -> str:
+    parts = urllib.parse.urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise argparse.ArgumentTypeError(f"{text!r} is no address as in http://HOST:PORT")
+    return text.rstrip("/")

@@ -1,0 +1,1 @@
+"""Runs every source, guarded, and makes one `Snapshot` of the results."""

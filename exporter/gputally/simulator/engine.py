@@ -1,0 +1,73 @@
+"""The engine: what all GPUs of a scenario read at a moment.
+
+The answer is a function of the scenario and the time alone: the order and number of questions before
+do not change it. It remembers what it has counted so far, up to one day; asking far ahead counts that
+day once.
+"""
+
+from collections.abc import Iterator
+
+from gputally.model import Reading
+from gputally.simulator.amd_gpu import AmdGpu
+from gputally.simulator.cards import AmdCard
+from gputally.simulator.gpu import Moment, Pids, SimulatedGpu
+from gputally.simulator.nvidia_gpu import NvidiaGpu
+from gputally.simulator.residents import Run, runs_between
+from gputally.simulator.scenario import FaultKind, Scenario
+
+
+class Engine:
+    """Plays one scenario."""
+
+    def __init__(self, scenario: Scenario, *, pcie_throughput: bool = False) -> None:
+        self.scenario = scenario
+        first, total = [], 0
+        for workload in scenario.workloads:
+            first.append(total)
+            total += workload.count * len(workload.gpus)
+        pids = Pids(tuple(first), total)
+        self.gpus = tuple(
+            _make_gpu(scenario, index, pids, pcie_throughput=pcie_throughput)
+            for index in range(scenario.gpus)
+        )
+
+    def readings(
+        self, elapsed_seconds: float, *, since: float | None = None, epoch_seconds: float = 0.0
+    ) -> tuple[Reading, ...]:
+        """What the GPUs read `elapsed_seconds` after the scenario began.
+
+        `since` is the elapsed time of the reading before: process samples and mean activities cover the
+        time from there, or as far as the driver's buffer reaches. `epoch_seconds` is when the scenario
+        began, in seconds since 1970: it only shifts time stamps.
+        """
+        second, millisecond = split_seconds(elapsed_seconds)
+        seen, seen_millisecond = (None, 0) if since is None else split_seconds(since)
+        moment = Moment(second, millisecond, seen, epoch_seconds, seen_millisecond)
+        return tuple(gpu.reading(moment) for gpu in self.gpus)
+
+    def is_down(self, source: str, elapsed_seconds: float) -> bool:
+        """Whether the scenario says that this source does not answer then."""
+        second, _ = split_seconds(elapsed_seconds)
+        return any(
+            fault.kind is FaultKind.SOURCE_DOWN
+            and fault.source == source
+            and fault.span.began(second) is not None
+            for fault in self.scenario.faults
+        )
+
+    def runs(self, first: int, end: int) -> Iterator[Run]:
+        """What is on the GPUs in any of the seconds from `first` up to `end`."""
+        for gpu in self.gpus:
+            yield from runs_between(gpu.places, first, end)
+
+
+def _make_gpu(scenario: Scenario, index: int, pids: Pids, *, pcie_throughput: bool) -> SimulatedGpu:
+    card = scenario.card(index)
+    if isinstance(card, AmdCard):
+        return AmdGpu(scenario, index, card, pids, pcie_throughput=pcie_throughput)
+    return NvidiaGpu(scenario, index, card, pids, pcie_throughput=pcie_throughput)
+
+
+def split_seconds(elapsed: float) -> tuple[int, int]:
+    """Whole seconds and milliseconds; what was before the beginning is the beginning."""
+    return divmod(max(0, int(elapsed * 1000)), 1000)

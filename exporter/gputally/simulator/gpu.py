@@ -1,0 +1,189 @@
+"""One simulated GPU, of whatever maker: what runs on it, and the state that a reader would find it in."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from random import Random
+
+from gputally.model import Labelled, Process, Reading
+from gputally.simulator import signals
+from gputally.simulator.activity import Utilization, utilization
+from gputally.simulator.cards import Card
+from gputally.simulator.faults import GpuFaults
+from gputally.simulator.identity import gpu_identity, mig_instances
+from gputally.simulator.physics import SLICES, GpuPhysics, Resident, Totals
+from gputally.simulator.residents import DRIVER_BUFFER_SECONDS, MIB, Place, processes_at
+from gputally.simulator.scenario import Scenario
+from gputally.simulator.workloads import MINUTE
+
+INSTANCE_OWN_MIB = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The time that a reading is of."""
+
+    second: int
+    millisecond: int
+    since: int | None
+    """The first second whose end the reading before had not seen; None when there was none before."""
+    epoch_seconds: float
+    since_millisecond: int = 0
+
+    @property
+    def covers_us(self) -> int:
+        """How long it is since the last reading; 0 when there was none."""
+        if self.since is None:
+            return 0
+        return ((self.second - self.since) * 1000 + self.millisecond - self.since_millisecond) * 1000
+
+    @property
+    def timestamp_us(self) -> int:
+        return round(self.epoch_seconds * 1_000_000) + (self.second * 1000 + self.millisecond) * 1000
+
+    @property
+    def seen(self) -> range:
+        """The seconds that a mean since the last reading is over."""
+        first = self.second if self.since is None else self.since
+        return range(max(min(first, self.second), self.second - DRIVER_BUFFER_SECONDS), self.second + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Pids:
+    """How pids are dealt: the first of each workload, and how many there are in all."""
+
+    first: tuple[int, ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """How a card is at a moment, whatever its driver tells of it."""
+
+    moment: Moment
+    power_mw: int
+    limit_mw: int
+    capped: bool
+    """It would draw more than its power limit."""
+    intensity: int
+    busy: Utilization
+    reasons: frozenset[str]
+    """Why its clocks are not at their highest."""
+    clock_factor: float
+    totals: Totals
+    celsius: float
+    processes: tuple[Process, ...]
+    used_mib: int
+
+    @property
+    def working(self) -> bool:
+        return self.busy.gpu > 0
+
+
+class SimulatedGpu(ABC):
+    """One card of a scenario."""
+
+    def __init__(
+        self, scenario: Scenario, index: int, card: Card, pids: Pids, *, pcie_throughput: bool
+    ) -> None:
+        self._card = card
+        self._gpu = gpu_identity(scenario, index)
+        self._instances = mig_instances(scenario, self._gpu)
+        self._faults = GpuFaults(index, scenario.faults)
+        self._asks_throughput = pcie_throughput
+        self.places = [
+            self._place(scenario, number, pids)
+            for number, workload in enumerate(scenario.workloads)
+            if index in workload.gpus
+        ]
+        self._residents = [place.resident for place in self.places]
+        self.physics = GpuPhysics(scenario, index, self._residents, self._faults)
+        rng = Random(f"{scenario.seed}:{index}:past")  # noqa: S311
+        # The card has been up, and idle, for a while before the simulation begins.
+        self._energy_before_mj = rng.randrange(3600, 240 * 3600) * card.idle_watts * 1000
+        self._errors_before = rng.randrange(6)
+        self._replays_before = rng.randrange(3)
+
+    def _place(self, scenario: Scenario, number: int, pids: Pids) -> Place:
+        workload = scenario.workloads[number]
+        index = self._gpu.index
+        available = self._card.memory_mib - self._card.reserved_mib - self._card.own_mib
+        slices, gpu_instance, compute_instance = SLICES, None, None
+        uuid = self._gpu.uuid
+        if self._instances:
+            instance, profile = self._instances[workload.instance]
+            available, slices = profile.memory_mib - INSTANCE_OWN_MIB, profile.slices
+            gpu_instance, compute_instance = instance.gpu_instance_id, instance.compute_instance_id
+            uuid = instance.uuid
+        resident = Resident(number, workload, slices, f"{scenario.seed}:{number}:{index}")
+        first = pids.first[number] + workload.gpus.index(index) * workload.count
+        return Place(
+            resident, first, pids.total, available, self._card.vendor, uuid, gpu_instance, compute_instance
+        )
+
+    def reading(self, moment: Moment) -> Reading:
+        """What the card would tell at that moment."""
+        second = moment.second
+        if self._faults.lost(second):
+            return self._tell_lost(moment)
+        minute, slot = self.physics.minute(second // MINUTE), second % MINUTE
+        demand_mw, limit_mw = minute.demand_mw[slot], self.physics.limit_mw
+        busy = utilization(self._residents, self.physics, second)
+        reasons = self._faults.throttle_reasons(second)
+        factor = signals.clock_factor(bool(reasons), demand_mw, limit_mw)
+        if demand_mw > limit_mw:
+            reasons.add("sw_power_cap")
+        if not busy.gpu:
+            reasons.add("gpu_idle")
+        processes = processes_at(self.places, second)
+        return self._tell(
+            State(
+                moment=moment,
+                power_mw=minute.power_mw[slot],
+                limit_mw=limit_mw,
+                capped=demand_mw > limit_mw,
+                intensity=minute.intensity[slot],
+                busy=busy,
+                reasons=frozenset(reasons),
+                clock_factor=factor,
+                totals=self.physics.totals(second),
+                celsius=self.physics.temperature(second),
+                processes=processes,
+                used_mib=self._used_mib(processes),
+            )
+        )
+
+    def _tell_lost(self, moment: Moment) -> Reading:  # noqa: ARG002  # some drivers know more
+        return Reading(gpu=self._gpu, up=False)
+
+    @abstractmethod
+    def _tell(self, state: State) -> Reading:
+        """The state in the words of the card's driver."""
+
+    def _used_mib(self, processes: tuple[Process, ...]) -> int:
+        own = INSTANCE_OWN_MIB * len(self._instances) or self._card.own_mib
+        return own + sum(process.memory_used_bytes or 0 for process in processes) // MIB
+
+    def _energy_mj(self, state: State) -> int | None:
+        if not self._card.energy_counter:
+            return None
+        stuck = self._faults.energy_stuck_since(state.moment.second)
+        if stuck is not None:
+            return self._energy_before_mj + self.physics.totals(stuck).energy_mj
+        since_then = state.totals.energy_mj + state.power_mw * state.moment.millisecond // 1000
+        return self._energy_before_mj + since_then
+
+    def _replays(self, second: int) -> int:
+        return self._replays_before + self._faults.pcie_replays(second)
+
+    def _pcie_best(self, second: int) -> tuple[int, int]:
+        """The generation and the width that the link gets to."""
+        generations, widths = self._faults.pcie_limits(second)
+        return (
+            min((self._card.pcie_generation, *generations)),
+            min((self._card.pcie_width, *widths)),
+        )
+
+    def _pcie_throughput(self, state: State) -> Labelled | None:
+        if not self._asks_throughput:
+            return None
+        return signals.pcie_throughput(*self._pcie_best(state.moment.second), state.intensity)

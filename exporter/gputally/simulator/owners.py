@@ -1,0 +1,116 @@
+"""Whose the simulated processes are, and which simulated pods hold a GPU: what the scenario says.
+
+They take the place of this host's processes and pods, which have nothing to do with simulated GPUs.
+"""
+
+from collections.abc import Iterable
+from random import Random
+from uuid import UUID
+
+from gputally.attribution import Found, Holding, Knowledge, PodFacts
+from gputally.attribution.join import Directory
+from gputally.model import Owner, Unknown
+from gputally.simulator import SimulatedReader
+from gputally.simulator.ownership import HostOwner, PodOwner
+from gputally.simulator.residents import DRIVER_BUFFER_SECONDS, Run
+
+_AHEAD_SECONDS = 5
+"""A cluster knows its pods a little before they run."""
+
+
+class SimulatedOwners:
+    """Names the owners of simulated processes, also of those that have just ended."""
+
+    def __init__(self, reader: SimulatedReader) -> None:
+        self._reader = reader
+
+    def find(
+        self,
+        listed: Iterable[int],
+        directory: Directory,  # noqa: ARG002  # the scenario knows the names
+        ended: Iterable[int] = (),
+    ) -> dict[int, Found]:
+        running = {pid: run for run in _recent_runs(self._reader) for pid in run.pids}
+        return {pid: self._whose(running.get(pid)) for pid in dict.fromkeys((*listed, *ended))}
+
+    def _whose(self, run: Run | None) -> Found:
+        if run is None:
+            return Found(Unknown("exited"))
+        owner = _owner(run, self._reader.engine.scenario.seed)
+        return Found(owner, self._reader.began_at + run.began)
+
+
+class SimulatedPods:
+    """The pods of the scenario, as a cluster would list them, and the devices that they were given."""
+
+    name = "simulated_pods"
+
+    def __init__(self, reader: SimulatedReader) -> None:
+        self._reader = reader
+
+    def read(self) -> Knowledge:
+        self._reader.answer(self.name)
+        seed = self._reader.engine.scenario.seed
+        pods: dict[tuple[str, str], PodFacts] = {}
+        for run in _recent_runs(self._reader):
+            owner = _numbered_owner(run)
+            if isinstance(owner, PodOwner):
+                key = (owner.namespace, owner.pod)
+                pods[key] = _pod_facts(owner, seed, pods.get(key))
+        now = int(self._reader.elapsed_seconds)
+        held = [(run, _numbered_owner(run)) for run in self._reader.engine.runs(now, now + 1)]
+        holdings = (
+            Holding(owner.namespace, owner.pod, owner.container, f"{run.vendor}.com/gpu", run.device_uuid)
+            for run, owner in held
+            if isinstance(owner, PodOwner) and owner.requested
+        )
+        return Knowledge(tuple(pods.values()), tuple(dict.fromkeys(holdings)))
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+def _recent_runs(reader: SimulatedReader) -> list[Run]:
+    """What runs, and what has ended so lately that the driver may still tell of it."""
+    now = int(reader.elapsed_seconds)
+    return list(reader.engine.runs(max(0, now - 2 * DRIVER_BUFFER_SECONDS), now + _AHEAD_SECONDS))
+
+
+def _numbered_owner(run: Run) -> PodOwner | HostOwner | None:
+    owner = run.workload.owner
+    return None if owner is None else owner.of_run(run.number)
+
+
+def _owner(run: Run, seed: int) -> Owner | Unknown:
+    owner = _numbered_owner(run)
+    if owner is None:
+        return Unknown("unknown_container")
+    if isinstance(owner, HostOwner):
+        job = owner.name if owner.kind == "slurm" else ""
+        return Owner(owner.kind, f"{owner.kind}/{owner.name}", slurm_job=job)
+    return Owner(
+        "pod",
+        namespace=owner.namespace,
+        pod=owner.pod,
+        container=owner.container,
+        pod_uid=_pod_uid(owner, seed),
+    )
+
+
+def _pod_facts(owner: PodOwner, seed: int, before: PodFacts | None) -> PodFacts:
+    """The pod; what an earlier workload said of it (another container of it, say) stays."""
+    if before is None:
+        before = PodFacts(owner.namespace, owner.pod)
+    return PodFacts(
+        owner.namespace,
+        owner.pod,
+        _pod_uid(owner, seed),
+        container_names=tuple(dict.fromkeys((*before.container_names, owner.container))),
+        workload=before.workload or owner.controller,
+        requests_gpu=before.requests_gpu or owner.requested,
+    )
+
+
+def _pod_uid(owner: PodOwner, seed: int) -> str:
+    rng = Random(f"{seed}:{owner.namespace}/{owner.pod}")  # noqa: S311  # scenery, not a secret
+    return str(UUID(int=rng.getrandbits(128), version=4))

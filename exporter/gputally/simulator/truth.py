@@ -1,0 +1,55 @@
+"""What each workload really drew: what no hardware can tell, and the simulator knows.
+
+In each second a GPU draws its idle part, and on top of it what each resident's work adds; a power limit
+takes from all of them in proportion. A workload's true energy is what its work added and, by
+convention, an equal part of the idle part with every other workload that has processes on the GPU then.
+The idle part of a GPU with nobody on it is nobody's.
+"""
+
+from collections.abc import Sequence
+
+from gputally.simulator.engine import Engine, split_seconds
+from gputally.simulator.gpu import SimulatedGpu
+from gputally.simulator.workloads import MINUTE
+
+TrueEnergy = dict[int | None, int]
+"""Number of the workload in its scenario (None: nobody) -> whole millijoules."""
+
+
+def true_energy(engine: Engine, elapsed_seconds: float) -> tuple[TrueEnergy, ...]:
+    """For each GPU, from the beginning on: together exactly what its energy counter has counted since."""
+    second, millisecond = split_seconds(elapsed_seconds)
+    return tuple(_of_gpu(gpu, second, millisecond) for gpu in engine.gpus)
+
+
+def _of_gpu(gpu: SimulatedGpu, seconds: int, milliseconds: int) -> TrueEnergy:
+    energy: TrueEnergy = {None: 0} | {place.resident.number: 0 for place in gpu.places}
+    for number in range(seconds // MINUTE + 1):
+        minute = gpu.physics.minute(number)
+        strengths = {resident.number: s for resident, _, s in gpu.physics.shared_loads(number)}
+        first = number * MINUTE
+        for slot in range(min(MINUTE, seconds + 1 - first)):
+            power, idle = minute.power_mw[slot], gpu.physics.idle_mw(minute, slot)
+            if first + slot == seconds:
+                power, idle = power * milliseconds // 1000, idle * milliseconds // 1000
+            present = [place.resident.number for place in gpu.places if place.present(first + slot)]
+            if not present:
+                energy[None] += power
+                continue
+            added = in_proportion(power - idle, [strengths[resident][slot] for resident in present])
+            shared = in_proportion(idle, [1] * len(present))
+            for resident, dynamic, standing in zip(present, added, shared, strict=True):
+                energy[resident] += dynamic + standing
+    return energy
+
+
+def in_proportion(amount: int, weights: Sequence[int]) -> list[int]:
+    """Whole parts that add up to the amount, by largest remainder; equal ones when nobody has weight."""
+    total = sum(weights)
+    if not total:
+        return in_proportion(amount, [1] * len(weights))
+    parts = [amount * weight // total for weight in weights]
+    by_remainder = sorted(range(len(weights)), key=lambda place: -(amount * weights[place] % total))
+    for place in by_remainder[: amount - sum(parts)]:
+        parts[place] += 1
+    return parts

@@ -1,0 +1,222 @@
+"""`gputally check` on hosts of every kind."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from gputally.attribution import Knowledge, PodFacts
+from gputally.commands.check import Finding, check_host, report_json, report_text, usable
+from gputally.devices import Report
+from gputally.model import Gpu, Process, Reading, Unavailable
+
+GPU = Gpu("GPU-a", 0, "nvidia", "NVIDIA T4")
+MI300X = Gpu("GPU-m", 0, "amd", "AMD Instinct MI300X")
+
+
+class Fixed:
+    def __init__(self, name: str, answer: Report | Unavailable) -> None:
+        self.name = name
+        self.answer = answer
+
+    def read(self) -> Report:
+        if isinstance(self.answer, Unavailable):
+            raise self.answer
+        return self.answer
+
+    def close(self) -> None:
+        pass
+
+
+def host(root: Path, *, pci: tuple[str, ...] = (), module: str = "", pids: tuple[int, ...] = ()) -> Path:
+    for address in pci:
+        device = root / "sys/bus/pci/devices" / address
+        device.mkdir(parents=True)
+        (device / "vendor").write_text("0x10de\n")
+        (device / "class").write_text("0x030200\n")
+    if module:
+        (root / "proc/driver/nvidia").mkdir(parents=True)
+        (root / "proc/driver/nvidia/version").write_text(module)
+    for pid in pids:
+        (root / "proc" / str(pid)).mkdir(parents=True)
+    (root / "dev").mkdir()
+    return root
+
+
+def amd_host(root: Path, *, pids: tuple[int, ...] = ()) -> Path:
+    device = root / "sys/bus/pci/devices/0000:05:00.0"
+    device.mkdir(parents=True)
+    (device / "vendor").write_text("0x1002\n")
+    (device / "class").write_text("0x120000\n")
+    return host(root, pids=pids)
+
+
+def check(root: Path, *readers: Fixed) -> list[Finding]:
+    return check_sources(root, readers)
+
+
+def check_sources(root: Path, *sources: Sequence[Fixed]) -> list[Finding]:
+    return check_host(sources, procfs=root / "proc", sysfs=root / "sys", dev=root / "dev", timeout_seconds=5)
+
+
+MODULE = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  Tue Apr  8 12:41:17 UTC 2025\n"
+
+
+def test_a_host_without_gpu_says_so_and_is_not_usable(tmp_path: Path) -> None:
+    nvml = Fixed("nvml", Unavailable("the NVML library is not here", "install the driver"))
+    findings = check(host(tmp_path), nvml)
+    assert not usable(findings)
+    assert Finding("problem", "nvml", "the NVML library is not here", "install the driver") in findings
+    assert "fix: install the driver" in report_text(findings)
+
+
+def test_a_gpu_without_its_module_gets_the_command_that_loads_it(tmp_path: Path) -> None:
+    findings = check(host(tmp_path, pci=("0000:1a:00.0",)), Fixed("nvml", Unavailable("no driver")))
+    assert Finding("ok", "pci", "1 NVIDIA GPUs: 0000:1a:00.0") in findings
+    assert (
+        Finding("problem", "driver", "the NVIDIA kernel module is not loaded", "modprobe nvidia") in findings
+    )
+
+
+def test_a_healthy_host_is_usable(tmp_path: Path) -> None:
+    root = host(tmp_path, pci=("0000:1a:00.0",), module=MODULE, pids=(41,))
+    reading = Reading(
+        gpu=GPU, persistence_mode=True, accounting_mode=True, processes=(Process(41, "compute"),)
+    )
+    findings = check(root, Fixed("nvml", Report((reading,))), Fixed("nvidia-smi", Unavailable("not found")))
+    assert usable(findings)
+    levels = {finding.subject: finding.level for finding in findings}
+    assert levels == {
+        "pci": "ok",
+        "driver": "ok",
+        "devices": "note",
+        "nvml": "ok",
+        "nvml gpu 0": "ok",
+        "processes": "ok",
+        "nvidia-smi": "note",
+        "kubernetes": "note",
+    }
+    assert Finding("ok", "driver", "kernel module 550.163.01 is loaded") in findings
+
+
+def test_what_a_gpu_does_not_tell_is_listed_by_name(tmp_path: Path) -> None:
+    reading = Reading(gpu=GPU, power_watts=30.0)
+    text = report_text(check(host(tmp_path), Fixed("nvml", Report((reading,)))))
+    assert "NVIDIA T4 does not tell: " in text
+    assert "energy_millijoules" in text
+    assert "power_watts" not in text
+
+
+def test_a_lost_gpu_makes_the_host_unusable(tmp_path: Path) -> None:
+    report = Report((Reading(gpu=GPU, up=False), Reading(gpu=Gpu("GPU-b", 1, "nvidia", "NVIDIA T4"))))
+    findings = check(host(tmp_path), Fixed("nvml", report))
+    assert not usable(findings)
+    assert any("is lost" in finding.text for finding in findings)
+
+
+def test_processes_of_another_pid_namespace_are_noticed(tmp_path: Path) -> None:
+    reading = Reading(gpu=GPU, processes=(Process(41, "compute"), Process(42, "compute")))
+    findings = check(host(tmp_path, pids=(41,)), Fixed("nvml", Report((reading,))))
+    (finding,) = (f for f in findings if f.subject == "processes")
+    assert finding.level == "problem"
+    assert "1 of 2" in finding.text
+    assert "hostPID: true" in finding.fix
+
+
+def test_modes_that_cost_get_the_command_that_changes_them(tmp_path: Path) -> None:
+    reading = Reading(gpu=GPU, persistence_mode=False, accounting_mode=False)
+    findings = check(host(tmp_path), Fixed("nvml", Report((reading,))))
+    assert {finding.fix for finding in findings if finding.level == "note"} >= {
+        "nvidia-smi -pm 1",
+        "gputally enable-accounting",
+    }
+    assert usable(findings), "a note is nothing to mend"
+
+
+def test_an_amd_gpu_without_its_module_gets_the_command_that_loads_it(tmp_path: Path) -> None:
+    findings = check(amd_host(tmp_path), Fixed("amdgpu", Unavailable("no driver")))
+    assert findings[:2] == [
+        Finding("ok", "pci", "1 AMD GPUs: 0000:05:00.0"),
+        Finding("problem", "driver", "the kernel module amdgpu is not loaded", "modprobe amdgpu"),
+    ]
+    assert "NVIDIA" not in report_text(findings), "nobody misses what the host does not have"
+
+
+def test_a_healthy_host_with_amd_gpus_is_usable(tmp_path: Path) -> None:
+    root = amd_host(tmp_path, pids=(41,))
+    (root / "sys/module/amdgpu").mkdir(parents=True)
+    reading = Reading(gpu=MI300X, power_watts=140.0, processes=(Process(41, "compute"),))
+    answer = Report((reading,), {("fdinfo", "permission"): 3, ("kfd", "permission"): 0})
+    findings = check(root, Fixed("amdgpu", answer), Fixed("rocm-smi", Unavailable("not found")))
+    assert usable(findings)
+    assert Finding("ok", "driver", "kernel module amdgpu is loaded") in findings
+    assert Finding("note", "rocm-smi", "not found") in findings
+    (denied,) = (finding for finding in findings if "may not be read" in finding.text)
+    assert (denied.level, denied.subject) == ("note", "amdgpu")
+    assert "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH" in denied.fix
+    (told,) = (finding.text for finding in findings if finding.subject == "amdgpu gpu 0")
+    assert "energy_millijoules" in told
+    assert "gtt_used_bytes" in told
+    assert "nvlink" not in told
+    assert "xid" not in told
+
+
+def test_what_amd_gpus_alone_tell_is_not_missed_on_others(tmp_path: Path) -> None:
+    text = report_text(check(host(tmp_path), Fixed("nvml", Report((Reading(gpu=GPU),)))))
+    assert "nvlink_bytes" in text
+    assert "xgmi" not in text
+
+
+def test_on_a_host_with_both_vendors_each_has_to_be_readable(tmp_path: Path) -> None:
+    nvidia = [Fixed("nvml", Report((Reading(gpu=GPU),))), Fixed("nvidia-smi", Unavailable("not found"))]
+    broken = [Fixed("amdgpu", Unavailable("no driver")), Fixed("rocm-smi", Unavailable("not found"))]
+    works = [Fixed("amdgpu", Report((Reading(gpu=MI300X),))), Fixed("rocm-smi", Unavailable("not found"))]
+    root = host(tmp_path)
+    assert not usable(check_sources(root, nvidia, broken))
+    assert usable(check_sources(root, nvidia, works))
+
+
+def test_a_driver_that_no_wanted_reader_needs_is_not_missed(tmp_path: Path) -> None:
+    root = amd_host(tmp_path)
+    nvml = Fixed("nvml", Report((Reading(gpu=GPU),)))
+    assert usable(check(root, nvml))
+    works = Fixed("amdgpu", Report((Reading(gpu=MI300X),)))
+    assert not usable(check_sources(root, [nvml], [works])), "its module is not loaded"
+
+
+def test_a_lost_amd_gpu_is_reset_with_amds_tool(tmp_path: Path) -> None:
+    findings = check(host(tmp_path), Fixed("amdgpu", Report((Reading(gpu=MI300X, up=False),))))
+    assert any(finding.fix == "rocm-smi --gpureset, else reboot the node" for finding in findings)
+
+
+def test_json_has_the_verdict_and_the_findings(tmp_path: Path) -> None:
+    report = json.loads(report_json(check(host(tmp_path), Fixed("nvml", Report(())))))
+    assert report["ok"] is False
+    assert "works, but shows no GPU" in {finding["text"] for finding in report["findings"]}
+
+
+class Knows:
+    name = "pod_logs"
+
+    def __init__(self, answer: Knowledge | Unavailable) -> None:
+        self.answer = answer
+
+    def read(self) -> Knowledge:
+        if isinstance(self.answer, Unavailable):
+            raise self.answer
+        return self.answer
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_source_of_names_says_what_it_knows_or_what_is_lost_without_it(tmp_path: Path) -> None:
+    def found(answer: Knowledge | Unavailable) -> Finding:
+        roots = {"procfs": tmp_path, "sysfs": tmp_path, "dev": tmp_path}
+        return check_host([], timeout_seconds=5, informants=[Knows(answer)], **roots)[-1]
+
+    assert found(Knowledge((PodFacts("a", "b"),))) == Finding(
+        "ok", "pod_logs", "1 pods, 0 GPUs given to containers"
+    )
+    assert found(Unavailable("no /var/log/pods", "mount it")) == Finding(
+        "note", "pod_logs", "no /var/log/pods: the names of pods cannot be told", "mount it"
+    )

@@ -1,0 +1,95 @@
+"""Servers that tell what a test has them tell."""
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from gputally.commands.verify.asking import NotAnswered, Server
+from gputally.commands.verify.prometheus import Prometheus
+
+Sample = tuple[Mapping[str, str], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Told(Server):
+    """Answers without a network: path -> JSON; of queries, the first whose key is in the query."""
+
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    queries: Mapping[str, list[Sample]] = field(default_factory=dict)
+
+    def get_json(self, path: str, **query: str) -> Any:
+        if path == "/api/v1/query" and path not in self.answers:
+            samples = next((found for part, found in self.queries.items() if part in query["query"]), [])
+            result = [{"metric": labels, "value": [0, str(value)]} for labels, value in samples]
+            return {"data": {"result": result}}
+        answer = self.answers.get(path, NotAnswered("nobody there"))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def prometheus(queries: Mapping[str, list[Sample]] | None = None, **answers: Any) -> Prometheus:
+    """`answers` by the last part of the path, as the `data` of the answer."""
+    told = {
+        f"/api/v1/{name}": found if isinstance(found, Exception) else {"data": found}
+        for name, found in answers.items()
+    }
+    return Prometheus(Told("http://prometheus", answers=told, queries=queries or {}), "gputally")
+
+
+@dataclass(slots=True)
+class Site:
+    """A real server: path -> (status, type, body). Notes what it was asked."""
+
+    pages: dict[str, tuple[int, str, bytes]]
+    port: int = 0
+    asked: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@contextmanager
+def site(pages: Mapping[str, Any], *, login: str = "") -> Iterator[Site]:
+    """Pages are JSON or, as bytes, text; with `login`, only for who has this header."""
+    told = Site(
+        {
+            path: (200, "text/plain", page)
+            if isinstance(page, bytes)
+            else page
+            if isinstance(page, tuple)
+            else (200, "application/json", json.dumps(page).encode())
+            for path, page in pages.items()
+        }
+    )
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+            told.asked.append((parts.path, query))
+            status, kind, body = told.pages.get(parts.path, (404, "text/plain", b"no such page"))
+            if login and self.headers.get("Authorization") != login:
+                status, kind, body = 401, "text/plain", b"who are you?"
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """What was asked is kept."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        told.port = server.server_address[1]
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield told
+        finally:
+            server.shutdown()

@@ -1,0 +1,91 @@
+"""What a server says, or in one phrase why it does not."""
+
+import ssl
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+import trustme
+
+from gputally.commands.verify.asking import Login, LoginNeeded, NotAnswered, NotThere, Server, read_login
+from tests.unit.commands.verify.telling import site
+
+
+def test_an_answer_is_given_with_the_query_as_it_was_meant() -> None:
+    with site({"/a": {"b": 1}}) as served:
+        assert Server(served.url + "/").get_json("/a", query='up{job="x y"}') == {"b": 1}
+        assert served.asked == [("/a", {"query": 'up{job="x y"}'})]
+
+
+@pytest.mark.parametrize(
+    ("page", "kind", "said"),
+    [
+        ((404, "text/plain", b"404 page not found"), NotThere, "HTTP 404: 404 page not found"),
+        ((503, "text/plain", b""), NotAnswered, "HTTP 503: Service Unavailable"),
+        ((400, "application/json", b'{"error": "parse error"}'), NotAnswered, "HTTP 400: parse error"),
+        ((400, "application/json", b"[1]"), NotAnswered, r"HTTP 400: \[1\]"),
+        ((403, "text/html", b"<html>"), LoginNeeded, "HTTP 403: it asks for a login"),
+        (b"<html>not JSON", NotAnswered, "the answer is not JSON"),
+    ],
+)
+def test_a_refusal_is_told_in_one_line(page: object, kind: type[Exception], said: str) -> None:
+    with site({"/a": page}) as served, pytest.raises(kind, match=f"^{said}"):
+        Server(served.url).get_json("/a")
+
+
+def test_nobody_there_is_told_in_one_line() -> None:
+    with pytest.raises(NotAnswered, match=r"^connection refused$"):
+        Server("http://127.0.0.1:1").get("/")
+    with pytest.raises(NotAnswered, match=r"not known|resolution"):
+        Server("http://nowhere.invalid").get("/")
+
+
+def test_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with site({"/a": b"here"}) as served:
+        assert Server(served.url).get("/a") == b"here"
+
+
+def test_a_login_is_read_from_a_mounted_secret_and_sent(tmp_path: Path) -> None:
+    (tmp_path / "username").write_text("ann\n")
+    (tmp_path / "password").write_text("b:c\n")
+    login = read_login(tmp_path)
+    assert login == Login("ann", "b:c")
+    with site({"/a": b"here"}, login="Basic YW5uOmI6Yw==") as served:
+        assert Server(served.url, login).get("/a") == b"here"
+        with pytest.raises(LoginNeeded):
+            Server(served.url).get("/a")
+
+
+class _Hello(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"hello")
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+def test_tls_is_checked_against_the_authority_and_the_name_that_are_given(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.crt")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("gputally.gpu.svc").configure_cert(context)
+    with HTTPServer(("127.0.0.1", 0), _Hello) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        url = f"https://127.0.0.1:{server.server_address[1]}"
+        known = tmp_path / "ca.crt"
+        try:
+            assert Server(url, authority=known, server_name="gputally.gpu.svc").get("/") == b"hello"
+            assert Server(url, insecure=True).get("/") == b"hello"
+            with pytest.raises(NotAnswered, match=r"(?i)certificate"):
+                Server(url, authority=known).get("/")
+            with pytest.raises(NotAnswered, match=r"(?i)certificate"):
+                Server(url, server_name="gputally.gpu.svc").get("/")
+            with pytest.raises(NotAnswered, match="no such file"):
+                Server(url, authority=tmp_path / "gone").get("/")
+        finally:
+            server.shutdown()

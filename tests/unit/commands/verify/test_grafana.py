@@ -1,0 +1,91 @@
+"""Grafana, to who has a login and to strangers."""
+
+from typing import Any
+
+from gputally.commands.verify import FAILURE, NOT_CHECKED, OK, WARNING, Finding
+from gputally.commands.verify.asking import Login, Server
+from gputally.commands.verify.grafana import grafana
+from tests.unit.commands.verify.telling import site
+
+LOGIN = Login("admin", "x")
+HEALTH = {"/api/health": {"database": "ok"}}
+SOURCES = [
+    {"name": "Loki", "type": "loki", "uid": "l", "url": "http://loki", "isDefault": True},
+    {"name": "Other", "type": "prometheus", "uid": "o", "url": "http://other"},
+    {"name": "Prometheus", "type": "prometheus", "uid": "p", "url": "http://prometheus", "isDefault": True},
+]
+TWO = [{"uid": "gputally-fleet"}, {"uid": "gputally-node"}]
+
+
+def answer(uid: str, *samples: float) -> dict[str, Any]:
+    result = [{"metric": {}, "value": [0, str(value)]} for value in samples]
+    return {f"/api/datasources/proxy/uid/{uid}/api/v1/query": {"data": {"result": result}}}
+
+
+def look(pages: dict[str, Any], login: Login | None = LOGIN, expected: int | None = 2) -> dict[str, Finding]:
+    with site(HEALTH | pages) as served:
+        return {one.subject: one for one in grafana(Server(served.url, login), expected)}
+
+
+def test_dashboards_are_listed_by_their_tag_and_the_default_source_is_asked_for_gpus() -> None:
+    with site(
+        HEALTH | {"/api/search": TWO, "/api/datasources": SOURCES} | answer("p", 16), login=LOGIN.header
+    ) as served:
+        found = list(grafana(Server(served.url, LOGIN), 2))
+    # Health is for everybody in the real one; here it takes the login, too.
+    assert [(one.level, one.subject, one.text) for one in found] == [
+        (OK, "dashboards", "2 of gputally"),
+        (OK, "data source", "Prometheus shows 16 GPUs"),
+    ]
+    assert ("/api/search", {"type": "dash-db", "tag": "gputally", "limit": "5000"}) in served.asked
+
+
+def test_missing_dashboards() -> None:
+    pages = {"/api/search": TWO, "/api/datasources": SOURCES} | answer("p", 1)
+    assert look(pages, expected=3)["dashboards"].text == "2 of 3 dashboards are in Grafana"
+    none = look({"/api/search": [], "/api/datasources": SOURCES} | answer("p", 1), expected=None)
+    assert (none["dashboards"].level, none["data source"].level) == (FAILURE, OK)
+
+
+def test_data_sources_that_are_of_no_use() -> None:
+    listed = {"/api/search": TWO}
+    assert look(listed | {"/api/datasources": SOURCES[:1]})["data source"].level == FAILURE
+    silent = look(listed | {"/api/datasources": SOURCES})["data source"]
+    assert (silent.level, "Prometheus (http://prometheus) does not answer" in silent.text) == (FAILURE, True)
+    empty = look(listed | {"/api/datasources": SOURCES} | answer("p"))["data source"]
+    assert empty.level == WARNING
+
+
+def test_a_stranger_is_told_numbers_only() -> None:
+    refused = (401, "application/json", b'{"message": "Unauthorized"}')
+    metrics = b"# TYPE x\ngrafana_stat_totals_dashboard 2\ngrafana_stat_totals_dashboard_versions 9\n"
+    pages = {"/api/search": refused, "/metrics": metrics}
+    found = look(pages, None)
+    assert (found["dashboards"].level, found["dashboards"].text) == (OK, "2 in all")
+    assert found["data source"].level == NOT_CHECKED
+    assert look(pages, None, expected=3)["dashboards"].level == FAILURE
+    # Of some number it cannot be said that it is enough, nor whose they are.
+    assert look(pages, None, expected=None)["dashboards"].level == NOT_CHECKED
+    assert look({"/api/search": refused}, None)["dashboards"].level == NOT_CHECKED
+
+
+def test_a_grafana_that_has_not_counted_yet_is_waited_for_and_no_failure() -> None:
+    pages = {"/api/search": (401, "text/plain", b""), "/metrics": b"\ngrafana_stat_totals_dashboard 0\n"}
+    found = look(pages, None)["dashboards"]
+    assert (found.level, found.early) == (NOT_CHECKED, True)
+
+
+def test_where_everybody_may_look_they_are_listed() -> None:
+    found = look({"/api/search": TWO}, None)
+    assert (found["dashboards"].text, found["data source"].level) == ("2 of gputally", NOT_CHECKED)
+
+
+def test_a_login_that_is_not_accepted_is_not_tried_again() -> None:
+    found = look({"/api/search": (401, "text/plain", b"")})
+    assert found.keys() == {"grafana"}
+    assert (found["grafana"].level, found["grafana"].final) == (FAILURE, True)
+
+
+def test_no_grafana() -> None:
+    (found,) = grafana(Server("http://127.0.0.1:1"), None)
+    assert (found.level, found.subject) == (FAILURE, "grafana")

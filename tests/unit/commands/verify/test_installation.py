@@ -1,0 +1,79 @@
+"""All checks together: what depends on what, and what is not looked at."""
+
+from gputally.commands.verify import FAILURE, NOT_CHECKED, OK, Finding
+from gputally.commands.verify.asking import LoginNeeded, NotAnswered, NotThere, Server
+from gputally.commands.verify.installation import Installation, verify
+from gputally.commands.verify.prometheus import Prometheus
+from tests.unit.commands.verify.telling import Told, prometheus, site
+
+METRICS = b'# TYPE x gauge\ngputally_exporter_info{version="1"} 1\n'
+NOBODY = Server("http://127.0.0.1:1")
+
+
+def refusing(error: Exception) -> Prometheus:
+    return Prometheus(Told("http://prometheus", answers={"/api/v1/query": error}), "gputally")
+
+
+def levels(findings: list[Finding]) -> dict[str, str]:
+    return {finding.subject: finding.level for finding in findings}
+
+
+def test_what_is_not_given_is_not_checked() -> None:
+    found = verify(Installation())
+    assert {one.level for one in found} == {NOT_CHECKED}
+    assert [one.subject for one in found] == [
+        *("exporter", "targets", "sources", "gpus", "pods", "labels"),
+        *("rules", "records", "alertmanager", "dashboards", "data source"),
+    ]
+
+
+def test_an_exporter_answers_as_one() -> None:
+    with site({"/metrics": METRICS}) as served:
+        assert levels(verify(Installation(exporters=(Server(served.url),))))["exporter"] == OK
+    with site({"/metrics": b"node_load1 1\n"}) as served:
+        (found, *_) = verify(Installation(exporters=(Server(served.url),)))
+        assert (found.level, found.final) == (FAILURE, True)
+
+
+def test_an_exporter_that_asks_for_a_login_is_not_checked() -> None:
+    with site({"/metrics": METRICS}, login="Basic x") as served:
+        (found, *_) = verify(Installation(exporters=(Server(served.url),)))
+    assert (found.level, "asks for a login" in found.text) == (NOT_CHECKED, True)
+
+
+def test_an_exporter_that_only_prometheus_can_reach_is_not_checked() -> None:
+    up = prometheus({"gputally_": [], "up{": [({"node": "a"}, 1)]}, rules={"groups": []})
+    (found, *_) = verify(Installation(exporters=(NOBODY,), prometheus=up))
+    assert (found.level, "by Prometheus: a NetworkPolicy?" in found.text) == (NOT_CHECKED, True)
+    (found, *_) = verify(Installation(exporters=(NOBODY,)))
+    assert found.level == FAILURE
+
+
+def test_a_prometheus_that_does_not_answer_fails_and_the_rest_is_not_checked() -> None:
+    found = levels(verify(Installation(prometheus=refusing(NotAnswered("gone")))))
+    assert found.pop("prometheus") == FAILURE
+    assert set(found.values()) == {NOT_CHECKED}
+
+
+def test_a_prometheus_that_asks_for_a_login_is_not_checked() -> None:
+    found = levels(verify(Installation(prometheus=refusing(LoginNeeded("HTTP 401")))))
+    assert set(found.values()) == {NOT_CHECKED}
+    assert "prometheus" in found
+
+
+def test_without_a_scraped_exporter_only_the_targets_and_rules_fail() -> None:
+    empty = prometheus({}, rules={"groups": []}, alertmanagers={"activeAlertmanagers": []})
+    found = levels(verify(Installation(prometheus=empty)))
+    assert {subject for subject, level in found.items() if level == FAILURE} == {"targets", "rules"}
+    assert found["gpus"] == found["records"] == NOT_CHECKED
+
+
+def test_servers_that_know_less_than_prometheus_are_not_at_fault() -> None:
+    thanos = prometheus(
+        {"gputally_": [], "up{": [({"node": "a"}, 1)]},
+        rules=NotAnswered("no answer in 10 s"),
+        alertmanagers=NotThere("HTTP 404: not found"),
+    )
+    found = levels(verify(Installation(prometheus=thanos)))
+    assert found["alertmanager"] == NOT_CHECKED
+    assert found["rules"] == FAILURE

@@ -1,0 +1,82 @@
+"""What Prometheus makes of the series, and who hears of it."""
+
+from typing import Any
+
+from gputally.commands.verify import FAILURE, NOT_CHECKED, OK, WARNING
+from gputally.commands.verify.asking import NotAnswered
+from gputally.commands.verify.rules import alertmanager, records, rules
+from tests.unit.commands.verify.telling import Told, prometheus
+
+
+def group(name: str, *rules: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "rules": list(rules)}
+
+
+def rule(name: str, health: str = "ok", **more: str) -> dict[str, Any]:
+    return {"name": name, "health": health, "type": "recording", **more}
+
+
+GOOD = [group("gputally-a", rule("a:gputally_x:y")), group("gputally-b", rule("b:gputally_x:y"))]
+
+
+def test_all_groups_are_there_and_none_fails() -> None:
+    found = rules(GOOD, 2)
+    assert (found.level, found.text) == (OK, "2 groups with 2 rules, none failing")
+    assert rules(GOOD, None).level == OK
+
+
+def test_a_group_that_two_releases_have_counts_once() -> None:
+    assert rules([GOOD[0], GOOD[0]], 2).level == FAILURE
+
+
+def test_missing_groups() -> None:
+    assert rules(GOOD[:1], 2).text == "1 of 2 groups of gputally are loaded"
+    assert rules([], None).text == "no groups of gputally are loaded"
+
+
+def test_no_groups_where_none_are_expected_is_no_fault() -> None:
+    assert rules([], 0).level == NOT_CHECKED
+    assert rules(GOOD, 0).level == OK
+
+
+def test_rules_that_fail_are_named_with_what_is_wrong() -> None:
+    wrong = group("gputally-c", rule("z", "err", lastError="no"), rule("c", "err", lastError="many-to-many"))
+    found = rules([wrong], 1)
+    assert (found.level, found.text) == (FAILURE, "2 rules fail: c, z. c: many-to-many")
+
+
+def test_rules_that_were_never_evaluated_are_waited_for() -> None:
+    found = rules([group("gputally-a", rule("a"), rule("b", "unknown"))], 1)
+    assert (found.level, found.text) == (WARNING, "1 of 2 rules have not been evaluated yet")
+
+
+def test_recorded_series() -> None:
+    assert records(prometheus({"gputally_": [({}, 1)]}), GOOD).text == "1 of 2 recorded names have series"
+    assert records(prometheus(), GOOD).level == FAILURE
+    alerts = [group("gputally-a", rule("A", type="alerting"))]
+    assert records(prometheus(), alerts).level == NOT_CHECKED
+
+
+STATUS = Told("http://am", answers={"/api/v2/status": {"versionInfo": {"version": "0.34"}}})
+
+
+def test_an_alertmanager_that_prometheus_knows() -> None:
+    known = prometheus(alertmanagers={"activeAlertmanagers": [{"url": "http://am/api/v2/alerts"}]})
+    assert alertmanager(known, None).level == OK
+    assert alertmanager(known, STATUS).text.endswith("http://am/api/v2/alerts, version 0.34")
+
+
+def test_one_that_prometheus_does_not_know_is_a_fault_only_where_one_should_be() -> None:
+    unknown = prometheus(alertmanagers={"activeAlertmanagers": []})
+    assert alertmanager(unknown, None).level == WARNING
+    assert alertmanager(unknown, STATUS).level == FAILURE
+
+
+def test_one_that_does_not_answer() -> None:
+    down = Told("http://am", answers={"/api/v2/status": NotAnswered("connection refused")})
+    found = alertmanager(prometheus(), down)
+    assert (found.level, found.text) == (FAILURE, "http://am does not answer: connection refused")
+
+
+def test_without_prometheus_nobody_can_tell() -> None:
+    assert alertmanager(None, STATUS).level == NOT_CHECKED

@@ -1,0 +1,161 @@
+"""What the exporters gave to Prometheus, and what its absence means."""
+
+import pytest
+
+from gputally.commands.verify import FAILURE, NOT_CHECKED, OK, WARNING
+from gputally.commands.verify.prometheus import Row
+from gputally.commands.verify.series import gpus, labels, pods, sources, targets
+from tests.unit.commands.verify.telling import Sample, prometheus
+
+UP = Row({"node": "a"}, 1)
+DOWN = Row({"instance": "b:9400"}, 0)
+
+
+def gpu(node: str, uuid: str, **more: str) -> Sample:
+    return {"node": node, "uuid": uuid, **more}, 1
+
+
+def test_exporters_that_are_up() -> None:
+    assert targets(prometheus(), [UP, UP]).level == OK
+
+
+def test_exporters_that_are_down_are_named_by_node_or_instance() -> None:
+    found = targets(prometheus(), [UP, DOWN])
+    assert (found.level, found.text) == (FAILURE, "1 of 2 exporters are down: b:9400")
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        ("server returned HTTP status 401 Unauthorized", "web.basicAuth.secret"),
+        ("tls: failed to verify certificate: x509: unknown authority", "web.tls.secret"),
+        ("context deadline exceeded", "networkPolicy.scrapers"),
+        ("connect: connection refused", "kubectl get pods"),
+    ],
+)
+def test_the_reason_that_prometheus_has_leads_to_what_to_do(error: str, fix: str) -> None:
+    target = {"labels": {"job": "gputally", "instance": "b:9400"}, "lastError": error}
+    other = {"labels": {"job": "other", "instance": "b:9400"}, "lastError": "not of ours"}
+    found = targets(prometheus(targets={"activeTargets": [other, target]}), [DOWN])
+    assert error in found.text
+    assert "not of ours" not in found.text
+    assert fix in found.fix
+
+
+def test_of_many_that_are_down_three_are_named() -> None:
+    found = targets(prometheus(), [Row({"node": f"n{number}"}, 0) for number in range(9)])
+    assert found.text == "9 of 9 exporters are down: n0; n1; n2; and 6 more"
+
+
+def test_no_target_at_all() -> None:
+    found = targets(prometheus(), [])
+    assert found.level == FAILURE
+    assert "no target of job gputally" in found.text
+
+
+def test_targets_under_another_job() -> None:
+    found = targets(prometheus({"gputally_exporter_info": [({"job": "pods"}, 1)]}), [])
+    assert "scraped as job pods, and not as gputally" in found.text
+
+
+def test_sources_that_do_not_answer_have_a_line_each_with_their_privilege() -> None:
+    down: list[Sample] = [
+        ({"source": "cgroup", "node": "b"}, 0),
+        ({"source": "cgroup", "node": "a"}, 0),
+        ({"source": "nvml", "node": "a"}, 0),
+    ]
+    first, second = sources(prometheus({"gputally_source_up": down}))
+    assert (first.level, first.text) == (FAILURE, "cgroup does not answer on a, b")
+    assert first.fix == "privileges.hostPID=true"
+    assert "gputally check" in second.fix
+
+
+def test_sources_that_answer() -> None:
+    (found,) = sources(prometheus({"count(count": [({}, 4)]}))
+    assert (found.level, found.text) == (OK, "all 4 kinds answer on every node")
+
+
+def test_gpus_on_nodes() -> None:
+    (found,) = gpus(prometheus({"gputally_gpu_info": [gpu("a", "x"), gpu("b", "x"), gpu("b", "y")]}))
+    assert (found.level, found.text) == (OK, "3 on 2 nodes")
+
+
+def test_simulated_gpus_are_said_to_be() -> None:
+    (found,) = gpus(prometheus({"gputally_gpu_info": [gpu("a", "x", simulated="true"), gpu("a", "y")]}))
+    assert found.text == "2 on 1 nodes, 1 of them simulated"
+
+
+def test_no_gpu_at_all() -> None:
+    (found,) = gpus(prometheus())
+    assert (found.level, found.text) == (FAILURE, "no exporter sees a GPU")
+
+
+def test_a_node_without_gpus_and_lost_ones_are_no_fault_of_the_installation_but_said() -> None:
+    known: dict[str, list[Sample]] = {
+        "gputally_gpu_info": [gpu("a", "x")],
+        "gputally_exporter_info": [({"node": "a"}, 1.0), ({"node": "b"}, 1.0)],
+        "gputally_gpu_up": [({"node": "a", "gpu": "0"}, 0.0)],
+    }
+    found = list(gpus(prometheus(known)))
+    assert [(one.level, one.text) for one in found] == [
+        (WARNING, "no GPU is seen on b"),
+        (WARNING, "lost: a GPU 0"),
+    ]
+
+
+def test_a_gpu_that_is_scraped_twice_is_said() -> None:
+    (found,) = gpus(prometheus({"gputally_gpu_info": [gpu("a", "x", pod="p"), gpu("a", "x", pod="q")]}))
+    assert (found.level, found.text) == (WARNING, "counted more than once: x of a")
+
+
+def unnamed(*reasons: str) -> list[Sample]:
+    return [({"reason": reason}, 2) for reason in reasons]
+
+
+def test_pods_that_are_named() -> None:
+    found = pods(prometheus({"gputally_pod_info": [({}, 3)]}))
+    assert (found.level, found.text) == (OK, "3 pods that use or hold a GPU are named")
+
+
+def test_processes_without_any_pod_are_a_failure_with_what_is_missing() -> None:
+    found = pods(prometheus({"gputally_gpu_unattributed": unnamed("unknown_pod", "pid_namespace")}))
+    assert found.level == FAILURE
+    assert "pid_namespace (2 processes), unknown_pod (2 processes)" in found.text
+    assert found.fix == "privileges.hostPID=true; privileges.podLogs=true, or another source of names"
+
+
+def test_some_processes_without_a_pod_are_a_warning() -> None:
+    found = pods(prometheus({"gputally_pod_info": [({}, 3)], "unattributed": unnamed("permission")}))
+    assert (found.level, found.text) == (WARNING, "3 pods are named, but not all: permission (2 processes)")
+
+
+def test_reasons_for_which_nothing_helps_are_no_fault() -> None:
+    found = pods(prometheus({"gputally_pod_info": [({}, 3)], "unattributed": unnamed("exited", "zombie")}))
+    assert found.level == OK
+
+
+def test_processes_of_the_host_prove_nothing_about_pods() -> None:
+    found = pods(prometheus({"gputally_host_processes": [({}, 4)]}))
+    assert (found.level, "all 4 processes" in found.text) == (NOT_CHECKED, True)
+
+
+def test_busy_gpus_without_any_process_are_a_missing_pid_namespace() -> None:
+    found = pods(prometheus({"gputally_gpu_utilization_ratio": [({}, 2)]}))
+    assert (found.level, found.fix) == (FAILURE, "privileges.hostPID=true")
+
+
+def test_idle_gpus_are_not_checked() -> None:
+    assert pods(prometheus()).level == NOT_CHECKED
+
+
+def test_labels_that_the_scrape_has_put_in_place_of_the_exporters() -> None:
+    found = labels(prometheus({"exported_pod": [({}, 5)], "exported_namespace": [({}, 5)]}))
+    assert found.level == FAILURE
+    assert found.text.endswith("exported_pod, exported_namespace")
+    assert labels(prometheus()).level == OK
+
+
+def test_only_series_of_this_cluster_are_asked_for() -> None:
+    asked = prometheus().__class__(prometheus().server, "gpus", "north")
+    assert asked.ours == 'job="gpus",cluster="north"'
+    assert asked.recorded == '__name__=~".+:gputally_.+",cluster="north"'

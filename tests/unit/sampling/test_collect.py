@@ -1,0 +1,441 @@
+"""The collector under readers that fail, hang and come back."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gputally.attribution import Found, Knowledge, PodFacts
+from gputally.attribution.join import Directory
+from gputally.attribution.owners import Owners
+from gputally.devices import Report
+from gputally.ledger import Ledger
+from gputally.ledger.state_file import decode
+from gputally.model import Gpu, Owner, Process, Reading, Snapshot, SourceState, Unavailable, Unknown
+from gputally.sampling.checkpoint import Checkpoint
+from gputally.sampling.collect import Collector, Informant, Source
+from gputally.sampling.guard import Attempt, Guarded
+from tests.unit.attribution.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
+
+
+def reading(index: int, **values: float) -> Reading:
+    return Reading(gpu=Gpu(f"GPU-{index}", index, "nvidia", "H100"), **values)  # type: ignore[arg-type]
+
+
+class Scripted:
+    """A reader that does what it is told, look by look."""
+
+    def __init__(self, name: str, *looks: Callable[[], Report]) -> None:
+        self.name = name
+        self.looks = list(looks)
+        self.closed = False
+
+    def read(self) -> Report:
+        look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        return look()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def gives(*readings: Reading, **errors: int) -> Callable[[], Report]:
+    return lambda: Report(readings, {(field, "Unknown"): count for field, count in errors.items()})
+
+
+def fails(error: Exception) -> Callable[[], Report]:
+    def look() -> Report:
+        raise error
+
+    return look
+
+
+def waits_for(gate: threading.Event, then: Callable[[], Report]) -> Callable[[], Report]:
+    def look() -> Report:
+        gate.wait(30)
+        return then()
+
+    return look
+
+
+class Nobody:
+    """Finds no owner for any process."""
+
+    def find(
+        self,
+        listed: Iterable[int],
+        directory: Directory,  # noqa: ARG002
+        ended: Iterable[int] = (),
+    ) -> dict[int, Found]:
+        return {pid: Found(Unknown("exited")) for pid in (*listed, *ended)}
+
+
+def new_ledger() -> Ledger:
+    return Ledger(retention_seconds=300, max_window_seconds=60)
+
+
+def collector(*readers: Scripted, timeout: float = 5.0, max_age: float = 60.0) -> Collector:
+    return Collector(
+        [Source(readers)],
+        timeout_seconds=timeout,
+        max_age_seconds=max_age,
+        ledger=new_ledger(),
+        owners=Nobody(),
+    )
+
+
+def states(snapshot: Snapshot) -> dict[str, SourceState]:
+    return {state.name: state for state in snapshot.sources}
+
+
+def test_a_snapshot_holds_what_the_reader_read() -> None:
+    snapshot = collector(Scripted("nvml", gives(reading(0, power_watts=71.5), fan=3))).sample()
+    assert [r.power_watts for r in snapshot.readings] == [71.5]
+    state = states(snapshot)["nvml"]
+    assert (state.up, state.gpus, state.failures, state.errors) == (True, 1, 0, {("fan", "Unknown"): 3})
+    assert state.last_success_seconds == pytest.approx(time.time(), abs=5)
+    assert snapshot.age_seconds == 0
+
+
+def test_implausible_values_are_dropped_and_counted() -> None:
+    nvml = Scripted("nvml", gives(reading(0, power_watts=70.0, gpu_utilization_ratio=8083349.05)))
+    sampler = collector(nvml)
+    sampler.sample()
+    snapshot = sampler.sample()
+    (only,) = snapshot.readings
+    assert (only.gpu_utilization_ratio, only.power_watts) == (None, 70.0)
+    assert states(snapshot)["nvml"].errors == {("gpu_utilization_ratio", "implausible"): 2}
+
+
+def test_the_second_reader_serves_when_the_first_is_not_available() -> None:
+    nvml = Scripted("nvml", fails(Unavailable("no library", "install it")), gives(reading(0)))
+    smi = Scripted("nvidia-smi", gives(reading(0)))
+    sampler = collector(nvml, smi)
+    first = states(sampler.sample())
+    assert (first["nvml"].up, first["nvml"].reason, first["nvml"].fix) == (False, "no library", "install it")
+    assert first["nvidia-smi"].up
+    second = states(sampler.sample())
+    assert "nvidia-smi" not in second, "a reader that stands behind the one in use has nothing to say"
+    assert second["nvml"].up
+    assert second["nvml"].failures == 1
+
+
+def test_an_unexpected_error_is_contained_and_named() -> None:
+    nvml = Scripted("nvml", fails(ZeroDivisionError("oops")), gives(reading(0)))
+    sampler = collector(nvml)
+    state = states(sampler.sample())["nvml"]
+    assert (state.up, state.reason) == (False, "unexpected ZeroDivisionError: oops")
+    assert states(sampler.sample())["nvml"].up
+
+
+def test_gpus_of_a_driver_that_is_gone_are_down_not_forgotten() -> None:
+    nvml = Scripted("nvml", gives(reading(0, power_watts=70.0)), fails(Unavailable("driver not loaded")))
+    sampler = collector(nvml)
+    sampler.sample()
+    snapshot = sampler.sample()
+    (only,) = snapshot.readings
+    assert (only.up, only.power_watts, only.gpu.uuid) == (False, None, "GPU-0")
+    assert snapshot.age_seconds == 0, "no old value is served, so nothing is stale"
+
+
+def test_a_gpu_that_is_no_longer_listed_is_down() -> None:
+    nvml = Scripted("nvml", gives(reading(0), reading(1)), gives(reading(1)))
+    sampler = collector(nvml)
+    sampler.sample()
+    assert {r.gpu.uuid: r.up for r in sampler.sample().readings} == {"GPU-0": False, "GPU-1": True}
+
+
+def test_a_gpu_that_had_no_name_does_not_linger_once_it_has_one() -> None:
+    nameless = Reading(gpu=Gpu("", 1, "nvidia", ""), up=False)
+    nvml = Scripted("nvml", gives(reading(0), nameless), gives(reading(0), reading(1)))
+    sampler = collector(nvml)
+    sampler.sample()
+    assert [r.gpu.uuid for r in sampler.sample().readings] == ["GPU-0", "GPU-1"]
+
+
+def test_a_hanging_source_is_not_waited_for_and_its_last_readings_stay_until_too_old() -> None:
+    gate = threading.Event()
+    nvml = Scripted(
+        "nvml",
+        gives(reading(0, power_watts=70.0)),
+        waits_for(gate, gives(reading(0, power_watts=80.0))),
+        gives(reading(0, power_watts=90.0)),
+    )
+    sampler = collector(nvml, timeout=0.2, max_age=0.5)
+    sampler.sample()
+    late = sampler.sample()
+    assert [r.power_watts for r in late.readings] == [70.0]
+    assert late.age_seconds > 0
+    state = states(late)["nvml"]
+    assert (state.up, state.overruns, state.reason) == (False, 1, "no answer within 0.2 s")
+    assert state.fix == "look for driver errors: dmesg | grep -iE 'nvrm|amdgpu'"
+    time.sleep(0.4)
+    too_old = sampler.sample()
+    assert [(r.up, r.power_watts) for r in too_old.readings] == [(False, None)]
+    assert states(too_old)["nvml"].overruns == 2
+    gate.set()
+    deadline = time.monotonic() + 10
+    while not states(snapshot := sampler.sample())["nvml"].up:
+        assert time.monotonic() < deadline
+    assert [r.power_watts for r in snapshot.readings] == [80.0], "what came late is taken when it comes"
+    assert snapshot.age_seconds == 0
+    assert [r.power_watts for r in sampler.sample().readings] == [90.0]
+
+
+def test_one_look_at_a_time_however_often_one_samples() -> None:
+    gate = threading.Event()
+    looks: list[float] = []
+
+    def counted() -> Report:
+        looks.append(time.monotonic())
+        gate.wait(30)
+        return Report((reading(0),))
+
+    sampler = collector(Scripted("nvml", counted), timeout=0.05)
+    for _ in range(5):
+        sampler.sample()
+    gate.set()
+    assert len(looks) == 1
+
+
+def test_sources_do_not_wait_for_each_other() -> None:
+    gate = threading.Event()
+    hangs = Source([Scripted("nvml", waits_for(gate, gives()))])
+    works = Source([Scripted("amdgpu", gives(reading(7)))])
+    both = Collector(
+        [hangs, works], timeout_seconds=0.2, max_age_seconds=60, ledger=new_ledger(), owners=Nobody()
+    )
+    snapshot = both.sample()
+    gate.set()
+    found = states(snapshot)
+    assert (found["nvml"].up, found["amdgpu"].up) == (False, True)
+    assert [r.gpu.index for r in snapshot.readings] == [7]
+
+
+def test_running_goes_on_when_a_snapshot_cannot_be_published() -> None:
+    published: list[Snapshot] = []
+    stop = threading.Event()
+
+    def publish(snapshot: Snapshot) -> None:
+        published.append(snapshot)
+        if len(published) == 1:
+            raise OSError("disk full")
+        stop.set()
+
+    collector(Scripted("nvml", gives(reading(0)))).run(0.01, publish, stop)
+    assert len(published) == 2
+
+
+def test_closing_closes_the_readers_but_leaves_a_hanging_one_behind() -> None:
+    gate = threading.Event()
+    good, bad = Scripted("nvml", gives()), Scripted("nvml", waits_for(gate, gives()))
+    for reader in (good, bad):
+        sampler = collector(reader, timeout=0.1)
+        sampler.sample()
+        sampler.close(0.1)
+    gate.set()
+    assert (good.closed, bad.closed) == (True, False)
+
+
+class Knows:
+    """A source of knowledge that does what it is told, look by look."""
+
+    def __init__(self, *looks: Callable[[], Knowledge]) -> None:
+        self.name = "pod_logs"
+        self.looks = list(looks)
+        self.closed = False
+
+    def read(self) -> Knowledge:
+        return (self.looks.pop(0) if len(self.looks) > 1 else self.looks[0])()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+POD = PodFacts("team-a", "train-0", uid(1), {container_id(1): "main"}, ("main",))
+
+
+def attributing(tmp_path: Path, *looks: Callable[[], Knowledge], timeout: float = 5.0) -> Collector:
+    proc = FakeProcfs(tmp_path)
+    proc.start(41, pod_cgroup(uid(1), container_id(1)))
+    on_gpu = replace(reading(0), processes=(Process(41, "compute", "python3", 7),))
+    return Collector(
+        [Source([Scripted("nvml", gives(on_gpu))])],
+        timeout_seconds=timeout,
+        max_age_seconds=60,
+        ledger=new_ledger(),
+        informants=[Informant(Knows(*looks))],
+        owners=Owners(tmp_path),
+    )
+
+
+def test_processes_have_their_pods(tmp_path: Path) -> None:
+    snapshot = attributing(tmp_path, lambda: Knowledge((POD,))).sample()
+    (use,) = snapshot.uses
+    assert isinstance(use.owner, Owner)
+    assert (use.owner.pod, use.processes, use.memory_used_bytes) == ("train-0", 1, 7)
+    assert [pod.pod for pod in snapshot.pods] == ["train-0"]
+    assert {name: state.up for name, state in states(snapshot).items()} == {
+        "nvml": True,
+        "pod_logs": True,
+        "cgroup": True,
+        "ledger": True,
+    }
+
+
+def test_a_source_of_names_that_fails_is_reported_and_what_it_knew_stays_known(tmp_path: Path) -> None:
+    def fails_now() -> Knowledge:
+        raise Unavailable("kubelet is gone", "start it")
+
+    sampler = attributing(tmp_path, lambda: Knowledge((POD,)), fails_now)
+    sampler.sample()
+    snapshot = sampler.sample()
+    state = states(snapshot)["pod_logs"]
+    assert (state.up, state.reason, state.failures) == (False, "kubelet is gone", 1)
+    assert [pod.pod for pod in snapshot.pods] == ["train-0"]
+    assert states(snapshot)["nvml"].up
+
+
+def test_knowledge_that_is_getting_old_is_used_and_said_to_be_old(tmp_path: Path) -> None:
+    old = Knowledge((POD,), stale=("the watch is down", "see RBAC"))
+    snapshot = attributing(tmp_path, lambda: old).sample()
+    state = states(snapshot)["pod_logs"]
+    assert (state.up, state.reason, state.fix) == (False, "the watch is down", "see RBAC")
+    assert [pod.pod for pod in snapshot.pods] == ["train-0"]
+
+
+def test_a_source_of_names_that_hangs_takes_nobody_with_it(tmp_path: Path) -> None:
+    gate = threading.Event()
+
+    def hangs() -> Knowledge:
+        gate.wait(30)
+        return Knowledge()
+
+    snapshot = attributing(tmp_path, hangs, timeout=0.2).sample()
+    gate.set()
+    assert states(snapshot)["pod_logs"].overruns == 1
+    (use,) = snapshot.uses
+    assert use.owner == Unknown("unknown_pod", uid(1), container_id(1))
+
+
+def test_another_pid_namespace_is_said_as_one_fault(tmp_path: Path) -> None:
+    sampler = attributing(tmp_path, Knowledge)
+    FakeProcfs(tmp_path).end(41)
+    snapshot = sampler.sample()
+    state = states(snapshot)["cgroup"]
+    assert not state.up
+    assert "another pid namespace" in state.reason
+    assert [use.owner for use in snapshot.uses] == [Unknown("pid_namespace")]
+
+
+def counted(millijoules: int) -> Callable[[], Report]:
+    return gives(replace(reading(0), energy_millijoules=millijoules, processes=()))
+
+
+def test_readings_of_a_source_that_hangs_are_not_charged_twice() -> None:
+    gate = threading.Event()
+    nvml = Scripted("nvml", counted(1000), counted(1700), waits_for(gate, counted(2500)), counted(2500))
+    sampler = collector(nvml, timeout=0.3)
+    sampler.sample()
+    sampler.sample()
+    hanging = sampler.sample()
+    assert not states(hanging)["nvml"].up
+    assert [book.energy_millijoules for book in hanging.books] == [1700]
+    gate.set()
+    deadline = time.monotonic() + 20
+    while (back := sampler.sample()).books[0].energy_millijoules == 1700 and time.monotonic() < deadline:
+        pass
+    (book,) = back.books
+    assert book.energy_millijoules == 2500
+    assert book.unattributed_millijoules["idle",] == 1500
+
+
+def test_a_pod_that_has_gone_keeps_its_facts_while_it_is_in_the_books(tmp_path: Path) -> None:
+    proc = FakeProcfs(tmp_path)
+    proc.start(41, pod_cgroup(uid(1), container_id(1)))
+    proc.start(1, "0::/init.scope")
+    on_gpu = replace(reading(0), processes=(Process(41, "compute", "python3", 7),))
+    facts = replace(POD, workload="Job/train")
+    sampler = Collector(
+        [Source([Scripted("nvml", gives(on_gpu), gives(reading(0)))])],
+        timeout_seconds=5,
+        max_age_seconds=60,
+        ledger=Ledger(retention_seconds=0.3, max_window_seconds=60),
+        informants=[Informant(Knows(lambda: Knowledge((facts,)), Knowledge))],
+        owners=Owners(tmp_path),
+    )
+    sampler.sample()
+    gone = sampler.sample()
+    assert [(charge.owner.pod, charge.active) for charge in gone.charges] == [("train-0", False)]
+    assert [(pod.pod, pod.workload) for pod in gone.pods] == [("train-0", "Job/train")]
+    time.sleep(0.35)
+    forgotten = sampler.sample()
+    assert (forgotten.charges, forgotten.pods) == ((), ())
+
+
+def test_a_fault_in_the_books_is_contained_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ArithmeticError("two and two")
+
+    monkeypatch.setattr(Ledger, "settle", broken)
+    snapshot = collector(Scripted("nvml", gives(reading(0, power_watts=71.5)))).sample()
+    state = states(snapshot)["ledger"]
+    assert (state.up, state.failures) == (False, 1)
+    assert "two and two" in state.reason
+    assert [r.power_watts for r in snapshot.readings] == [71.5]
+
+
+def test_what_is_published_is_written_down_first(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    sampler = Collector(
+        [Source([Scripted("nvml", counted(1000), counted(1700))])],
+        timeout_seconds=5,
+        max_age_seconds=60,
+        ledger=new_ledger(),
+        owners=Nobody(),
+        checkpoint=Checkpoint(path),
+    )
+    sampler.sample()
+    snapshot = sampler.sample()
+    kept = decode(path.read_bytes())
+    assert kept["gpus"]["GPU-0"]["meter"]["total"] == snapshot.books[0].energy_millijoules == 1700
+    assert states(snapshot)["state_file"].up
+    sampler.close(1)
+
+
+class Neighbour:
+    """Somebody who is no source of ours, and never answers."""
+
+    name = "relay"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def read(self) -> None:
+        self.asked.append("read")
+        raise Unavailable("nobody answers")
+
+    def close(self) -> None:
+        self.asked.append("close")
+
+
+class Guest(Guarded):
+    def _take_in(self, one: Attempt) -> None:
+        self._record.refuse(one)
+
+
+def test_a_guest_is_asked_with_every_sample_and_how_it_fares_is_in_the_snapshot() -> None:
+    neighbour = Neighbour()
+    with_guest = Collector(
+        [Source([Scripted("nvml", gives(reading(0)))])],
+        timeout_seconds=5,
+        max_age_seconds=60,
+        ledger=new_ledger(),
+        owners=Nobody(),
+        guests=[Guest(neighbour, "")],
+    )
+    assert states(with_guest.sample())["relay"].reason == "nobody answers"
+    with_guest.close(5)
+    assert neighbour.asked == ["read", "close"]

@@ -1,0 +1,198 @@
+"""Owners of simulated processes, and simulated pods that hold GPUs: what the scenario says of them."""
+
+import pytest
+
+from gputally.attribution import Holding, KnowledgeSource
+from gputally.attribution.join import Directory, find_holders, join_knowledge
+from gputally.model import Owner, Reading, Unavailable, Unknown
+from gputally.simulator import SimulatedReader
+from gputally.simulator.engine import Engine
+from gputally.simulator.owners import SimulatedOwners, SimulatedPods
+from gputally.simulator.ownership import HostOwner, PodOwner
+from gputally.simulator.scenario import Fault, FaultKind, MigLayout, Scenario, Shape, Workload
+from gputally.simulator.schedule import Span
+
+BEGAN = 1_800_000_000.0
+NOTHING = join_knowledge({})
+TRAINER = PodOwner("nlp", "train-0", "trainer", "Job/train")
+
+
+class Clock:
+    now = BEGAN
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def work(owner: PodOwner | HostOwner | None, *gpus: int, **how: object) -> Workload:
+    return Workload(**{"shape": Shape.TRAINING, "gpus": gpus or (0,), "owner": owner, **how})  # type: ignore[arg-type]
+
+
+def play(clock: Clock, *workloads: Workload, seed: int = 0, **how: object) -> SimulatedReader:
+    scenario = Scenario(gpus=2, workloads=workloads, seed=seed, **how)  # type: ignore[arg-type]
+    return SimulatedReader(Engine(scenario), clock, began_at=BEGAN)
+
+
+def pids(*readings: Reading) -> list[int]:
+    return [process.pid for reading in readings for process in reading.processes or ()]
+
+
+def directory(reader: SimulatedReader) -> Directory:
+    source: KnowledgeSource = SimulatedPods(reader)
+    knowledge = source.read()
+    source.close()
+    return join_knowledge({source.name: knowledge})
+
+
+def test_all_processes_of_a_workload_are_of_one_pod(clock: Clock) -> None:
+    reader = play(clock, work(TRAINER, 0, 1, count=3, span=Span(30)))
+    clock.now += 100
+    found = SimulatedOwners(reader).find(pids(*reader.read().readings), NOTHING)
+    assert len(found) == 6
+    (owner,) = {one.owner for one in found.values()}
+    assert isinstance(owner, Owner)
+    assert (owner.kind, owner.namespace, owner.pod, owner.container) == ("pod", "nlp", "train-0", "trainer")
+    assert {one.started_at_seconds for one in found.values()} == {BEGAN + 30}
+
+
+def test_a_pod_has_the_same_uid_wherever_it_is_named_and_another_with_another_seed(clock: Clock) -> None:
+    uids = []
+    for seed in (1, 1, 2):
+        reader = play(clock, work(TRAINER), seed=seed)
+        (found,) = SimulatedOwners(reader).find(pids(reader.read().readings[0]), NOTHING).values()
+        assert isinstance(found.owner, Owner)
+        assert set(directory(reader).by_uid) == {found.owner.pod_uid}
+        uids.append(found.owner.pod_uid)
+    assert uids[0] == uids[1] != uids[2]
+
+
+def test_the_host_has_owners_too(clock: Clock) -> None:
+    reader = play(clock, work(HostOwner("slurm", "42")), work(HostOwner("docker", "c41d7be09a52")))
+    found = SimulatedOwners(reader).find(pids(reader.read().readings[0]), NOTHING)
+    assert [one.owner for one in found.values()] == [
+        Owner("slurm", "slurm/42", slurm_job="42"),
+        Owner("docker", "docker/c41d7be09a52"),
+    ]
+    assert directory(reader).by_uid == {}
+
+
+def test_what_the_scenario_does_not_say_is_not_known(clock: Clock) -> None:
+    reader = play(clock, work(None))
+    (pid,) = pids(reader.read().readings[0])
+    found = SimulatedOwners(reader).find([pid, pid, 999_999], NOTHING)
+    assert found[pid].owner == Unknown("unknown_container")
+    assert found[999_999].owner == Unknown("exited")
+    assert len(found) == 2
+
+
+def test_each_run_is_a_pod_of_its_own_where_its_name_has_a_number(clock: Clock) -> None:
+    churn = PodOwner("risk", "backtest-{run}", controller="Job/backtest-{run}")
+    reader = play(clock, work(churn, span=Span(0, 20, 30)))
+    owners = SimulatedOwners(reader)
+    names = []
+    for _ in range(20):
+        clock.now += 5
+        for pid, found in owners.find(pids(reader.read().readings[0]), NOTHING).items():
+            assert isinstance(found.owner, Owner)
+            names.append((pid, found.owner.pod, found.started_at_seconds))
+    assert list(dict.fromkeys(names)) == [
+        (2001 + run, f"backtest-{run}", BEGAN + 30 * run) for run in range(4)
+    ]
+    assert directory(reader).by_name["risk", "backtest-3"].workload == "Job/backtest-3"
+
+
+def test_a_process_that_has_ended_is_still_known_while_the_driver_tells_of_it(clock: Clock) -> None:
+    reader = play(clock, work(TRAINER, span=Span(0, 50)))
+    reader.read()
+    clock.now += 119
+    (reading, _) = reader.read().readings
+    assert reading.processes == ()
+    sampled = {sample.pid for sample in reading.process_samples or ()}
+    (found,) = SimulatedOwners(reader).find(sampled, NOTHING).values()
+    assert isinstance(found.owner, Owner)
+    assert found.owner.pod == "train-0"
+
+
+def test_pods_hold_the_devices_that_they_asked_for(clock: Clock) -> None:
+    reader = play(
+        clock,
+        work(TRAINER, 0, 1),
+        work(PodOwner("media", "thumbs", requested=False), shape=Shape.UNREQUESTED),
+        work(PodOwner("risk", "sandbox-0", "shell"), 1, shape=Shape.IDLE),
+    )
+    first, second = (reading.gpu.uuid for reading in reader.read().readings)
+    known = directory(reader)
+    assert known.holdings == (
+        Holding("nlp", "train-0", "trainer", "nvidia.com/gpu", first),
+        Holding("nlp", "train-0", "trainer", "nvidia.com/gpu", second),
+        Holding("risk", "sandbox-0", "shell", "nvidia.com/gpu", second),
+    )
+    facts = [(pod.pod, pod.container_names, pod.workload, pod.requests_gpu) for pod in known.by_uid.values()]
+    assert facts == [
+        ("train-0", ("trainer",), "Job/train", True),
+        ("thumbs", ("main",), "", False),
+        ("sandbox-0", ("shell",), "", True),
+    ]
+
+
+def test_a_pod_on_a_mig_device_holds_that_and_not_the_gpu(clock: Clock) -> None:
+    reader = play(clock, work(TRAINER, instance=1), mig=(MigLayout((0,), ("4g.40gb", "3g.40gb")),))
+    mig = reader.read().readings[0].mig[1]
+    assert [held.device_id for held in directory(reader).holdings or ()] == [mig.instance.uuid]
+
+
+def test_several_containers_of_one_pod_are_one_pod(clock: Clock) -> None:
+    side = PodOwner("nlp", "train-0", "profiler", requested=False)
+    reader = play(clock, work(TRAINER), work(side, shape=Shape.NOTEBOOK))
+    known = directory(reader)
+    (pod,) = known.by_uid.values()
+    assert (pod.container_names, pod.workload, pod.requests_gpu) == (
+        ("trainer", "profiler"),
+        "Job/train",
+        True,
+    )
+    assert [held.container for held in known.holdings or ()] == ["trainer"]
+
+
+def test_a_pod_is_known_a_little_before_and_after_it_holds_the_device(clock: Clock) -> None:
+    reader = play(clock, work(TRAINER, span=Span(60, 90)))
+
+    def at(second: float) -> tuple[int, int]:
+        clock.now = BEGAN + second
+        known = directory(reader)
+        return len(known.by_uid), len(known.holdings or ())
+
+    assert [at(second) for second in (50, 59, 60, 89.9, 90, 500)] == [
+        (0, 0),
+        (1, 0),
+        (1, 1),
+        (1, 1),
+        (1, 0),
+        (0, 0),
+    ]
+
+
+def test_pods_are_given_the_gpus_of_their_maker(clock: Clock) -> None:
+    reader = play(clock, work(TRAINER, 0, 1), model=("h100", "mi300x"))
+    held = directory(reader).holdings or ()
+    assert [holding.resource for holding in held] == ["nvidia.com/gpu", "amd.com/gpu"]
+    readings = reader.read().readings
+    assert {device[1] for device, _ in find_holders(readings, directory(reader))} == {
+        reading.gpu.uuid for reading in readings
+    }
+
+
+def test_who_knows_the_pods_can_be_down_while_the_gpus_are_read(clock: Clock) -> None:
+    down = Fault(kind=FaultKind.SOURCE_DOWN, gpus=(), source="simulated_pods", span=Span(60, 120))
+    reader = play(clock, work(TRAINER), faults=(down,))
+    clock.now += 90
+    assert reader.read().readings
+    with pytest.raises(Unavailable, match=r"^the scenario has it down$"):
+        SimulatedPods(reader).read()
+    clock.now += 30
+    assert SimulatedPods(reader).read().pods

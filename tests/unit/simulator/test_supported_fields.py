@@ -1,0 +1,71 @@
+"""Each card of NVIDIA's tells what the real one tells, and is silent where the real one is."""
+
+from dataclasses import fields
+
+import pytest
+
+from gputally.metrics.catalog import GPU_METRICS
+from gputally.model import Activity, Reading
+from gputally.simulator.default_scenario import default_scenario
+from gputally.simulator.engine import Engine
+from gputally.simulator.nvidia_cards import NVIDIA_CARDS
+
+GPM = frozenset(field.name for field in fields(Activity))
+REMAPPING = frozenset({"remapped_rows", "remapped_rows_pending", "remapped_rows_failure", "remap_banks"})
+RETIREMENT = frozenset({"retired_pages", "retired_pages_pending"})
+ECC = frozenset({"ecc_errors", "ecc_location_errors"})
+NVLINK = frozenset({"nvlink_up", "nvlink_errors", "nvlink_bytes"})
+THRESHOLDS = frozenset({"temperature_slowdown_celsius", "temperature_shutdown_celsius"})
+MARGIN = frozenset({"temperature_margin_celsius"})
+MEMORY_TEMPERATURE = frozenset({"memory_temperature_celsius"})
+FANS = frozenset({"fan_speed_ratio"})
+MIG = frozenset({"mig_mode"})
+RECOVERY = frozenset({"recovery_action"})
+ACCOUNTING = frozenset({"accounted"})
+"""Off, as drivers have it unless somebody turns it on."""
+ONLY_OTHERS = frozenset(metric.field for metric in GPU_METRICS if "nvml" not in metric.readers)
+"""What no NVIDIA card tells."""
+DATA_CENTER_PCIE = MEMORY_TEMPERATURE | FANS | MIG | NVLINK | GPM
+GEFORCE = frozenset({"clock_application_hertz"}) | MEMORY_TEMPERATURE | MIG | NVLINK | GPM | ECC | RECOVERY
+
+SILENT = {
+    "a100": FANS | GPM | RETIREMENT | MARGIN,
+    "a100-80gb": FANS | GPM | RETIREMENT | MARGIN,
+    "h100": FANS | RETIREMENT,
+    "h200": FANS | RETIREMENT,
+    "b200": FANS | RETIREMENT | THRESHOLDS,
+    "gb200": FANS | RETIREMENT | THRESHOLDS,
+    "l4": DATA_CENTER_PCIE | RETIREMENT,
+    "l40s": DATA_CENTER_PCIE | RETIREMENT,
+    "t4": DATA_CENTER_PCIE | REMAPPING | RECOVERY | MARGIN,
+    "rtx4090": GEFORCE | REMAPPING | RETIREMENT,
+    "gtx1080ti": GEFORCE
+    | REMAPPING
+    | RETIREMENT
+    | MARGIN
+    | {"ecc_mode", "energy_millijoules", "jpeg_utilization_ratio", "ofa_utilization_ratio"},
+}
+
+
+@pytest.mark.parametrize("model", NVIDIA_CARDS)
+def test_a_card_fills_every_field_that_the_real_one_fills_and_no_other(model: str) -> None:
+    (reading,) = Engine(default_scenario(1, model), pcie_throughput=True).readings(100, since=95)
+    silent = {field.name for field in fields(Reading) if getattr(reading, field.name) is None}
+    assert silent == SILENT[model] | ACCOUNTING | ONLY_OTHERS
+
+
+def test_a_card_with_ecc_off_says_so_and_one_without_ecc_says_nothing() -> None:
+    modes = [
+        Engine(default_scenario(1, model)).readings(1)[0].ecc_mode for model in ("t4", "rtx4090", "gtx1080ti")
+    ]
+    assert modes == [True, False, None]
+
+
+def test_desktop_cards_have_no_serial_number() -> None:
+    serials = {model: Engine(default_scenario(1, model)).readings(1)[0].gpu.serial for model in NVIDIA_CARDS}
+    assert [model for model, serial in serials.items() if serial is None] == ["rtx4090", "gtx1080ti"]
+
+
+def test_the_oldest_card_counts_fewer_throttle_reasons() -> None:
+    (reading,) = Engine(default_scenario(1, "gtx1080ti")).readings(1)
+    assert set(reading.throttle_seconds or {}) == {("sw_power_cap",), ("sync_boost",)}

@@ -1,0 +1,99 @@
+"""The true energy: all of what the GPU drew, and to each workload what its work added."""
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gputally.simulator import MODEL_NAMES
+from gputally.simulator.default_scenario import default_scenario
+from gputally.simulator.engine import Engine
+from gputally.simulator.models import CARDS
+from gputally.simulator.scenario import Fault, FaultKind, MigLayout, Scenario, Shape, Workload
+from gputally.simulator.schedule import Span
+from gputally.simulator.truth import TrueEnergy, in_proportion, true_energy
+
+IDLE_MJ = CARDS["h100"].idle_watts * 1000
+
+
+def work(shape: Shape = Shape.TRAINING, **how: object) -> Workload:
+    return Workload(shape=shape, gpus=(0,), **how)  # type: ignore[arg-type]
+
+
+def truth(elapsed: float, *workloads: Workload, **how: object) -> TrueEnergy:
+    (energy,) = true_energy(Engine(Scenario(gpus=1, workloads=workloads, **how)), elapsed)  # type: ignore[arg-type]
+    return energy
+
+
+@settings(max_examples=15)
+@given(
+    st.integers(0, 20),
+    st.sampled_from([model for model in MODEL_NAMES if CARDS[model].energy_counter]),
+    st.sampled_from([1, 2, 8]),
+    st.floats(0, 2000),
+)
+@example(3, "h100", 8, 1475.678)
+def test_it_is_exactly_what_the_counter_counted(seed: int, model: str, gpus: int, elapsed: float) -> None:
+    engine = Engine(default_scenario(gpus, model, seed))
+    before, after = engine.readings(0), engine.readings(elapsed)
+    for one, other, energy in zip(before, after, true_energy(engine, elapsed), strict=True):
+        assert one.energy_millijoules is not None
+        assert other.energy_millijoules is not None
+        assert sum(energy.values()) == other.energy_millijoules - one.energy_millijoules
+        assert min(energy.values()) >= 0
+
+
+def test_it_is_exact_on_a_gpu_that_is_cut_and_throttled() -> None:
+    engine = Engine(
+        Scenario(
+            gpus=1,
+            workloads=(work(instance=0), work(Shape.INFERENCE, instance=1), work(instance=1)),
+            faults=(Fault(kind=FaultKind.THROTTLE, gpus=(0,), reason="hw_slowdown", span=Span(100, 130)),),
+            mig=(MigLayout((0,), ("4g.40gb", "3g.40gb")),),
+        )
+    )
+    (before,), (after,), (energy,) = engine.readings(0), engine.readings(200), true_energy(engine, 200)
+    assert sum(energy.values()) == (after.energy_millijoules or 0) - (before.energy_millijoules or 0)
+
+
+def test_a_gpu_with_nobody_on_it_is_idle_for_nobody() -> None:
+    energy = truth(100, work(span=Span(1000)), work(Shape.IDLE))
+    assert energy[None] == pytest.approx(100 * IDLE_MJ, rel=0.01)
+    assert energy[0] == energy[1] == 0
+
+
+def test_who_is_alone_has_all_of_it_while_it_is_there() -> None:
+    energy = truth(300, work(span=Span(100, 200)))
+    assert energy[None] == pytest.approx(200 * IDLE_MJ, rel=0.01)
+    assert energy[0] > 5 * IDLE_MJ * 100
+
+
+def test_who_only_holds_memory_has_its_part_of_the_idle_power_and_hardly_more() -> None:
+    energy = truth(500, work(), work(Shape.NOTEBOOK, load_percent=1))
+    half_of_idle = 500 * IDLE_MJ / 2
+    assert half_of_idle < energy[1] < 1.4 * half_of_idle
+    assert energy[0] > 10 * energy[1]
+
+
+def test_the_same_sm_time_at_less_power_is_less_energy() -> None:
+    energy = truth(500, work(), work(power_percent=60))
+    idle = 500 * IDLE_MJ / 2
+    assert (energy[1] - idle) / (energy[0] - idle) == pytest.approx(0.6, abs=0.03)
+
+
+def test_a_power_limit_takes_from_all_in_proportion() -> None:
+    free = truth(500, work(load_percent=60), work(load_percent=30))
+    capped = truth(500, work(load_percent=60), work(load_percent=30), power_limit_watts=300)
+    idle = 500 * IDLE_MJ / 2
+    assert sum(capped.values()) < 0.6 * sum(free.values())
+    ratios = [(energy[1] - idle) / (energy[0] - idle) for energy in (free, capped)]
+    assert ratios[0] == pytest.approx(ratios[1], rel=0.02)
+
+
+@given(st.integers(0, 10**9), st.lists(st.integers(0, 10**6), min_size=1, max_size=6))
+def test_whole_parts_add_up_and_are_no_whole_unit_off(amount: int, weights: list[int]) -> None:
+    parts = in_proportion(amount, weights)
+    assert sum(parts) == amount
+    total = sum(weights)
+    for part, weight in zip(parts, weights, strict=True):
+        exact = amount * weight / total if total else amount / len(weights)
+        assert abs(part - exact) < 1.001
