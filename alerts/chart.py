@@ -10,7 +10,7 @@ from alerts.groups import ALERTS, GROUPS
 from alerts.model import Alert, Group, Record, Setting
 from alerts.rules import labels
 from alerts.runbooks import BASE_URL, runbook_url
-from alerts.settings import SETTINGS, TABLES
+from alerts.settings import FIXED, SETTINGS, TABLES
 from alerts.templating import camel, render
 
 CHART = "helm/gputally"
@@ -58,7 +58,7 @@ def _group(group: Group) -> dict[str, object]:
 
 
 def _rule(rule: Alert | Record) -> dict[str, object]:
-    values = {setting.name: _reference(setting) for setting in SETTINGS}
+    values = {setting.name: _reference(setting) for setting in SETTINGS} | FIXED
     if isinstance(rule, Record):
         filled = fill_record(rule, {**values, "key": "{{ $key }}", "value": "{{ $value }}"})
         return {"record": rule.name, "expr": filled.expr, "labels": filled.labels, "each": rule.each}

@@ -13,7 +13,7 @@ from alerts import promql, runbooks, schema
 from alerts.filling import with_defaults
 from alerts.groups import GROUPS
 from alerts.model import Alert, Group, Record, Setting, Table
-from alerts.settings import SETTINGS, TABLES
+from alerts.settings import FIXED, SETTINGS, TABLES
 from alerts.templating import ENVIRONMENT, TEMPLATES
 
 RECORD_NAME = re.compile(r"[a-z]+:[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
@@ -71,7 +71,7 @@ def _duplicates(groups: tuple[Group, ...]) -> Iterator[str]:
 def _settings(
     groups: tuple[Group, ...], settings: tuple[Setting, ...], tables: tuple[Table, ...]
 ) -> Iterator[str]:
-    known = {setting.name for setting in settings} | {"key", "value"}
+    known = {setting.name for setting in settings} | FIXED.keys() | {"key", "value"}
     used = {name for page in TEMPLATES.glob("*.j2") for name in _names(page.read_text())}
     for group in groups:
         for rule in group.rules:

@@ -1,28 +1,36 @@
-"""Puts values in place of `[[ name ]]` in rules: defaults, or, for the chart, references to its values."""
+"""Replaces `[[ name ]]` in rules: by the default, or, in the chart, by a reference to a Helm value."""
 
 from collections.abc import Mapping
 from dataclasses import replace
+from textwrap import dedent
 
 from alerts.model import Alert, Group, Record, Setting, Table, Value
-from alerts.settings import SETTINGS, TABLES
+from alerts.settings import FIXED, SETTINGS, TABLES
 from alerts.templating import fill
 
 
 def written(value: Value) -> str:
-    """A value as PromQL has it."""
+    """The value as PromQL, and as Helm prints it."""
     if isinstance(value, tuple):
         return "|".join(str(code) for code in value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     return str(value)
 
 
 def defaults(settings: tuple[Setting, ...] = SETTINGS) -> dict[str, str]:
-    return {setting.name: written(setting.value) for setting in settings}
+    return {setting.name: written(setting.value) for setting in settings} | FIXED
+
+
+def _expression(text: str, values: Mapping[str, str]) -> str:
+    """The literal of a group without its indentation, for the plain files and the chart alike."""
+    return fill(dedent(text).strip("\n"), **values)
 
 
 def fill_alert(alert: Alert, values: Mapping[str, str]) -> Alert:
     return replace(
         alert,
-        expr=fill(alert.expr, **values),
+        expr=_expression(alert.expr, values),
         summary=fill(alert.summary, **values),
         description=fill(alert.description, **values),
     )
@@ -30,11 +38,11 @@ def fill_alert(alert: Alert, values: Mapping[str, str]) -> Alert:
 
 def fill_record(record: Record, values: Mapping[str, str]) -> Record:
     labels = {name: fill(value, **values) for name, value in record.labels.items()}
-    return replace(record, expr=fill(record.expr, **values), labels=labels)
+    return replace(record, expr=_expression(record.expr, values), labels=labels)
 
 
 def with_defaults(group: Group, tables: tuple[Table, ...] = TABLES) -> Group:
-    """The group as Prometheus reads it: settings filled in, and a rule for every row of its table."""
+    """The group with the default settings, and one rule for each row of a table."""
     values = defaults()
     rows = {table.name: table.rows for table in tables}
     rules: list[Alert | Record] = []

@@ -1,9 +1,10 @@
-"""What rules and settings are made of.
+"""The types of rules and settings.
 
-PromQL and annotations stand in the groups as they will be read, with `[[ name ]]` in place of a setting.
-`alerts.render` puts in the default, or, in the chart's templates, the Helm value.
+Expressions and annotations are literals with `[[ name ]]` in place of a setting; `alerts.filling` replaces it
+by the default, or, in the chart, by a reference to the Helm value.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -12,8 +13,11 @@ Value = float | int | str | tuple[int, ...]
 """A number, a duration or text as Prometheus writes it, or a list of codes (in PromQL: `48|79`)."""
 
 
+_LABELS = re.compile(r"\{\{ with .*?\{\{ end \}\}|(?: on)? \{\{.*?\}\}(?:/\{\{.*?\}\})?")
+
+
 class Severity(StrEnum):
-    """critical wakes somebody, warning is for working hours, info goes to the team that it is about."""
+    """critical pages on-call, warning is for working hours, info is a notification."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -21,7 +25,7 @@ class Severity(StrEnum):
 
 
 class Action(StrEnum):
-    """What a robot may do about it, in the label `action`."""
+    """The automatic remediation that is safe, in the label `action`."""
 
     DRAIN = "drain"
     RESET = "reset"
@@ -29,7 +33,7 @@ class Action(StrEnum):
 
 
 class Audience(StrEnum):
-    """Who can do something about it: those who run the GPUs, or the team that uses them."""
+    """The operators of the GPUs, or the team that uses them."""
 
     ONCALL = "oncall"
     TEAM = "team"
@@ -37,18 +41,18 @@ class Audience(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A threshold, a window or another value of the rules that users change."""
+    """A threshold, a window or another value of the rules that users may change."""
 
     name: str
     value: Value
     help: str
     source: str = ""
-    """Where the default comes from, when it is not our own judgement."""
+    """The source of the default; empty for GPUTally's own choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows that users write: a rule with `each` is repeated for every row."""
+    """Rows that users write; a rule with `each` is repeated for each row."""
 
     name: str
     rows: Mapping[str, float]
@@ -63,20 +67,27 @@ class Alert:
     expr: str
     severity: Severity
     summary: str
-    """One line without values: it must stay the same while the alert fires."""
+    """The fault and the object, in one line; without a value, so that it does not change while it fires."""
     description: str
-    """What is wrong where, with the labels and the value, and what to do first."""
+    """The impact, then the first action."""
     for_: str = "0s"
     keep_firing_for: str = ""
     action: Action = Action.NONE
     audience: Audience = Audience.ONCALL
     enabled: bool = True
 
+    @property
+    def fault(self) -> str:
+        """The summary without labels, for tables of all alerts."""
+        return _LABELS.sub("", self.summary)
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One recording rule, named level:metric:operation. With `each`, one per row of that table, and
-    `[[ key ]]` and `[[ value ]]` are the row's."""
+    """One recording rule, named level:metric:operation.
+
+    With `each`, one for each row of that table, whose cells are `[[ key ]]` and `[[ value ]]`.
+    """
 
     name: str
     expr: str

@@ -1,8 +1,6 @@
-"""Rules in the form of Prometheus's own files: names, labels and annotations complete."""
+"""Rules as data in the format of Prometheus's rule files."""
 
 from typing import Any
-
-import promql_parser
 
 from alerts.filling import with_defaults
 from alerts.groups import GROUPS
@@ -11,7 +9,7 @@ from alerts.runbooks import runbook_url
 
 
 def rule_groups(groups: tuple[Group, ...] = GROUPS, *, disabled_too: bool = False) -> list[dict[str, Any]]:
-    """The groups as data, with the default settings; without the alerts that are off by default."""
+    """The groups with the default settings, without the alerts that are off by default."""
     return [
         {
             "name": group.name,
@@ -43,16 +41,15 @@ def annotations(alert: Alert) -> dict[str, str]:
 
 
 def _rule(rule: Alert | Record) -> dict[str, Any]:
-    expression = promql_parser.parse(rule.expr).prettify()
     if isinstance(rule, Record):
         named = {"labels": dict(rule.labels)} if rule.labels else {}
-        return {"record": rule.name, "expr": expression, **named}
+        return {"record": rule.name, "expr": rule.expr, **named}
     timing = {"for": rule.for_}
     if rule.keep_firing_for:
         timing["keep_firing_for"] = rule.keep_firing_for
     return {
         "alert": rule.name,
-        "expr": expression,
+        "expr": rule.expr,
         **timing,
         "labels": labels(rule),
         "annotations": annotations(rule),

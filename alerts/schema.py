@@ -8,6 +8,9 @@ from gputally.metrics.compat.dcgm_families import OLD_LABELS
 TARGET_LABELS: Labels = frozenset({"cluster", "node", "job", "instance"})
 """What the scrape configuration puts on every series; honor_labels keeps the exporter's own."""
 
+GPU = "cluster, node, gpu, uuid"
+"""The labels of one GPU; they stay the same when the exporter restarts with another address."""
+
 _PROMETHEUS = ("up", "scrape_duration_seconds", "scrape_samples_scraped", "scrape_series_added")
 _ALERTS = ("ALERTS", "ALERTS_FOR_STATE")
 _OPEN = ("gputally_pod_info", "gputally_node_labels_info")

@@ -1,6 +1,7 @@
 """Every threshold and setting of the rules, once, with its default and where that comes from."""
 
 from alerts.model import Setting, Table
+from gputally.config import READERS
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("job", "gputally", "The `job` label under which the exporters are scraped."),
@@ -153,3 +154,6 @@ TABLES: tuple[Table, ...] = (
         "that match, the lowest.",
     ),
 )
+
+FIXED = {"device_sources": "|".join(reader for reader in READERS if reader != "auto")}
+"""Placeholders of the rules that users do not change."""

@@ -1,6 +1,6 @@
 """Conductors, machines with AMD GPUs: utilisation, memory and power of each, and what only AMD tells."""
 
-from alerts.groups.phrases import GPU
+from alerts.schema import GPU
 from dashboards import fields, links, palette
 from dashboards.build import dashboard, row
 from dashboards.panels import Modern, now, over_time, rows, stat, table, timeseries

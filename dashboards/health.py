@@ -4,7 +4,7 @@ from typing import Any
 
 from alerts.filling import defaults
 from alerts.groups import GROUPS
-from alerts.groups.phrases import GPU
+from alerts.schema import GPU
 from alerts.settings import SETTINGS
 from alerts.xids import CATALOG, XIDS, Xid
 from dashboards import fields, links, palette
@@ -113,7 +113,7 @@ def _alerting(severities: str) -> str:
 
 
 def _alert_words() -> list[dict[str, Any]]:
-    return fields.texts({alert.name: alert.summary for group in GROUPS for alert in group.alerts})
+    return fields.texts({alert.name: alert.fault for group in GROUPS for alert in group.alerts})
 
 
 _TO_NODE = links.by_row("Node", "node", "node")

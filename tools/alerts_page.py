@@ -38,4 +38,4 @@ def _alert_row(alert: Alert) -> tuple[str, ...]:
     filled = fill_alert(alert, defaults())
     name = f"[{alert.name}](runbooks/{alert.name}.md)"
     off = "" if alert.enabled else " Off unless switched on."
-    return (name, alert.severity, alert.for_, alert.audience, alert.action, filled.summary + off)
+    return (name, alert.severity, alert.for_, alert.audience, alert.action, filled.fault + off)

@@ -1,13 +1,16 @@
-"""The groups of rules, in the order of triage: is it there, is it ill, is it full, is it wasted."""
+"""The groups of rules. Groups of records come first, then alerts in the order of triage."""
 
 from alerts.groups import (
     anomalies,
     availability,
+    devices,
     efficiency,
     energy,
     exporter,
+    fleet,
     health,
-    levels,
+    ledger,
+    owners,
     prices,
     saturation,
 )
@@ -15,8 +18,11 @@ from alerts.model import Alert, Group, Record
 
 GROUPS: tuple[Group, ...] = (
     prices.GROUP,
-    *levels.GROUPS,
-    *anomalies.GROUPS,
+    ledger.GROUP,
+    devices.GROUP,
+    owners.GROUP,
+    fleet.GROUP,
+    anomalies.GROUP,
     availability.GROUP,
     health.GROUP,
     saturation.GROUP,

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from alerts.filling import with_defaults
-from alerts.groups import health, phrases
-from alerts.settings import SETTINGS
+from alerts.groups import health
+from alerts.settings import FIXED, SETTINGS
 from gputally.config import READERS
 from gputally.model import THROTTLE_REASONS
 
@@ -55,4 +55,4 @@ def test_alerts_about_throttling_name_reasons_that_there_are() -> None:
 
 
 def test_every_reader_counts_as_a_source_that_reads_gpus() -> None:
-    assert set(phrases.DEVICE_SOURCES.split("|")) == set(READERS) - {"auto"}
+    assert set(FIXED["device_sources"].split("|")) == set(READERS) - {"auto"}

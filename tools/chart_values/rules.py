@@ -60,7 +60,7 @@ def _kind(setting: Setting) -> Schema:
 
 
 def _alert(alert: Alert) -> Schema:
-    return {"description": alert.summary} | ref("alert")
+    return {"description": alert.fault} | ref("alert")
 
 
 DEFINITIONS: dict[str, Schema] = {

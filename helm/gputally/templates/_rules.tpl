@@ -25,14 +25,52 @@ groups:
           pattern: '{{ $key }}'
       {{- end }}
       - record: gpu:gputally_price:per_hour
-        expr: |-
-          max by (cluster, node, gpu, uuid, model) (gpu:gputally_price_row:per_hour) or max by (cluster, node, gpu, uuid, model) (gputally_gpu_info) * {{ $settings.gpuHourPrice }}
+        expr: |2-
+            max by (cluster, node, gpu, uuid, model) (gpu:gputally_price_row:per_hour)
+          or
+            max by (cluster, node, gpu, uuid, model) (gputally_gpu_info) * {{ $settings.gpuHourPrice }}
       - record: device:gputally_share:ratio
-        expr: |-
-          max by (cluster, node, gpu, uuid, model) (gputally_gpu_info) unless on (cluster, node, uuid) label_replace(max by (cluster, node, parent_uuid) (gputally_mig_info), "uuid", "$1", "parent_uuid", "(.+)") or sum by (cluster, node, gpu, uuid, model) ((max by (cluster, node, gpu, uuid, parent_uuid) (gputally_mig_memory_total_bytes * on (cluster, node, uuid) group_left (parent_uuid) max by (cluster, node, uuid, parent_uuid) (gputally_mig_info)) / on (cluster, node, parent_uuid) group_left () sum by (cluster, node, parent_uuid) (max by (cluster, node, gpu, uuid, parent_uuid) (gputally_mig_memory_total_bytes * on (cluster, node, uuid) group_left (parent_uuid) max by (cluster, node, uuid, parent_uuid) (gputally_mig_info))) or max by (cluster, node, gpu, uuid, parent_uuid) (gputally_mig_info) / on (cluster, node, parent_uuid) group_left () count by (cluster, node, parent_uuid) (max by (cluster, node, gpu, uuid, parent_uuid) (gputally_mig_info))) * on (cluster, node, parent_uuid) group_left (model) label_replace(max by (cluster, node, uuid, model) (gputally_gpu_info), "parent_uuid", "$1", "uuid", "(.+)"))
+        expr: |2-
+              max by (cluster, node, gpu, uuid, model) (gputally_gpu_info)
+            unless on (cluster, node, uuid)
+              label_replace(
+                max by (cluster, node, parent_uuid) (gputally_mig_info),
+                "uuid", "$1", "parent_uuid", "(.+)"
+              )
+          or
+            sum by (cluster, node, gpu, uuid, model) (
+                (
+                      max by (cluster, node, gpu, uuid, parent_uuid) (
+                          gputally_mig_memory_total_bytes
+                        * on (cluster, node, uuid) group_left (parent_uuid)
+                          max by (cluster, node, uuid, parent_uuid) (gputally_mig_info)
+                      )
+                    / on (cluster, node, parent_uuid) group_left ()
+                      sum by (cluster, node, parent_uuid) (
+                        max by (cluster, node, gpu, uuid, parent_uuid) (
+                            gputally_mig_memory_total_bytes
+                          * on (cluster, node, uuid) group_left (parent_uuid)
+                            max by (cluster, node, uuid, parent_uuid) (gputally_mig_info)
+                        )
+                      )
+                  or
+                      max by (cluster, node, gpu, uuid, parent_uuid) (gputally_mig_info)
+                    / on (cluster, node, parent_uuid) group_left ()
+                      count by (cluster, node, parent_uuid) (
+                        max by (cluster, node, gpu, uuid, parent_uuid) (gputally_mig_info)
+                      )
+                )
+              * on (cluster, node, parent_uuid) group_left (model)
+                label_replace(
+                  max by (cluster, node, uuid, model) (gputally_gpu_info),
+                  "parent_uuid", "$1", "uuid", "(.+)"
+                )
+            )
       - record: device:gputally_price:per_hour
-        expr: |-
-          device:gputally_share:ratio * on (cluster, node, gpu, model) group_left () max by (cluster, node, gpu, model) (gpu:gputally_price:per_hour)
+        expr: |2-
+            device:gputally_share:ratio
+          * on (cluster, node, gpu, model) group_left ()
+            max by (cluster, node, gpu, model) (gpu:gputally_price:per_hour)
       {{- range $key, $value := $rules.tables.namespaceBudgets }}
       - record: namespace:gputally_budget:per_day
         expr: |-
@@ -53,23 +91,48 @@ groups:
     interval: 1m
     rules:
       - record: pod:gputally_workload:info
-        expr: |-
-          topk by (cluster, namespace, pod) (1, max by (cluster, namespace, pod, workload) (last_over_time(gputally_pod_info{workload!=""}[15m]))) or on (cluster, namespace, pod) clamp_min(max by (cluster, namespace, pod) (last_over_time(gputally_pod_active[15m])), 1)
+        expr: |2-
+            topk by (cluster, namespace, pod) (
+              1,
+              max by (cluster, namespace, pod, workload) (
+                last_over_time(gputally_pod_info{workload!=""}[15m])
+              )
+            )
+          or on (cluster, namespace, pod)
+            clamp_min(max by (cluster, namespace, pod) (last_over_time(gputally_pod_active[15m])), 1)
       - record: gpu:gputally_energy:watts
-        expr: |-
-          sum by (cluster, node, gpu, uuid) (rate(gputally_gpu_energy_joules_total[ {{ $settings.rateWindow }} ])) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info)
+        expr: |2-
+            sum by (cluster, node, gpu, uuid) (
+              rate(gputally_gpu_energy_joules_total[{{ $settings.rateWindow }}])
+            )
+          * on (cluster, node, uuid) group_left (model)
+            max by (cluster, node, uuid, model) (gputally_gpu_info)
       - record: node:gputally_energy:watts
         expr: |-
           sum by (cluster, node) (gpu:gputally_energy:watts)
       - record: node:gputally_unattributed:watts
         expr: |-
-          sum by (cluster, node, reason) (sum by (cluster, node, gpu, uuid, reason) (rate(gputally_gpu_unattributed_energy_joules_total{reason!~"initial|expired"}[ {{ $settings.rateWindow }} ])))
+          sum by (cluster, node, reason) (
+            sum by (cluster, node, gpu, uuid, reason) (
+              rate(
+                gputally_gpu_unattributed_energy_joules_total{reason!~"initial|expired"}[{{ $settings.rateWindow }}]
+              )
+            )
+          )
       - record: model:gputally_energy:watts
         expr: |-
           sum by (cluster, model) (gpu:gputally_energy:watts)
       - record: model:gputally_unattributed:watts
         expr: |-
-          sum by (cluster, model, reason) (sum by (cluster, node, gpu, uuid, reason) (rate(gputally_gpu_unattributed_energy_joules_total{reason!~"initial|expired"}[ {{ $settings.rateWindow }} ])) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info))
+          sum by (cluster, model, reason) (
+              sum by (cluster, node, gpu, uuid, reason) (
+                rate(
+                  gputally_gpu_unattributed_energy_joules_total{reason!~"initial|expired"}[{{ $settings.rateWindow }}]
+                )
+              )
+            * on (cluster, node, uuid) group_left (model)
+              max by (cluster, node, uuid, model) (gputally_gpu_info)
+          )
       - record: cluster:gputally_energy:watts
         expr: |-
           sum by (cluster) (node:gputally_energy:watts)
@@ -77,11 +140,15 @@ groups:
         expr: |-
           sum by (cluster, reason) (node:gputally_unattributed:watts)
       - record: pod:gputally_energy:watts
-        expr: |-
-          sum by (cluster, node, namespace, pod) (rate(gputally_pod_energy_joules_total[ {{ $settings.rateWindow }} ])) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
+        expr: |2-
+            sum by (cluster, node, namespace, pod) (
+              rate(gputally_pod_energy_joules_total[{{ $settings.rateWindow }}])
+            )
+          * on (cluster, namespace, pod) group_left (workload)
+            pod:gputally_workload:info
       - record: host:gputally_energy:watts
         expr: |-
-          sum by (cluster, node, owner) (rate(gputally_host_energy_joules_total[ {{ $settings.rateWindow }} ]))
+          sum by (cluster, node, owner) (rate(gputally_host_energy_joules_total[{{ $settings.rateWindow }}]))
       - record: workload:gputally_energy:watts
         expr: |-
           sum by (cluster, namespace, workload) (pod:gputally_energy:watts)
@@ -132,98 +199,218 @@ groups:
           namespace:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
       - record: namespace:gputally_charged:watts
         expr: |-
-          sum by (cluster, namespace, basis) (rate(gputally_pod_energy_joules_total[ {{ $settings.rateWindow }} ]))
+          sum by (cluster, namespace, basis) (
+            rate(gputally_pod_energy_joules_total[{{ $settings.rateWindow }}])
+          )
       - record: host:gputally_charged:watts
         expr: |-
-          sum by (cluster, node, owner, basis) (rate(gputally_host_energy_joules_total[ {{ $settings.rateWindow }} ]))
+          sum by (cluster, node, owner, basis) (
+            rate(gputally_host_energy_joules_total[{{ $settings.rateWindow }}])
+          )
   {{- end }}
   {{- if (index $rules.groups "gputally-devices").enabled }}
   - name: gputally-devices
     interval: 1m
     rules:
       - record: device:gputally_utilization:ratio
-        expr: |-
-          max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio) or max by (cluster, node, gpu, uuid) (gputally_mig_graphics_active_ratio)
+        expr: |2-
+            max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
+          or
+            max by (cluster, node, gpu, uuid) (gputally_mig_graphics_active_ratio)
       - record: device:gputally_pod_held:ratio
         expr: |-
-          clamp_max(sum by (cluster, node, gpu, uuid, namespace, pod) (rate(gputally_pod_held_seconds_total[ {{ $settings.rateWindow }} ])), 1) > 0
+          clamp_max(
+            sum by (cluster, node, gpu, uuid, namespace, pod) (
+              rate(gputally_pod_held_seconds_total[{{ $settings.rateWindow }}])
+            ),
+            1
+          ) > 0
       - record: device:gputally_pod_busy:ratio
         expr: |-
-          clamp_max(sum by (cluster, node, gpu, uuid, namespace, pod) (rate(gputally_pod_busy_seconds_total[ {{ $settings.rateWindow }} ])), 1)
+          clamp_max(
+            sum by (cluster, node, gpu, uuid, namespace, pod) (
+              rate(gputally_pod_busy_seconds_total[{{ $settings.rateWindow }}])
+            ),
+            1
+          )
       - record: device:gputally_pod_memory_used:bytes
         expr: |-
-          sum by (cluster, node, gpu, uuid, namespace, pod) (max by (cluster, node, gpu, uuid, namespace, pod, container) (gputally_pod_memory_used_bytes))
+          sum by (cluster, node, gpu, uuid, namespace, pod) (
+            max by (cluster, node, gpu, uuid, namespace, pod, container) (gputally_pod_memory_used_bytes)
+          )
       - record: device:gputally_host_held:ratio
         expr: |-
-          clamp_max(sum by (cluster, node, gpu, uuid, owner) (rate(gputally_host_held_seconds_total[ {{ $settings.rateWindow }} ])), 1) > 0
+          clamp_max(
+            sum by (cluster, node, gpu, uuid, owner) (
+              rate(gputally_host_held_seconds_total[{{ $settings.rateWindow }}])
+            ),
+            1
+          ) > 0
       - record: device:gputally_host_busy:ratio
         expr: |-
-          clamp_max(sum by (cluster, node, gpu, uuid, owner) (rate(gputally_host_busy_seconds_total[ {{ $settings.rateWindow }} ])), 1)
+          clamp_max(
+            sum by (cluster, node, gpu, uuid, owner) (
+              rate(gputally_host_busy_seconds_total[{{ $settings.rateWindow }}])
+            ),
+            1
+          )
       - record: device:gputally_host_memory_used:bytes
         expr: |-
           max by (cluster, node, gpu, uuid, owner) (gputally_host_memory_used_bytes)
       - record: device:gputally_pod_part:ratio
-        expr: |-
-          device:gputally_pod_held:ratio / on (cluster, node, gpu, uuid) group_left () clamp_min(sum by (cluster, node, gpu, uuid) ({__name__=~"device:gputally_(pod|host)_held:ratio"}), 1)
+        expr: |2-
+            device:gputally_pod_held:ratio
+          / on (cluster, node, gpu, uuid) group_left ()
+            clamp_min(
+              sum by (cluster, node, gpu, uuid) ({__name__=~"device:gputally_(pod|host)_held:ratio"}),
+              1
+            )
       - record: device:gputally_host_part:ratio
-        expr: |-
-          device:gputally_host_held:ratio / on (cluster, node, gpu, uuid) group_left () clamp_min(sum by (cluster, node, gpu, uuid) ({__name__=~"device:gputally_(pod|host)_held:ratio"}), 1)
+        expr: |2-
+            device:gputally_host_held:ratio
+          / on (cluster, node, gpu, uuid) group_left ()
+            clamp_min(
+              sum by (cluster, node, gpu, uuid) ({__name__=~"device:gputally_(pod|host)_held:ratio"}),
+              1
+            )
       - record: device:gputally_held:gpus
-        expr: |-
-          device:gputally_share:ratio * on (cluster, node, gpu, uuid) group_left () clamp_max(sum by (cluster, node, gpu, uuid) ({__name__=~"device:gputally_(pod|host)_held:ratio"}), 1) or device:gputally_share:ratio * 0
+        expr: |2-
+              device:gputally_share:ratio
+            * on (cluster, node, gpu, uuid) group_left ()
+              clamp_max(
+                sum by (cluster, node, gpu, uuid) ({__name__=~"device:gputally_(pod|host)_held:ratio"}),
+                1
+              )
+          or
+            device:gputally_share:ratio * 0
       - record: device:gputally_busy:gpus
-        expr: |-
-          device:gputally_share:ratio * on (cluster, node, gpu, uuid) group_left () clamp_max(sum by (cluster, node, gpu, uuid) ({__name__=~"device:gputally_(pod|host)_busy:ratio"}), 1) or device:gputally_held:gpus == 0
+        expr: |2-
+              device:gputally_share:ratio
+            * on (cluster, node, gpu, uuid) group_left ()
+              clamp_max(
+                sum by (cluster, node, gpu, uuid) ({__name__=~"device:gputally_(pod|host)_busy:ratio"}),
+                1
+              )
+          or
+            device:gputally_held:gpus == 0
       - record: device:gputally_idle:gpus
         expr: |-
           clamp_min(device:gputally_held:gpus - device:gputally_busy:gpus, 0)
       - record: device:gputally_allocated:gpus
-        expr: |-
-          device:gputally_share:ratio * on (cluster, node, gpu, uuid) group_left () max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(pod|host)_active"}) or device:gputally_share:ratio * 0
+        expr: |2-
+              device:gputally_share:ratio
+            * on (cluster, node, gpu, uuid) group_left ()
+              max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(pod|host)_active"})
+          or
+            device:gputally_share:ratio * 0
       - record: device:gputally_in_use:gpus
-        expr: |-
-          device:gputally_share:ratio * on (cluster, node, gpu, uuid) group_left () (max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(gpu|mig)_processes"}) > bool 0)
+        expr: |2-
+            device:gputally_share:ratio
+          * on (cluster, node, gpu, uuid) group_left ()
+            (max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(gpu|mig)_processes"}) > bool 0)
   {{- end }}
   {{- if (index $rules.groups "gputally-owners").enabled }}
   - name: gputally-owners
     interval: 1m
     rules:
       - record: pod:gputally_held:gpus
-        expr: |-
-          sum by (cluster, node, namespace, pod) (device:gputally_pod_part:ratio * on (cluster, node, gpu, uuid) group_left (model) device:gputally_share:ratio) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
+        expr: |2-
+            sum by (cluster, node, namespace, pod) (
+                device:gputally_pod_part:ratio
+              * on (cluster, node, gpu, uuid) group_left (model)
+                device:gputally_share:ratio
+            )
+          * on (cluster, namespace, pod) group_left (workload)
+            pod:gputally_workload:info
       - record: pod:gputally_busy:gpus
-        expr: |-
-          sum by (cluster, node, namespace, pod) (device:gputally_pod_busy:ratio * on (cluster, node, gpu, uuid) group_left (model) device:gputally_share:ratio) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
+        expr: |2-
+            sum by (cluster, node, namespace, pod) (
+                device:gputally_pod_busy:ratio
+              * on (cluster, node, gpu, uuid) group_left (model)
+                device:gputally_share:ratio
+            )
+          * on (cluster, namespace, pod) group_left (workload)
+            pod:gputally_workload:info
       - record: pod:gputally_idle:gpus
-        expr: |-
-          sum by (cluster, node, namespace, pod) (device:gputally_pod_part:ratio * on (cluster, node, gpu, uuid) group_left () (device:gputally_idle:gpus / (device:gputally_held:gpus > 0)) * on (cluster, node, gpu, uuid) group_left (model) device:gputally_share:ratio) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
+        expr: |2-
+            sum by (cluster, node, namespace, pod) (
+                device:gputally_pod_part:ratio
+              * on (cluster, node, gpu, uuid) group_left ()
+                (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+              * on (cluster, node, gpu, uuid) group_left (model)
+                device:gputally_share:ratio
+            )
+          * on (cluster, namespace, pod) group_left (workload)
+            pod:gputally_workload:info
       - record: pod:gputally_gpu_cost:per_hour
-        expr: |-
-          sum by (cluster, node, namespace, pod) (device:gputally_pod_part:ratio * on (cluster, node, gpu, uuid) group_left () device:gputally_price:per_hour) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
+        expr: |2-
+            sum by (cluster, node, namespace, pod) (
+                device:gputally_pod_part:ratio
+              * on (cluster, node, gpu, uuid) group_left ()
+                device:gputally_price:per_hour
+            )
+          * on (cluster, namespace, pod) group_left (workload)
+            pod:gputally_workload:info
       - record: pod:gputally_idle_cost:per_hour
-        expr: |-
-          sum by (cluster, node, namespace, pod) (device:gputally_pod_part:ratio * on (cluster, node, gpu, uuid) group_left () (device:gputally_idle:gpus / (device:gputally_held:gpus > 0)) * on (cluster, node, gpu, uuid) group_left () device:gputally_price:per_hour) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
+        expr: |2-
+            sum by (cluster, node, namespace, pod) (
+                device:gputally_pod_part:ratio
+              * on (cluster, node, gpu, uuid) group_left ()
+                (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+              * on (cluster, node, gpu, uuid) group_left ()
+                device:gputally_price:per_hour
+            )
+          * on (cluster, namespace, pod) group_left (workload)
+            pod:gputally_workload:info
       - record: pod:gputally_cost:per_hour
         expr: |-
-          sum by (cluster, node, namespace, pod, workload) ({__name__=~"pod:gputally_(gpu|energy)_cost:per_hour"})
+          sum by (cluster, node, namespace, pod, workload) (
+            {__name__=~"pod:gputally_(gpu|energy)_cost:per_hour"}
+          )
       - record: pod:gputally_memory_used:bytes
-        expr: |-
-          sum by (cluster, node, namespace, pod) (device:gputally_pod_memory_used:bytes) * on (cluster, namespace, pod) group_left (workload) pod:gputally_workload:info
+        expr: |2-
+            sum by (cluster, node, namespace, pod) (device:gputally_pod_memory_used:bytes)
+          * on (cluster, namespace, pod) group_left (workload)
+            pod:gputally_workload:info
       - record: host:gputally_held:gpus
         expr: |-
-          sum by (cluster, node, owner) (device:gputally_host_part:ratio * on (cluster, node, gpu, uuid) group_left (model) device:gputally_share:ratio)
+          sum by (cluster, node, owner) (
+              device:gputally_host_part:ratio
+            * on (cluster, node, gpu, uuid) group_left (model)
+              device:gputally_share:ratio
+          )
       - record: host:gputally_busy:gpus
         expr: |-
-          sum by (cluster, node, owner) (device:gputally_host_busy:ratio * on (cluster, node, gpu, uuid) group_left (model) device:gputally_share:ratio)
+          sum by (cluster, node, owner) (
+              device:gputally_host_busy:ratio
+            * on (cluster, node, gpu, uuid) group_left (model)
+              device:gputally_share:ratio
+          )
       - record: host:gputally_idle:gpus
         expr: |-
-          sum by (cluster, node, owner) (device:gputally_host_part:ratio * on (cluster, node, gpu, uuid) group_left () (device:gputally_idle:gpus / (device:gputally_held:gpus > 0)) * on (cluster, node, gpu, uuid) group_left (model) device:gputally_share:ratio)
+          sum by (cluster, node, owner) (
+              device:gputally_host_part:ratio
+            * on (cluster, node, gpu, uuid) group_left ()
+              (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+            * on (cluster, node, gpu, uuid) group_left (model)
+              device:gputally_share:ratio
+          )
       - record: host:gputally_gpu_cost:per_hour
         expr: |-
-          sum by (cluster, node, owner) (device:gputally_host_part:ratio * on (cluster, node, gpu, uuid) group_left () device:gputally_price:per_hour)
+          sum by (cluster, node, owner) (
+              device:gputally_host_part:ratio
+            * on (cluster, node, gpu, uuid) group_left ()
+              device:gputally_price:per_hour
+          )
       - record: host:gputally_idle_cost:per_hour
         expr: |-
-          sum by (cluster, node, owner) (device:gputally_host_part:ratio * on (cluster, node, gpu, uuid) group_left () (device:gputally_idle:gpus / (device:gputally_held:gpus > 0)) * on (cluster, node, gpu, uuid) group_left () device:gputally_price:per_hour)
+          sum by (cluster, node, owner) (
+              device:gputally_host_part:ratio
+            * on (cluster, node, gpu, uuid) group_left ()
+              (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+            * on (cluster, node, gpu, uuid) group_left ()
+              device:gputally_price:per_hour
+          )
       - record: host:gputally_cost:per_hour
         expr: |-
           sum by (cluster, node, owner) ({__name__=~"host:gputally_(gpu|energy)_cost:per_hour"})
@@ -232,7 +419,20 @@ groups:
           sum by (cluster, node, owner) (device:gputally_host_memory_used:bytes)
       - record: pod:gputally_utilization:ratio
         expr: |-
-          avg by (cluster, namespace, pod) (clamp_max(sum by (cluster, node, gpu, uuid, namespace, pod) (max by (cluster, node, gpu, uuid, namespace, pod, container) (gputally_pod_sm_utilization_ratio)), 1) or on (cluster, node, gpu, uuid, namespace, pod) (max by (cluster, node, gpu, uuid, namespace, pod) (gputally_pod_active) == 1) * on (cluster, node, gpu, uuid) group_left () device:gputally_utilization:ratio)
+          avg by (cluster, namespace, pod) (
+              clamp_max(
+                sum by (cluster, node, gpu, uuid, namespace, pod) (
+                  max by (cluster, node, gpu, uuid, namespace, pod, container) (
+                    gputally_pod_sm_utilization_ratio
+                  )
+                ),
+                1
+              )
+            or on (cluster, node, gpu, uuid, namespace, pod)
+                (max by (cluster, node, gpu, uuid, namespace, pod) (gputally_pod_active) == 1)
+              * on (cluster, node, gpu, uuid) group_left ()
+                device:gputally_utilization:ratio
+          )
       - record: pod:gputally_utilization:percent
         expr: |-
           pod:gputally_utilization:ratio * 100
@@ -283,7 +483,11 @@ groups:
           avg by (cluster, namespace) (pod:gputally_utilization:ratio)
       - record: namespace:gputally_unrequested:gpus
         expr: |-
-          sum by (cluster, namespace) (pod:gputally_held:gpus and on (cluster, namespace, pod) gputally_pod_info{requested="false"})
+          sum by (cluster, namespace) (
+              pod:gputally_held:gpus
+            and on (cluster, namespace, pod)
+              gputally_pod_info{requested="false"}
+          )
   {{- end }}
   {{- if (index $rules.groups "gputally-fleet").enabled }}
   - name: gputally-fleet
@@ -333,13 +537,30 @@ groups:
           sum by (cluster, node) ({__name__=~"node:gputally_(gpu|energy)_cost:per_hour"})
       - record: node:gputally_unallocated_cost:per_hour
         expr: |-
-          sum by (cluster, node) (device:gputally_price:per_hour * (1 - device:gputally_held:gpus / device:gputally_share:ratio) or sum by (cluster, node) (node:gputally_unattributed:watts) * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }})
+          sum by (cluster, node) (
+                device:gputally_price:per_hour
+              *
+                (1 - device:gputally_held:gpus / device:gputally_share:ratio)
+            or
+                sum by (cluster, node) (node:gputally_unattributed:watts)
+              * {{ $settings.pue }}
+              / 1000
+              * {{ $settings.kwhPrice }}
+          )
       - record: model:gputally_gpus:count
         expr: |-
-          count by (cluster, model) (max by (cluster, node, gpu, uuid) (gputally_gpu_info) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info))
+          count by (cluster, model) (
+              max by (cluster, node, gpu, uuid) (gputally_gpu_info)
+            * on (cluster, node, uuid) group_left (model)
+              max by (cluster, node, uuid, model) (gputally_gpu_info)
+          )
       - record: model:gputally_gpus_up:count
         expr: |-
-          sum by (cluster, model) (max by (cluster, node, gpu, uuid) (gputally_gpu_up) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info))
+          sum by (cluster, model) (
+              max by (cluster, node, gpu, uuid) (gputally_gpu_up)
+            * on (cluster, node, uuid) group_left (model)
+              max by (cluster, node, uuid, model) (gputally_gpu_info)
+          )
       - record: model:gputally_gpus_allocated:count
         expr: |-
           sum by (cluster, model) (device:gputally_allocated:gpus)
@@ -351,16 +572,32 @@ groups:
           clamp_min(model:gputally_gpus_up:count - model:gputally_gpus_allocated:count, 0)
       - record: model:gputally_utilization:ratio
         expr: |-
-          avg by (cluster, model) (max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info))
+          avg by (cluster, model) (
+              max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
+            * on (cluster, node, uuid) group_left (model)
+              max by (cluster, node, uuid, model) (gputally_gpu_info)
+          )
       - record: model:gputally_memory_used:bytes
         expr: |-
-          sum by (cluster, model) (max by (cluster, node, gpu, uuid) (gputally_gpu_memory_used_bytes) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info))
+          sum by (cluster, model) (
+              max by (cluster, node, gpu, uuid) (gputally_gpu_memory_used_bytes)
+            * on (cluster, node, uuid) group_left (model)
+              max by (cluster, node, uuid, model) (gputally_gpu_info)
+          )
       - record: model:gputally_memory_total:bytes
         expr: |-
-          sum by (cluster, model) (max by (cluster, node, gpu, uuid) (gputally_gpu_memory_total_bytes) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info))
+          sum by (cluster, model) (
+              max by (cluster, node, gpu, uuid) (gputally_gpu_memory_total_bytes)
+            * on (cluster, node, uuid) group_left (model)
+              max by (cluster, node, uuid, model) (gputally_gpu_info)
+          )
       - record: model:gputally_power:watts
         expr: |-
-          sum by (cluster, model) (max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info))
+          sum by (cluster, model) (
+              max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts)
+            * on (cluster, node, uuid) group_left (model)
+              max by (cluster, node, uuid, model) (gputally_gpu_info)
+          )
       - record: model:gputally_held:gpus
         expr: |-
           sum by (cluster, model) (device:gputally_held:gpus)
@@ -378,7 +615,16 @@ groups:
           sum by (cluster, model) ({__name__=~"model:gputally_(gpu|energy)_cost:per_hour"})
       - record: model:gputally_unallocated_cost:per_hour
         expr: |-
-          sum by (cluster, model) (device:gputally_price:per_hour * (1 - device:gputally_held:gpus / device:gputally_share:ratio) or sum by (cluster, model) (model:gputally_unattributed:watts) * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }})
+          sum by (cluster, model) (
+                device:gputally_price:per_hour
+              *
+                (1 - device:gputally_held:gpus / device:gputally_share:ratio)
+            or
+                sum by (cluster, model) (model:gputally_unattributed:watts)
+              * {{ $settings.pue }}
+              / 1000
+              * {{ $settings.kwhPrice }}
+          )
       - record: cluster:gputally_gpus:count
         expr: |-
           sum by (cluster) (node:gputally_gpus:count)
@@ -426,10 +672,83 @@ groups:
           sum by (cluster) (node:gputally_unallocated_cost:per_hour)
       - record: model:gputally_gpus_by_utilization:count
         expr: |-
-          count_values by (cluster, model) ("utilization", floor(max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info) * 10) / 10)
+          count_values by (cluster, model) (
+            "utilization",
+            floor(
+                max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
+              * on (cluster, node, uuid) group_left (model)
+                max by (cluster, node, uuid, model) (gputally_gpu_info)
+              * 10
+            ) / 10
+          )
       - record: gpu:gputally_problem:severity
-        expr: |-
-          (label_replace(max by (cluster, node, gpu, uuid) (gputally_gpu_up == 0) * 0 + 3, "problem", "lost: answers no more", "uuid", ".*") or label_replace(max by (cluster, node, gpu, uuid) (gputally_gpu_ecc_errors_total{type="uncorrected", lifetime="volatile"} > 0) * 0 + 3, "problem", "memory errors, not corrected", "uuid", ".*") or label_replace(max by (cluster, node, gpu, uuid) (gputally_gpu_remapped_rows_failure == 1) * 0 + 3, "problem", "no spare memory rows left", "uuid", ".*") or label_replace(max by (cluster, node, gpu, uuid) (gputally_gpu_recovery_action{action="none"} == 0) * 0 + 3, "problem", "driver asks for recovery", "uuid", ".*") or label_replace(max by (cluster, node, gpu, uuid) (gputally_gpu_xid_last_timestamp_seconds{xid=~"{{ join "|" $settings.xidCritical }}"} > time() - 3600) * 0 + 3, "problem", "critical XID in the last hour", "uuid", ".*") or label_replace(max by (cluster, node, gpu, uuid) (gputally_gpu_throttle_active{reason="hw_thermal_slowdown"} == 1) * 0 + 2, "problem", "slowed down, too hot", "uuid", ".*") or label_replace(max by (cluster, node, gpu, uuid) (gputally_gpu_throttle_active{reason="hw_power_brake_slowdown"} == 1) * 0 + 2, "problem", "slowed down, power brake", "uuid", ".*") or label_replace(max by (cluster, node, gpu, uuid) (gputally_gpu_remapped_rows_pending == 1) * 0 + 2, "problem", "memory row waits for a reset", "uuid", ".*") or label_replace(max by (cluster, node, gpu, uuid) (max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio) >= {{ $settings.hangUtilizationRatio }} and max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts) / max by (cluster, node, gpu, uuid) (gputally_gpu_power_limit_watts) < {{ $settings.hangPowerRatio }}) * 0 + 1, "problem", "busy at idle power: hangs?", "uuid", ".*")) * on (cluster, node, uuid) group_left (model) max by (cluster, node, uuid, model) (gputally_gpu_info)
+        expr: |2-
+            (
+                label_replace(
+                  max by (cluster, node, gpu, uuid) (gputally_gpu_up == 0) * 0 + 3,
+                  "problem", "lost: answers no more", "uuid", ".*"
+                )
+              or
+                label_replace(
+                  max by (cluster, node, gpu, uuid) (
+                    gputally_gpu_ecc_errors_total{lifetime="volatile",type="uncorrected"} > 0
+                  ) * 0 + 3,
+                  "problem", "memory errors, not corrected", "uuid", ".*"
+                )
+              or
+                label_replace(
+                  max by (cluster, node, gpu, uuid) (gputally_gpu_remapped_rows_failure == 1) * 0 + 3,
+                  "problem", "no spare memory rows left", "uuid", ".*"
+                )
+              or
+                label_replace(
+                      max by (cluster, node, gpu, uuid) (gputally_gpu_recovery_action{action="none"} == 0)
+                    * 0
+                  + 3,
+                  "problem", "driver asks for recovery", "uuid", ".*"
+                )
+              or
+                label_replace(
+                  max by (cluster, node, gpu, uuid) (
+                    gputally_gpu_xid_last_timestamp_seconds{xid=~"{{ join "|" $settings.xidCritical }}"} > time() - 3600
+                  ) * 0 + 3,
+                  "problem", "critical XID in the last hour", "uuid", ".*"
+                )
+              or
+                label_replace(
+                  max by (cluster, node, gpu, uuid) (
+                    gputally_gpu_throttle_active{reason="hw_thermal_slowdown"} == 1
+                  ) * 0 + 2,
+                  "problem", "slowed down, too hot", "uuid", ".*"
+                )
+              or
+                label_replace(
+                  max by (cluster, node, gpu, uuid) (
+                    gputally_gpu_throttle_active{reason="hw_power_brake_slowdown"} == 1
+                  ) * 0 + 2,
+                  "problem", "slowed down, power brake", "uuid", ".*"
+                )
+              or
+                label_replace(
+                  max by (cluster, node, gpu, uuid) (gputally_gpu_remapped_rows_pending == 1) * 0 + 2,
+                  "problem", "memory row waits for a reset", "uuid", ".*"
+                )
+              or
+                label_replace(
+                  max by (cluster, node, gpu, uuid) (
+                        max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
+                      >= {{ $settings.hangUtilizationRatio }}
+                    and
+                          max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts)
+                        /
+                          max by (cluster, node, gpu, uuid) (gputally_gpu_power_limit_watts)
+                      < {{ $settings.hangPowerRatio }}
+                  ) * 0 + 1,
+                  "problem", "busy at idle power: hangs?", "uuid", ".*"
+                )
+            )
+          * on (cluster, node, uuid) group_left (model)
+            max by (cluster, node, uuid, model) (gputally_gpu_info)
       - record: cluster:gputally_unrequested:gpus
         expr: |-
           sum by (cluster) (namespace:gputally_unrequested:gpus)
@@ -440,7 +759,9 @@ groups:
     rules:
       - record: gpu:gputally_anomaly:input
         expr: |-
-          max by (cluster, node, gpu, uuid) (avg_over_time(gputally_gpu_utilization_ratio[ {{ $settings.rateWindow }} ]))
+          max by (cluster, node, gpu, uuid) (
+            avg_over_time(gputally_gpu_utilization_ratio[{{ $settings.rateWindow }}])
+          )
         labels:
           anomaly_name: 'gpu_utilization_ratio'
           anomaly_strategy: 'robust'
@@ -451,64 +772,313 @@ groups:
           anomaly_name: 'gpu_power_watts'
           anomaly_strategy: 'adaptive'
       - record: namespace:gputally_anomaly:input
-        expr: |-
-          namespace:gputally_energy:watts or last_over_time(namespace:gputally_energy:watts[1d]) * 0
+        expr: |2-
+            namespace:gputally_energy:watts
+          or
+            last_over_time(namespace:gputally_energy:watts[1d]) * 0
         labels:
           anomaly_name: 'namespace_power_watts'
           anomaly_strategy: 'adaptive'
       - record: namespace:gputally_anomaly:input
-        expr: |-
-          namespace:gputally_held:gpus or last_over_time(namespace:gputally_held:gpus[1d]) * 0
+        expr: |2-
+            namespace:gputally_held:gpus
+          or
+            last_over_time(namespace:gputally_held:gpus[1d]) * 0
         labels:
           anomaly_name: 'namespace_held_gpus'
           anomaly_strategy: 'robust'
       - record: gpu:gputally_anomaly:hourly
-        expr: |-
-          avg_over_time(gpu:gputally_anomaly:input{anomaly_strategy="adaptive"}[1h]) or quantile_over_time(0.5, gpu:gputally_anomaly:input{anomaly_strategy="robust"}[1h])
+        expr: |2-
+            avg_over_time(gpu:gputally_anomaly:input{anomaly_strategy="adaptive"}[1h])
+          or
+            quantile_over_time(0.5, gpu:gputally_anomaly:input{anomaly_strategy="robust"}[1h])
       - record: gpu:gputally_anomaly:center
-        expr: |-
-          gpu:gputally_anomaly:hourly{anomaly_strategy="adaptive"} offset 30m or quantile_over_time(0.5, gpu:gputally_anomaly:hourly{anomaly_strategy="robust"}[1d:15m])
+        expr: |2-
+            gpu:gputally_anomaly:hourly{anomaly_strategy="adaptive"} offset 30m
+          or
+            quantile_over_time(0.5, gpu:gputally_anomaly:hourly{anomaly_strategy="robust"}[1d:15m])
       - record: gpu:gputally_anomaly:deviation
-        expr: |-
-          stddev_over_time(gpu:gputally_anomaly:input{anomaly_strategy="adaptive"}[1h]) or abs(gpu:gputally_anomaly:input{anomaly_strategy="robust"} - gpu:gputally_anomaly:center{anomaly_strategy="robust"})
+        expr: |2-
+            stddev_over_time(gpu:gputally_anomaly:input{anomaly_strategy="adaptive"}[1h])
+          or
+            abs(
+                gpu:gputally_anomaly:input{anomaly_strategy="robust"}
+              -
+                gpu:gputally_anomaly:center{anomaly_strategy="robust"}
+            )
       - record: gpu:gputally_anomaly:margin
-        expr: |-
-          ({{ $settings.anomalyDeviations }} * (avg_over_time(gpu:gputally_anomaly:deviation{anomaly_strategy="adaptive"}[1d:15m]) or quantile_over_time(0.5, gpu:gputally_anomaly:deviation{anomaly_strategy="robust"}[1d:15m])) > ({{ $settings.anomalyMarginRatio }} * gpu:gputally_anomaly:center > {{ $settings.anomalyFloorRatio }} * max_over_time(gpu:gputally_anomaly:hourly[1d:15m]) or {{ $settings.anomalyFloorRatio }} * max_over_time(gpu:gputally_anomaly:hourly[1d:15m]) or {{ $settings.anomalyMarginRatio }} * gpu:gputally_anomaly:center) or ({{ $settings.anomalyMarginRatio }} * gpu:gputally_anomaly:center > {{ $settings.anomalyFloorRatio }} * max_over_time(gpu:gputally_anomaly:hourly[1d:15m]) or {{ $settings.anomalyFloorRatio }} * max_over_time(gpu:gputally_anomaly:hourly[1d:15m]) or {{ $settings.anomalyMarginRatio }} * gpu:gputally_anomaly:center) or {{ $settings.anomalyDeviations }} * (avg_over_time(gpu:gputally_anomaly:deviation{anomaly_strategy="adaptive"}[1d:15m]) or quantile_over_time(0.5, gpu:gputally_anomaly:deviation{anomaly_strategy="robust"}[1d:15m]))) and gpu:gputally_anomaly:hourly offset 1d
+        expr: |2-
+            (
+                    {{ $settings.anomalyDeviations }}
+                  *
+                    (
+                        avg_over_time(gpu:gputally_anomaly:deviation{anomaly_strategy="adaptive"}[1d:15m])
+                      or
+                        quantile_over_time(
+                          0.5,
+                          gpu:gputally_anomaly:deviation{anomaly_strategy="robust"}[1d:15m]
+                        )
+                    )
+                >
+                  (
+                        {{ $settings.anomalyMarginRatio }} * gpu:gputally_anomaly:center
+                      >
+                        {{ $settings.anomalyFloorRatio }} * max_over_time(gpu:gputally_anomaly:hourly[1d:15m])
+                    or
+                      {{ $settings.anomalyFloorRatio }} * max_over_time(gpu:gputally_anomaly:hourly[1d:15m])
+                    or
+                      {{ $settings.anomalyMarginRatio }} * gpu:gputally_anomaly:center
+                  )
+              or
+                (
+                      {{ $settings.anomalyMarginRatio }} * gpu:gputally_anomaly:center
+                    >
+                      {{ $settings.anomalyFloorRatio }} * max_over_time(gpu:gputally_anomaly:hourly[1d:15m])
+                  or
+                    {{ $settings.anomalyFloorRatio }} * max_over_time(gpu:gputally_anomaly:hourly[1d:15m])
+                  or
+                    {{ $settings.anomalyMarginRatio }} * gpu:gputally_anomaly:center
+                )
+              or
+                  {{ $settings.anomalyDeviations }}
+                *
+                  (
+                      avg_over_time(gpu:gputally_anomaly:deviation{anomaly_strategy="adaptive"}[1d:15m])
+                    or
+                      quantile_over_time(
+                        0.5,
+                        gpu:gputally_anomaly:deviation{anomaly_strategy="robust"}[1d:15m]
+                      )
+                  )
+            )
+          and
+            gpu:gputally_anomaly:hourly offset 1d
       - record: gpu:gputally_anomaly:highest
         expr: |-
-          ((gpu:gputally_anomaly:center > max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m) or max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m) or gpu:gputally_anomaly:center) > max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 166h30m) or max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 166h30m) or (gpu:gputally_anomaly:center > max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m) or max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m) or gpu:gputally_anomaly:center))
+          (
+                (
+                      gpu:gputally_anomaly:center
+                    >
+                      max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
+                  or
+                    max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
+                  or
+                    gpu:gputally_anomaly:center
+                )
+              >
+                max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
+            or
+              max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
+            or
+              (
+                    gpu:gputally_anomaly:center
+                  >
+                    max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
+                or
+                  max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
+                or
+                  gpu:gputally_anomaly:center
+              )
+          )
       - record: gpu:gputally_anomaly:upper
-        expr: |-
-          clamp_max(gpu:gputally_anomaly:highest{anomaly_name=~".+_ratio"} + gpu:gputally_anomaly:margin, 1) or gpu:gputally_anomaly:highest + gpu:gputally_anomaly:margin
+        expr: |2-
+            clamp_max(
+              gpu:gputally_anomaly:highest{anomaly_name=~".+_ratio"} + gpu:gputally_anomaly:margin,
+              1
+            )
+          or
+            gpu:gputally_anomaly:highest + gpu:gputally_anomaly:margin
       - record: gpu:gputally_anomaly:lower
         expr: |-
-          clamp_min(((gpu:gputally_anomaly:center < min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m) or min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m) or gpu:gputally_anomaly:center) < min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 166h30m) or min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 166h30m) or (gpu:gputally_anomaly:center < min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m) or min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m) or gpu:gputally_anomaly:center)) - gpu:gputally_anomaly:margin, 0)
+          clamp_min(
+              (
+                    (
+                          gpu:gputally_anomaly:center
+                        <
+                          min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
+                      or
+                        min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
+                      or
+                        gpu:gputally_anomaly:center
+                    )
+                  <
+                    min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
+                or
+                  min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
+                or
+                  (
+                        gpu:gputally_anomaly:center
+                      <
+                        min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
+                    or
+                      min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
+                    or
+                      gpu:gputally_anomaly:center
+                  )
+              )
+            -
+              gpu:gputally_anomaly:margin,
+            0
+          )
       - record: namespace:gputally_anomaly:hourly
-        expr: |-
-          avg_over_time(namespace:gputally_anomaly:input{anomaly_strategy="adaptive"}[1h]) or quantile_over_time(0.5, namespace:gputally_anomaly:input{anomaly_strategy="robust"}[1h])
+        expr: |2-
+            avg_over_time(namespace:gputally_anomaly:input{anomaly_strategy="adaptive"}[1h])
+          or
+            quantile_over_time(0.5, namespace:gputally_anomaly:input{anomaly_strategy="robust"}[1h])
       - record: namespace:gputally_anomaly:center
-        expr: |-
-          namespace:gputally_anomaly:hourly{anomaly_strategy="adaptive"} offset 30m or quantile_over_time(0.5, namespace:gputally_anomaly:hourly{anomaly_strategy="robust"}[1d:15m])
+        expr: |2-
+            namespace:gputally_anomaly:hourly{anomaly_strategy="adaptive"} offset 30m
+          or
+            quantile_over_time(0.5, namespace:gputally_anomaly:hourly{anomaly_strategy="robust"}[1d:15m])
       - record: namespace:gputally_anomaly:deviation
-        expr: |-
-          stddev_over_time(namespace:gputally_anomaly:input{anomaly_strategy="adaptive"}[1h]) or abs(namespace:gputally_anomaly:input{anomaly_strategy="robust"} - namespace:gputally_anomaly:center{anomaly_strategy="robust"})
+        expr: |2-
+            stddev_over_time(namespace:gputally_anomaly:input{anomaly_strategy="adaptive"}[1h])
+          or
+            abs(
+                namespace:gputally_anomaly:input{anomaly_strategy="robust"}
+              -
+                namespace:gputally_anomaly:center{anomaly_strategy="robust"}
+            )
       - record: namespace:gputally_anomaly:margin
-        expr: |-
-          ({{ $settings.anomalyDeviations }} * (avg_over_time(namespace:gputally_anomaly:deviation{anomaly_strategy="adaptive"}[1d:15m]) or quantile_over_time(0.5, namespace:gputally_anomaly:deviation{anomaly_strategy="robust"}[1d:15m])) > ({{ $settings.anomalyMarginRatio }} * namespace:gputally_anomaly:center > {{ $settings.anomalyFloorRatio }} * max_over_time(namespace:gputally_anomaly:hourly[1d:15m]) or {{ $settings.anomalyFloorRatio }} * max_over_time(namespace:gputally_anomaly:hourly[1d:15m]) or {{ $settings.anomalyMarginRatio }} * namespace:gputally_anomaly:center) or ({{ $settings.anomalyMarginRatio }} * namespace:gputally_anomaly:center > {{ $settings.anomalyFloorRatio }} * max_over_time(namespace:gputally_anomaly:hourly[1d:15m]) or {{ $settings.anomalyFloorRatio }} * max_over_time(namespace:gputally_anomaly:hourly[1d:15m]) or {{ $settings.anomalyMarginRatio }} * namespace:gputally_anomaly:center) or {{ $settings.anomalyDeviations }} * (avg_over_time(namespace:gputally_anomaly:deviation{anomaly_strategy="adaptive"}[1d:15m]) or quantile_over_time(0.5, namespace:gputally_anomaly:deviation{anomaly_strategy="robust"}[1d:15m]))) and namespace:gputally_anomaly:hourly offset 1d
+        expr: |2-
+            (
+                    {{ $settings.anomalyDeviations }}
+                  *
+                    (
+                        avg_over_time(
+                          namespace:gputally_anomaly:deviation{anomaly_strategy="adaptive"}[1d:15m]
+                        )
+                      or
+                        quantile_over_time(
+                          0.5,
+                          namespace:gputally_anomaly:deviation{anomaly_strategy="robust"}[1d:15m]
+                        )
+                    )
+                >
+                  (
+                        {{ $settings.anomalyMarginRatio }} * namespace:gputally_anomaly:center
+                      >
+                          {{ $settings.anomalyFloorRatio }}
+                        *
+                          max_over_time(namespace:gputally_anomaly:hourly[1d:15m])
+                    or
+                      {{ $settings.anomalyFloorRatio }} * max_over_time(namespace:gputally_anomaly:hourly[1d:15m])
+                    or
+                      {{ $settings.anomalyMarginRatio }} * namespace:gputally_anomaly:center
+                  )
+              or
+                (
+                      {{ $settings.anomalyMarginRatio }} * namespace:gputally_anomaly:center
+                    >
+                      {{ $settings.anomalyFloorRatio }} * max_over_time(namespace:gputally_anomaly:hourly[1d:15m])
+                  or
+                    {{ $settings.anomalyFloorRatio }} * max_over_time(namespace:gputally_anomaly:hourly[1d:15m])
+                  or
+                    {{ $settings.anomalyMarginRatio }} * namespace:gputally_anomaly:center
+                )
+              or
+                  {{ $settings.anomalyDeviations }}
+                *
+                  (
+                      avg_over_time(
+                        namespace:gputally_anomaly:deviation{anomaly_strategy="adaptive"}[1d:15m]
+                      )
+                    or
+                      quantile_over_time(
+                        0.5,
+                        namespace:gputally_anomaly:deviation{anomaly_strategy="robust"}[1d:15m]
+                      )
+                  )
+            )
+          and
+            namespace:gputally_anomaly:hourly offset 1d
       - record: namespace:gputally_anomaly:highest
         expr: |-
-          ((namespace:gputally_anomaly:center > max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m) or max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m) or namespace:gputally_anomaly:center) > max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 166h30m) or max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 166h30m) or (namespace:gputally_anomaly:center > max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m) or max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m) or namespace:gputally_anomaly:center))
+          (
+                (
+                      namespace:gputally_anomaly:center
+                    >
+                      max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
+                  or
+                    max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
+                  or
+                    namespace:gputally_anomaly:center
+                )
+              >
+                max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
+            or
+              max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
+            or
+              (
+                    namespace:gputally_anomaly:center
+                  >
+                    max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
+                or
+                  max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
+                or
+                  namespace:gputally_anomaly:center
+              )
+          )
       - record: namespace:gputally_anomaly:upper
-        expr: |-
-          clamp_max(namespace:gputally_anomaly:highest{anomaly_name=~".+_ratio"} + namespace:gputally_anomaly:margin, 1) or namespace:gputally_anomaly:highest + namespace:gputally_anomaly:margin
+        expr: |2-
+            clamp_max(
+                namespace:gputally_anomaly:highest{anomaly_name=~".+_ratio"}
+              +
+                namespace:gputally_anomaly:margin,
+              1
+            )
+          or
+            namespace:gputally_anomaly:highest + namespace:gputally_anomaly:margin
       - record: namespace:gputally_anomaly:lower
         expr: |-
-          clamp_min(((namespace:gputally_anomaly:center < min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m) or min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m) or namespace:gputally_anomaly:center) < min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 166h30m) or min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 166h30m) or (namespace:gputally_anomaly:center < min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m) or min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m) or namespace:gputally_anomaly:center)) - namespace:gputally_anomaly:margin, 0)
+          clamp_min(
+              (
+                    (
+                          namespace:gputally_anomaly:center
+                        <
+                          min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
+                      or
+                        min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
+                      or
+                        namespace:gputally_anomaly:center
+                    )
+                  <
+                    min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
+                or
+                  min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
+                or
+                  (
+                        namespace:gputally_anomaly:center
+                      <
+                        min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
+                    or
+                      min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
+                    or
+                      namespace:gputally_anomaly:center
+                  )
+              )
+            -
+              namespace:gputally_anomaly:margin,
+            0
+          )
       {{- with $alerts.GPUTallyAnomalyGpu }}
       {{- if .enabled }}
       - alert: GPUTallyAnomalyGpu
-        expr: |-
-          (label_replace(gpu:gputally_anomaly:input < gpu:gputally_anomaly:lower, "band", "lower", "anomaly_name", ".*") and on (cluster, node, gpu, uuid) ({__name__=~"device:gputally_(pod|host)_held:ratio"} and {__name__=~"device:gputally_(pod|host)_held:ratio"} offset 1d)) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+                label_replace(
+                  gpu:gputally_anomaly:input < gpu:gputally_anomaly:lower,
+                  "band", "lower", "anomaly_name", ".*"
+                )
+              and on (cluster, node, gpu, uuid)
+                (
+                    {__name__=~"device:gputally_(pod|host)_held:ratio"}
+                  and
+                    {__name__=~"device:gputally_(pod|host)_held:ratio"} offset 1d
+                )
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -522,17 +1092,25 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A GPU does less than it has done until now, for the same user.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is less active than usual.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} is below what its own past lets expect: {{`{{ $labels.anomaly_name }}`}} is {{`{{ $value | humanize }}`}}. Its user is the same as a day ago: see whether the work on it hangs or has run dry.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} is below the band of its own past: {{`{{ $labels.anomaly_name }}`}} is {{`{{ $value | humanize }}`}}. It has the same user as a day ago. Check whether the work on it hangs or has run out of input.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyAnomalyGpu.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyAnomalyNamespace }}
       {{- if .enabled }}
       - alert: GPUTallyAnomalyNamespace
-        expr: |-
-          label_replace(namespace:gputally_anomaly:input > namespace:gputally_anomaly:upper, "band", "upper", "anomaly_name", ".*") or label_replace(namespace:gputally_anomaly:input < namespace:gputally_anomaly:lower, "band", "lower", "anomaly_name", ".*")
+        expr: |2-
+            label_replace(
+              namespace:gputally_anomaly:input > namespace:gputally_anomaly:upper,
+              "band", "upper", "anomaly_name", ".*"
+            )
+          or
+            label_replace(
+              namespace:gputally_anomaly:input < namespace:gputally_anomaly:lower,
+              "band", "lower", "anomaly_name", ".*"
+            )
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -546,9 +1124,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A namespace uses GPUs unlike it has done until now.
+            GPU use of namespace {{`{{ $labels.namespace }}`}} is unusual.
           description: |-
-            Namespace {{`{{ $labels.namespace }}`}} is beyond the {{`{{ $labels.band }}`}} band of its own past: {{`{{ $labels.anomaly_name }}`}} is {{`{{ $value | humanize }}`}}. If nobody planned that, see which pods came or went.
+            Namespace {{`{{ $labels.namespace }}`}} is outside the {{`{{ $labels.band }}`}} band of its own past: {{`{{ $labels.anomaly_name }}`}} is {{`{{ $value | humanize }}`}}. If this was not planned, check which pods started or ended.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyAnomalyNamespace.md
       {{- end }}
       {{- end }}
@@ -559,8 +1137,10 @@ groups:
       {{- with $alerts.GPUTallyExporterDown }}
       {{- if .enabled }}
       - alert: GPUTallyExporterDown
-        expr: |-
-          max by (cluster, node) (up{job="{{ $settings.job }}"}) == 0 unless on (cluster) (max by (cluster) (up{job="{{ $settings.job }}"}) == 0)
+        expr: |2-
+            max by (cluster, node) (up{job="{{ $settings.job }}"}) == 0
+          unless on (cluster)
+            (max by (cluster) (up{job="{{ $settings.job }}"}) == 0)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -574,17 +1154,19 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            The exporter of a node does not answer.
+            Exporter on {{`{{ $labels.node }}`}} is down.
           description: |-
-            Prometheus has had no answer from the exporter of node {{`{{ $labels.node }}`}} for 10 minutes: nothing is known of its GPUs. Is the node itself up? If it is, read the exporter's log.
+            Prometheus has not been able to scrape the exporter on node {{`{{ $labels.node }}`}} for 10 minutes. Nothing is known about the node's GPUs, and no alert about them can fire. Check whether the node is up; if it is, read the exporter's log.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyExporterDown.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyAllExportersDown }}
       {{- if .enabled }}
       - alert: GPUTallyAllExportersDown
-        expr: |-
-          count by (cluster) (up{job="{{ $settings.job }}"} == 0) unless on (cluster) (max by (cluster) (up{job="{{ $settings.job }}"}) == 1)
+        expr: |2-
+            count by (cluster) (up{job="{{ $settings.job }}"} == 0)
+          unless on (cluster)
+            (max by (cluster) (up{job="{{ $settings.job }}"}) == 1)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -598,9 +1180,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            No exporter answers.
+            All exporters{{`{{ with $labels.cluster }}`}} of cluster {{`{{ . }}`}}{{`{{ end }}`}} are down.
           description: |-
-            None of the {{`{{ $value }}`}} exporters{{`{{ with $labels.cluster }}`}} of cluster {{`{{ . }}`}}{{`{{ end }}`}} has answered for 5 minutes: no alert about a GPU can fire. Look for what they share: the network to them, a new version, a wrong setting.
+            None of the {{`{{ $value }}`}} exporters{{`{{ with $labels.cluster }}`}} of cluster {{`{{ . }}`}}{{`{{ end }}`}} has responded to a scrape for 5 minutes. No alert about a GPU can fire. Look for a common cause: the network, a new version or a changed setting.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyAllExportersDown.md
       {{- end }}
       {{- end }}
@@ -622,17 +1204,26 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            Prometheus knows of no exporter.
+            Prometheus has no exporter among its scrape targets.
           description: |-
-            Prometheus has had no target of job {{`{{ $labels.job }}`}} for 10 minutes: no alert about a GPU can fire. Is GPUTally deployed, and does its scrape configuration find the pods?
+            Prometheus has had no target of job {{`{{ $labels.job }}`}} for 10 minutes. No alert about a GPU can fire. Check that GPUTally is deployed and that the scrape configuration finds its pods.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyExporterAbsent.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyDriverUnavailable }}
       {{- if .enabled }}
       - alert: GPUTallyDriverUnavailable
-        expr: |-
-          max by (cluster, node) (gputally_source_up{source=~"nvml|nvidia-smi|amdgpu|rocm-smi|simulated"}) == 0 and on (cluster, node) (max by (cluster, node) (gputally_gpu_info) or max by (cluster, node) (max_over_time(gputally_source_gpus[ {{ $settings.gpuCountWindow }} ])) > 0)
+        expr: |2-
+            max by (cluster, node) (
+              gputally_source_up{source=~"nvml|nvidia-smi|amdgpu|rocm-smi|simulated"}
+            ) == 0
+          and on (cluster, node)
+            (
+                max by (cluster, node) (gputally_gpu_info)
+              or
+                  max by (cluster, node) (max_over_time(gputally_source_gpus[{{ $settings.gpuCountWindow }}]))
+                > 0
+            )
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -646,17 +1237,25 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            The GPU driver of a node does not answer.
+            GPU driver on {{`{{ $labels.node }}`}} is unavailable.
           description: |-
-            On node {{`{{ $labels.node }}`}} no source has been able to read the GPUs for 5 minutes: the driver hangs, was unloaded, or is out of the exporter's reach. Run nvidia-smi (or rocm-smi) on the node.
+            No source has been able to read the GPUs of node {{`{{ $labels.node }}`}} for 5 minutes: the driver hangs, has been unloaded, or cannot be reached by the exporter. Work on these GPUs may have failed, and no alert about them can fire. Run nvidia-smi or rocm-smi on the node.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyDriverUnavailable.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyGpuLost }}
       {{- if .enabled }}
       - alert: GPUTallyGpuLost
-        expr: |-
-          (max by (cluster, node, gpu, uuid) (gputally_gpu_up) == 0 and on (cluster, node) max by (cluster, node) (gputally_source_up{source=~"nvml|nvidia-smi|amdgpu|rocm-smi|simulated"}) == 1) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+                max by (cluster, node, gpu, uuid) (gputally_gpu_up) == 0
+              and on (cluster, node)
+                max by (cluster, node) (
+                  gputally_source_up{source=~"nvml|nvidia-smi|amdgpu|rocm-smi|simulated"}
+                ) == 1
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -670,17 +1269,24 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A GPU no longer answers its driver.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is lost: its driver cannot reach it.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} has not answered for 2 minutes, while its driver does. Work on it has failed; drain the node, then reset the GPU or power the node off and on.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} has not responded for 2 minutes, while its driver does. Work on it has failed. Drain the node, then reset the GPU or power the node off and on.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyGpuLost.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyGpusMissing }}
       {{- if .enabled }}
       - alert: GPUTallyGpusMissing
-        expr: |-
-          max by (cluster, node, source) (max_over_time(gputally_source_gpus[ {{ $settings.gpuCountWindow }} ])) - max by (cluster, node, source) (gputally_source_gpus) > 0 and on (cluster, node, source) max by (cluster, node, source) (gputally_source_up) == 1
+        expr: |2-
+                max by (cluster, node, source) (
+                  max_over_time(gputally_source_gpus[{{ $settings.gpuCountWindow }}])
+                )
+              -
+                max by (cluster, node, source) (gputally_source_gpus)
+            > 0
+          and on (cluster, node, source)
+            max by (cluster, node, source) (gputally_source_up) == 1
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -694,17 +1300,18 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A node has fewer GPUs than before.
+            Node {{`{{ $labels.node }}`}} has fewer GPUs than before.
           description: |-
-            Node {{`{{ $labels.node }}`}} has {{`{{ $value }}`}} GPUs less than at another time in the last {{ $settings.gpuCountWindow }}, by {{`{{ $labels.source }}`}}. If nobody took them away, look for them with lspci and in the kernel's log; this ends by itself {{ $settings.gpuCountWindow }} after they went.
+            Node {{`{{ $labels.node }}`}} has {{`{{ $value }}`}} GPU(s) fewer than earlier in the last {{ $settings.gpuCountWindow }}, according to source {{`{{ $labels.source }}`}}. Pods cannot use them. If they were not removed on purpose, look for them with lspci and in the kernel log. This alert ends {{ $settings.gpuCountWindow }} after the GPUs disappeared.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyGpusMissing.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallySnapshotStale }}
       {{- if .enabled }}
       - alert: GPUTallySnapshotStale
-        expr: |-
-          abs(time() - max by (cluster, node) (gputally_snapshot_timestamp_seconds)) > {{ $settings.snapshotStaleSeconds }}
+        expr: |2-
+            abs(time() - max by (cluster, node) (gputally_snapshot_timestamp_seconds))
+          > {{ $settings.snapshotStaleSeconds }}
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -718,9 +1325,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            An exporter serves old values, or its clock is wrong.
+            Exporter on {{`{{ $labels.node }}`}} serves stale values, or its clock is wrong.
           description: |-
-            The values of node {{`{{ $labels.node }}`}} are {{`{{ $value | humanizeDuration }}`}} away from Prometheus's clock. Compare the clocks first; if they agree, the exporter is stuck: restart it.
+            The values of node {{`{{ $labels.node }}`}} are {{`{{ $value | humanizeDuration }}`}} away from Prometheus's clock. Dashboards and alerts show a past state. Compare the clocks first; if they agree, the exporter is stuck: restart it.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallySnapshotStale.md
       {{- end }}
       {{- end }}
@@ -729,16 +1336,39 @@ groups:
   - name: gputally-health
     rules:
       - record: gpu:gputally_gpu_nvlink_up:sum
-        expr: |-
-          (sum by (cluster, node, gpu, uuid) (max by (cluster, node, gpu, uuid, link) (gputally_gpu_nvlink_up))) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+              sum by (cluster, node, gpu, uuid) (
+                max by (cluster, node, gpu, uuid, link) (gputally_gpu_nvlink_up)
+              )
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
       - record: gpu:gputally_gpu_xgmi_up:sum
-        expr: |-
-          (sum by (cluster, node, gpu, uuid) (max by (cluster, node, gpu, uuid, link) (gputally_gpu_xgmi_up))) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+              sum by (cluster, node, gpu, uuid) (
+                max by (cluster, node, gpu, uuid, link) (gputally_gpu_xgmi_up)
+              )
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
       {{- with $alerts.GPUTallyXidCritical }}
       {{- if .enabled }}
       - alert: GPUTallyXidCritical
-        expr: |-
-          (time() - max by (cluster, node, gpu, uuid, xid) (max_over_time(gputally_gpu_xid_last_timestamp_seconds{xid=~"{{ join "|" $settings.xidCritical }}"}[ {{ $settings.xidWindowSeconds }}s])) < {{ $settings.xidWindowSeconds }}) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+                  time()
+                -
+                  max by (cluster, node, gpu, uuid, xid) (
+                    max_over_time(
+                      gputally_gpu_xid_last_timestamp_seconds{xid=~"{{ join "|" $settings.xidCritical }}"}[{{ $settings.xidWindowSeconds }}s]
+                    )
+                  )
+              < {{ $settings.xidWindowSeconds }}
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -752,17 +1382,28 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A GPU reported an XID error that takes a reset or a repair.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} reported critical XID {{`{{ $labels.xid }}`}}.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} reported XID {{`{{ $labels.xid }}`}} {{`{{ $value | humanizeDuration }}`}} ago. Work on it has failed or will; drain the node and do what the runbook says for this code.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} reported XID {{`{{ $labels.xid }}`}} {{`{{ $value | humanizeDuration }}`}} ago. Work on it has failed or will fail. Drain the node and follow the runbook for this code.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyXidCritical.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyXidWarning }}
       {{- if .enabled }}
       - alert: GPUTallyXidWarning
-        expr: |-
-          (time() - max by (cluster, node, gpu, uuid, xid) (max_over_time(gputally_gpu_xid_last_timestamp_seconds{xid=~"{{ join "|" $settings.xidWarning }}"}[ {{ $settings.xidWindowSeconds }}s])) < {{ $settings.xidWindowSeconds }}) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+                  time()
+                -
+                  max by (cluster, node, gpu, uuid, xid) (
+                    max_over_time(
+                      gputally_gpu_xid_last_timestamp_seconds{xid=~"{{ join "|" $settings.xidWarning }}"}[{{ $settings.xidWindowSeconds }}s]
+                    )
+                  )
+              < {{ $settings.xidWindowSeconds }}
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -776,17 +1417,25 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A GPU reported an XID error that is to be looked into.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} reported minor XID {{`{{ $labels.xid }}`}}.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} reported XID {{`{{ $labels.xid }}`}} {{`{{ $value | humanizeDuration }}`}} ago. One job may have failed; the GPU still works. The runbook says what each code asks for.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} reported XID {{`{{ $labels.xid }}`}} {{`{{ $value | humanizeDuration }}`}} ago. One job may have failed; the GPU is still usable. Follow the runbook for this code.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyXidWarning.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyUncorrectableEcc }}
       {{- if .enabled }}
       - alert: GPUTallyUncorrectableEcc
-        expr: |-
-          (max by (cluster, node, gpu, uuid) (gputally_gpu_ecc_errors_total{type="uncorrected", lifetime="volatile"}) > 0 unless on (cluster, node, uuid) gputally_gpu_ras_errors_total) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+                max by (cluster, node, gpu, uuid) (
+                  gputally_gpu_ecc_errors_total{lifetime="volatile",type="uncorrected"}
+                ) > 0
+              unless on (cluster, node, uuid)
+                gputally_gpu_ras_errors_total
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -800,17 +1449,19 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A GPU has memory errors that ECC could not correct.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} has uncorrectable memory errors.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} has had {{`{{ $value }}`}} uncorrectable memory errors since its driver was loaded. Results that it computed may be wrong; stop giving it work, and reset it when its jobs have ended.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} has had {{`{{ $value }}`}} uncorrectable memory error(s) since its driver was loaded. Results computed on it may be wrong. Schedule no new work on it, and reset it when its jobs have ended.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyUncorrectableEcc.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyRowRemapFailure }}
       {{- if .enabled }}
       - alert: GPUTallyRowRemapFailure
-        expr: |-
-          (max by (cluster, node, gpu, uuid) (gputally_gpu_remapped_rows_failure) == 1) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (max by (cluster, node, gpu, uuid) (gputally_gpu_remapped_rows_failure) == 1)
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -824,17 +1475,19 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A GPU has run out of spare memory rows.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} has no spare memory rows left.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} could not replace a broken row of its memory. More errors will come; drain the node and have the card replaced.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} could not replace a faulty memory row. More memory errors will follow. Drain the node and have the card replaced.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyRowRemapFailure.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyRowRemapPending }}
       {{- if .enabled }}
       - alert: GPUTallyRowRemapPending
-        expr: |-
-          (max by (cluster, node, gpu, uuid) (gputally_gpu_remapped_rows_pending) == 1) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (max by (cluster, node, gpu, uuid) (gputally_gpu_remapped_rows_pending) == 1)
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -848,17 +1501,19 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A GPU waits for a reset to replace a memory row.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} needs a reset to replace a memory row.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} has a broken row of memory that is replaced at its next reset. Reset it when its jobs have ended.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} has a faulty memory row that is replaced at its next reset. Reset it when its jobs have ended.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyRowRemapPending.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyRetiredPagesPending }}
       {{- if .enabled }}
       - alert: GPUTallyRetiredPagesPending
-        expr: |-
-          (max by (cluster, node, gpu, uuid) (gputally_gpu_retired_pages_pending) == 1) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (max by (cluster, node, gpu, uuid) (gputally_gpu_retired_pages_pending) == 1)
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -872,17 +1527,26 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A GPU waits for a reset to retire memory pages.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} needs a reset to retire memory pages.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} has broken pages of memory that stay in use until its next reset. Reset it when its jobs have ended.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} has faulty memory pages that stay in use until its next reset. Reset it when its jobs have ended.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyRetiredPagesPending.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyRecoveryNeeded }}
       {{- if .enabled }}
       - alert: GPUTallyRecoveryNeeded
-        expr: |-
-          (max by (cluster, node, gpu, uuid, recovery) (label_replace(gputally_gpu_recovery_action{action!="none"} == 1, "recovery", "$1", "action", "(.+)"))) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+              max by (cluster, node, gpu, uuid, recovery) (
+                label_replace(
+                  gputally_gpu_recovery_action{action!="none"} == 1,
+                  "recovery", "$1", "action", "(.+)"
+                )
+              )
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -896,17 +1560,23 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            The driver asks for a GPU to be recovered.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} needs the recovery action that its driver reports.
           description: |-
-            The driver asks for {{`{{ $labels.recovery }}`}} of GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}}. Until then work on it fails or is not safe: drain the node and do that.
+            The driver reports that GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} needs {{`{{ $labels.recovery }}`}}. Until then work on it fails or is not safe. Drain the node and carry out this action.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyRecoveryNeeded.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyThermalSlowdown }}
       {{- if .enabled }}
       - alert: GPUTallyThermalSlowdown
-        expr: |-
-          (max by (cluster, node, gpu, uuid) (avg_over_time(gputally_gpu_throttle_active{reason="hw_thermal_slowdown"}[5m])) >= {{ $settings.throttleRatio }}) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+              max by (cluster, node, gpu, uuid) (
+                avg_over_time(gputally_gpu_throttle_active{reason="hw_thermal_slowdown"}[5m])
+              ) >= {{ $settings.throttleRatio }}
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -920,17 +1590,23 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A GPU is so hot that its hardware slows it down.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is slowed down by its thermal protection.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} was held down by its thermal protection for {{`{{ $value | humanizePercentage }}`}} of the last 5 minutes; its work runs at half speed or less. Check fans, air flow and the room.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} was slowed down by its thermal protection for {{`{{ $value | humanizePercentage }}`}} of the last 5 minutes. Work on it runs at half speed or less. Check fans, air flow and room temperature.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyThermalSlowdown.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyPowerBrake }}
       {{- if .enabled }}
       - alert: GPUTallyPowerBrake
-        expr: |-
-          (max by (cluster, node, gpu, uuid) (avg_over_time(gputally_gpu_throttle_active{reason="hw_power_brake_slowdown"}[5m])) >= {{ $settings.throttleRatio }}) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+              max by (cluster, node, gpu, uuid) (
+                avg_over_time(gputally_gpu_throttle_active{reason="hw_power_brake_slowdown"}[5m])
+              ) >= {{ $settings.throttleRatio }}
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -944,17 +1620,29 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            The power supply holds a GPU down.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is slowed down by the server's power brake.
           description: |-
-            The server's power brake held GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} down for {{`{{ $value | humanizePercentage }}`}} of the last 5 minutes. A power supply has failed or is overloaded: look at the BMC's log.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} was slowed down by the server's power brake for {{`{{ $value | humanizePercentage }}`}} of the last 5 minutes. A power supply has failed or is overloaded. Read the BMC's log.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyPowerBrake.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyTemperatureNearLimit }}
       {{- if .enabled }}
       - alert: GPUTallyTemperatureNearLimit
-        expr: |-
-          ((max by (cluster, node, gpu, uuid) (avg_over_time(gputally_gpu_temperature_margin_celsius[5m])) or max by (cluster, node, gpu, uuid) (gputally_gpu_temperature_slowdown_celsius) - max by (cluster, node, gpu, uuid) (avg_over_time(gputally_gpu_temperature_celsius[5m]))) < {{ $settings.temperatureMarginCelsius }}) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+              (
+                  max by (cluster, node, gpu, uuid) (
+                    avg_over_time(gputally_gpu_temperature_margin_celsius[5m])
+                  )
+                or
+                    max by (cluster, node, gpu, uuid) (gputally_gpu_temperature_slowdown_celsius)
+                  -
+                    max by (cluster, node, gpu, uuid) (avg_over_time(gputally_gpu_temperature_celsius[5m]))
+              ) < {{ $settings.temperatureMarginCelsius }}
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -968,17 +1656,26 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A GPU is nearly as hot as it may be.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is near its temperature limit.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} has {{`{{ printf "%.0f" $value }}`}} degrees left to the temperature at which it slows itself down. Check fans, air flow and the room before it does.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} is {{`{{ printf "%.0f" $value }}`}} degrees below the temperature at which it slows itself down. Check fans, air flow and room temperature before it does.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyTemperatureNearLimit.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyMemoryTemperatureNearLimit }}
       {{- if .enabled }}
       - alert: GPUTallyMemoryTemperatureNearLimit
-        expr: |-
-          (max by (cluster, node, gpu, uuid) (gputally_gpu_sensor_critical_celsius{sensor="mem"}) - max by (cluster, node, gpu, uuid) (avg_over_time(gputally_gpu_sensor_celsius{sensor="mem"}[5m])) < {{ $settings.temperatureMarginCelsius }}) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+                  max by (cluster, node, gpu, uuid) (gputally_gpu_sensor_critical_celsius{sensor="mem"})
+                -
+                  max by (cluster, node, gpu, uuid) (
+                    avg_over_time(gputally_gpu_sensor_celsius{sensor="mem"}[5m])
+                  )
+              < {{ $settings.temperatureMarginCelsius }}
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -992,17 +1689,23 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A GPU's memory is nearly as hot as it may be.
+            Memory of GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is near its temperature limit.
           description: |-
-            The memory of GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} has {{`{{ printf "%.0f" $value }}`}} degrees left to its critical temperature, at which the card slows down. Check fans, air flow and the room.
+            The memory of GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} is {{`{{ printf "%.0f" $value }}`}} degrees below its critical temperature, at which the GPU slows down. Check fans, air flow and room temperature.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyMemoryTemperatureNearLimit.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyNvlinkCrcErrors }}
       {{- if .enabled }}
       - alert: GPUTallyNvlinkCrcErrors
-        expr: |-
-          (max by (cluster, node, gpu, uuid) (rate(gputally_gpu_nvlink_errors_total{type=~"crc_.*"}[5m])) >= {{ $settings.nvlinkCrcPerSecond }}) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+              max by (cluster, node, gpu, uuid) (
+                rate(gputally_gpu_nvlink_errors_total{type=~"crc_.*"}[5m])
+              ) >= {{ $settings.nvlinkCrcPerSecond }}
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1016,17 +1719,25 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            An NVLink of a GPU has many CRC errors.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} has many NVLink CRC errors.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} has {{`{{ $value | humanize }}`}} CRC errors a second on one of its NVLinks: packets are sent again and again. Jobs over several GPUs are slow; plan a reset, and a repair if it comes back.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} has {{`{{ $value | humanize }}`}} CRC errors per second on one of its NVLinks: packets are sent again. Jobs on several GPUs are slow. Plan a reset, and a repair if the errors return.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyNvlinkCrcErrors.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyNvlinkErrors }}
       {{- if .enabled }}
       - alert: GPUTallyNvlinkErrors
-        expr: |-
-          (sum by (cluster, node, gpu, uuid) (max by (cluster, node, gpu, uuid, link, type) (increase(gputally_gpu_nvlink_errors_total{type!~"crc_.*"}[1h]))) > 0) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+              sum by (cluster, node, gpu, uuid) (
+                max by (cluster, node, gpu, uuid, link, type) (
+                  increase(gputally_gpu_nvlink_errors_total{type!~"crc_.*"}[1h])
+                )
+              ) > 0
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1040,17 +1751,29 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            NVLinks of a GPU had to be recovered.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} has NVLink errors other than CRC.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} had {{`{{ printf "%.0f" $value }}`}} errors on its NVLinks in the last hour that go beyond CRC: replays, recoveries, broken packets. A link may be failing; see which with nvidia-smi nvlink -e.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} had {{`{{ printf "%.0f" $value }}`}} NVLink errors other than CRC in the last hour: replays, recoveries or corrupt packets. A link may be failing. Find it with nvidia-smi nvlink -e.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyNvlinkErrors.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyNvlinkDown }}
       {{- if .enabled }}
       - alert: GPUTallyNvlinkDown
-        expr: |-
-          max_over_time(gpu:gputally_gpu_nvlink_up:sum[ {{ $settings.linkWindow }} ]) - gpu:gputally_gpu_nvlink_up:sum > 0 or (max by (cluster, node, model) (gpu:gputally_gpu_nvlink_up:sum) - on (cluster, node, model) group_right () gpu:gputally_gpu_nvlink_up:sum > 0 and gpu:gputally_gpu_nvlink_up:sum > 0)
+        expr: |2-
+                max_over_time(gpu:gputally_gpu_nvlink_up:sum[{{ $settings.linkWindow }}])
+              -
+                gpu:gputally_gpu_nvlink_up:sum
+            > 0
+          or
+            (
+                    max by (cluster, node, model) (gpu:gputally_gpu_nvlink_up:sum)
+                  - on (cluster, node, model) group_right ()
+                    gpu:gputally_gpu_nvlink_up:sum
+                > 0
+              and
+                gpu:gputally_gpu_nvlink_up:sum > 0
+            )
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1064,17 +1787,29 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            NVLinks of a GPU are down.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} has NVLinks that are down.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} has {{`{{ $value }}`}} NVLinks less than it had in the last {{ $settings.linkWindow }}, or than its neighbours have. Jobs over several GPUs fail or crawl; drain the node and reset its GPUs.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} has {{`{{ $value }}`}} NVLink(s) fewer than earlier in the last {{ $settings.linkWindow }}, or than the other GPUs of its model on the node. Jobs on several GPUs fail or are very slow. Drain the node and reset its GPUs.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyNvlinkDown.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyXgmiDown }}
       {{- if .enabled }}
       - alert: GPUTallyXgmiDown
-        expr: |-
-          max_over_time(gpu:gputally_gpu_xgmi_up:sum[ {{ $settings.linkWindow }} ]) - gpu:gputally_gpu_xgmi_up:sum > 0 or (max by (cluster, node, model) (gpu:gputally_gpu_xgmi_up:sum) - on (cluster, node, model) group_right () gpu:gputally_gpu_xgmi_up:sum > 0 and gpu:gputally_gpu_xgmi_up:sum > 0)
+        expr: |2-
+                max_over_time(gpu:gputally_gpu_xgmi_up:sum[{{ $settings.linkWindow }}])
+              -
+                gpu:gputally_gpu_xgmi_up:sum
+            > 0
+          or
+            (
+                    max by (cluster, node, model) (gpu:gputally_gpu_xgmi_up:sum)
+                  - on (cluster, node, model) group_right ()
+                    gpu:gputally_gpu_xgmi_up:sum
+                > 0
+              and
+                gpu:gputally_gpu_xgmi_up:sum > 0
+            )
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1088,17 +1823,37 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            XGMI links of a GPU are down.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} has XGMI links that are down.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} has {{`{{ $value }}`}} XGMI links less than it had in the last {{ $settings.linkWindow }}, or than its neighbours have. Jobs over several GPUs fail or crawl; drain the node and restart it.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} has {{`{{ $value }}`}} XGMI link(s) fewer than earlier in the last {{ $settings.linkWindow }}, or than the other GPUs of its model on the node. Jobs on several GPUs fail or are very slow. Drain the node and restart it.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyXgmiDown.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyPcieDegraded }}
       {{- if .enabled }}
       - alert: GPUTallyPcieDegraded
-        expr: |-
-          (max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_pcie_width[15m])) / max by (cluster, node, gpu, uuid) (gputally_gpu_pcie_width_max) * 2 ^ (max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_pcie_generation[15m])) - max by (cluster, node, gpu, uuid) (gputally_gpu_pcie_generation_max)) < 1 and max by (cluster, node, gpu, uuid) (avg_over_time(gputally_gpu_utilization_ratio[15m])) >= {{ $settings.pcieBusyRatio }}) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+                    max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_pcie_width[15m]))
+                  /
+                    max by (cluster, node, gpu, uuid) (gputally_gpu_pcie_width_max)
+                  *
+                      2
+                    ^
+                      (
+                          max by (cluster, node, gpu, uuid) (
+                            max_over_time(gputally_gpu_pcie_generation[15m])
+                          )
+                        -
+                          max by (cluster, node, gpu, uuid) (gputally_gpu_pcie_generation_max)
+                      )
+                < 1
+              and
+                  max by (cluster, node, gpu, uuid) (avg_over_time(gputally_gpu_utilization_ratio[15m]))
+                >= {{ $settings.pcieBusyRatio }}
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1112,17 +1867,22 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            The PCIe link of a busy GPU is slower than it should be.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is busy on a PCIe link below its full speed.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} is at work and its PCIe link reached {{`{{ $value | humanizePercentage }}`}} of its bandwidth at best. Loading and copying data is slow; reseat the card or its riser at the next service.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} is busy, and its PCIe link reached at most {{`{{ $value | humanizePercentage }}`}} of its bandwidth. Loading and copying data is slow. Reseat the card or its riser at the next service.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyPcieDegraded.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyPcieReplays }}
       {{- if .enabled }}
       - alert: GPUTallyPcieReplays
-        expr: |-
-          (max by (cluster, node, gpu, uuid) (rate(gputally_gpu_pcie_replays_total[5m])) * 60 > {{ $settings.pcieReplaysPerMinute }}) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+                max by (cluster, node, gpu, uuid) (rate(gputally_gpu_pcie_replays_total[5m])) * 60
+              > {{ $settings.pcieReplaysPerMinute }}
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1136,17 +1896,31 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            The PCIe link of a GPU sends many packets again.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} has many PCIe replays.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} has {{`{{ $value | humanize }}`}} PCIe replays a minute: a bad contact, riser or slot. It may fall off the bus; reseat the card at the next service.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} has {{`{{ $value | humanize }}`}} PCIe replays per minute, because of a bad contact, riser or slot. It may fall off the bus. Reseat the card at the next service.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyPcieReplays.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallySuspectedHang }}
       {{- if .enabled }}
       - alert: GPUTallySuspectedHang
-        expr: |-
-          (max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_power_watts[5m])) / (max by (cluster, node, gpu, uuid) (gputally_gpu_power_enforced_limit_watts) or max by (cluster, node, gpu, uuid) (gputally_gpu_power_limit_watts)) < {{ $settings.hangPowerRatio }} and max by (cluster, node, gpu, uuid) (min_over_time(gputally_gpu_utilization_ratio[5m])) >= {{ $settings.hangUtilizationRatio }}) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+                    max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_power_watts[5m]))
+                  /
+                    (
+                        max by (cluster, node, gpu, uuid) (gputally_gpu_power_enforced_limit_watts)
+                      or
+                        max by (cluster, node, gpu, uuid) (gputally_gpu_power_limit_watts)
+                    )
+                < {{ $settings.hangPowerRatio }}
+              and
+                  max by (cluster, node, gpu, uuid) (min_over_time(gputally_gpu_utilization_ratio[5m]))
+                >= {{ $settings.hangUtilizationRatio }}
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1160,17 +1934,27 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A GPU looks busy and draws no power: its job may hang.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is busy at idle power: its job may hang.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} has been busy without a break for 15 minutes, at no more than {{`{{ $value | humanizePercentage }}`}} of its power limit. A kernel that waits for another GPU looks like this: ask whose job it is (gputally whose), and whether it still makes progress.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} has been busy without a break for 15 minutes, at no more than {{`{{ $value | humanizePercentage }}`}} of its power limit. A kernel that waits for another GPU looks like this. Find the owner with gputally whose, and check whether the job makes progress.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallySuspectedHang.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyRasUncorrected }}
       {{- if .enabled }}
       - alert: GPUTallyRasUncorrected
-        expr: |-
-          (sum by (cluster, node, gpu, uuid) (sum by (cluster, node, gpu, uuid, type) (max by (cluster, node, gpu, uuid, block, type) ((gputally_gpu_ras_errors_total{type="uncorrected"})))) > 0) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+              sum by (cluster, node, gpu, uuid) (
+                sum by (cluster, node, gpu, uuid, type) (
+                  max by (cluster, node, gpu, uuid, block, type) (
+                    (gputally_gpu_ras_errors_total{type="uncorrected"})
+                  )
+                )
+              ) > 0
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1184,17 +1968,31 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            An AMD GPU has errors that it could not correct.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} has uncorrectable RAS errors.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} has had {{`{{ $value }}`}} uncorrectable errors since its driver was loaded. Results that it computed may be wrong; stop giving it work, and reset it when its jobs have ended.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} has had {{`{{ $value }}`}} uncorrectable error(s) since its driver was loaded. Results computed on it may be wrong. Schedule no new work on it, and reset it when its jobs have ended.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyRasUncorrected.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyRasErrors }}
       {{- if .enabled }}
       - alert: GPUTallyRasErrors
-        expr: |-
-          (sum by (cluster, node, gpu, uuid, type) (max by (cluster, node, gpu, uuid, block, type) (increase(gputally_gpu_ras_errors_total{type="deferred"}[1h]))) > 0 or sum by (cluster, node, gpu, uuid, type) (max by (cluster, node, gpu, uuid, block, type) (increase(gputally_gpu_ras_errors_total{type="corrected"}[1h]))) > {{ $settings.rasCorrectedPerHour }}) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+                sum by (cluster, node, gpu, uuid, type) (
+                  max by (cluster, node, gpu, uuid, block, type) (
+                    increase(gputally_gpu_ras_errors_total{type="deferred"}[1h])
+                  )
+                ) > 0
+              or
+                sum by (cluster, node, gpu, uuid, type) (
+                  max by (cluster, node, gpu, uuid, block, type) (
+                    increase(gputally_gpu_ras_errors_total{type="corrected"}[1h])
+                  )
+                ) > {{ $settings.rasCorrectedPerHour }}
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1208,9 +2006,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            An AMD GPU has more and more errors.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} has deferred or many corrected RAS errors.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} had {{`{{ printf "%.0f" $value }}`}} {{`{{ $labels.type }}`}} errors in the last hour. Deferred ones become uncorrectable when the data is used; have the card looked at before that.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} had {{`{{ printf "%.0f" $value }}`}} {{`{{ $labels.type }}`}} errors in the last hour. Deferred errors become uncorrectable when the data is used. Have the card inspected before that.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyRasErrors.md
       {{- end }}
       {{- end }}
@@ -1221,8 +2019,33 @@ groups:
       {{- with $alerts.GPUTallyMemoryNearlyFull }}
       {{- if .enabled }}
       - alert: GPUTallyMemoryNearlyFull
-        expr: |-
-          (1 - max by (cluster, node, gpu, uuid) (gputally_gpu_memory_free_bytes) / max by (cluster, node, gpu, uuid) (gputally_gpu_memory_total_bytes) > {{ $settings.memoryFullRatio }}) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info) or (1 - max by (cluster, node, gpu, uuid) (gputally_mig_memory_free_bytes) / max by (cluster, node, gpu, uuid) (gputally_mig_memory_total_bytes) > {{ $settings.memoryFullRatio }}) * on (cluster, node, uuid) group_left (parent_uuid) max by (cluster, node, uuid, parent_uuid) (gputally_mig_info) * on (cluster, node, parent_uuid) group_left (pci_bus_id, model) label_replace(max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info), "parent_uuid", "$1", "uuid", "(.+)")
+        expr: |2-
+              (
+                    1
+                  -
+                      max by (cluster, node, gpu, uuid) (gputally_gpu_memory_free_bytes)
+                    /
+                      max by (cluster, node, gpu, uuid) (gputally_gpu_memory_total_bytes)
+                > {{ $settings.memoryFullRatio }}
+              )
+            * on (cluster, node, uuid) group_left (pci_bus_id, model)
+              max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+          or
+              (
+                    1
+                  -
+                      max by (cluster, node, gpu, uuid) (gputally_mig_memory_free_bytes)
+                    /
+                      max by (cluster, node, gpu, uuid) (gputally_mig_memory_total_bytes)
+                > {{ $settings.memoryFullRatio }}
+              )
+            * on (cluster, node, uuid) group_left (parent_uuid)
+              max by (cluster, node, uuid, parent_uuid) (gputally_mig_info)
+            * on (cluster, node, parent_uuid) group_left (pci_bus_id, model)
+              label_replace(
+                max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info),
+                "parent_uuid", "$1", "uuid", "(.+)"
+              )
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1236,9 +2059,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            The memory of a GPU is nearly full.
+            Memory of GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is nearly full.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} ({{`{{ $labels.uuid }}`}}) has had {{`{{ $value | humanizePercentage }}`}} of its memory taken for 15 minutes. What asks for more fails: see in gputally_pod_memory_used_bytes who has it.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} ({{`{{ $labels.uuid }}`}}) has had {{`{{ $value | humanizePercentage }}`}} of its memory in use for 15 minutes. Further allocations fail. gputally_pod_memory_used_bytes shows which pods use it.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyMemoryNearlyFull.md
       {{- end }}
       {{- end }}
@@ -1246,7 +2069,32 @@ groups:
       {{- if .enabled }}
       - alert: GPUTallyMemoryLeak
         expr: |-
-          max by (cluster, node, namespace, pod) (predict_linear(device:gputally_pod_memory_used:bytes[90m], {{ $settings.leakHorizonHours }} * 3600) - device:gputally_pod_memory_used:bytes > on (cluster, node, gpu, uuid) group_left () (max by (cluster, node, gpu, uuid) (gputally_gpu_memory_free_bytes) or max by (cluster, node, gpu, uuid) (gputally_mig_memory_free_bytes)) and device:gputally_pod_memory_used:bytes > device:gputally_pod_memory_used:bytes offset 30m and device:gputally_pod_memory_used:bytes offset 30m > device:gputally_pod_memory_used:bytes offset 1h and device:gputally_pod_memory_used:bytes offset 1h > device:gputally_pod_memory_used:bytes offset 90m and device:gputally_pod_memory_used:bytes offset 2h)
+          max by (cluster, node, namespace, pod) (
+                  predict_linear(
+                    device:gputally_pod_memory_used:bytes[1h30m],
+                    {{ $settings.leakHorizonHours }} * 3600
+                  )
+                -
+                  device:gputally_pod_memory_used:bytes
+              > on (cluster, node, gpu, uuid) group_left ()
+                (
+                    max by (cluster, node, gpu, uuid) (gputally_gpu_memory_free_bytes)
+                  or
+                    max by (cluster, node, gpu, uuid) (gputally_mig_memory_free_bytes)
+                )
+            and
+              device:gputally_pod_memory_used:bytes > device:gputally_pod_memory_used:bytes offset 30m
+            and
+                device:gputally_pod_memory_used:bytes offset 30m
+              >
+                device:gputally_pod_memory_used:bytes offset 1h
+            and
+                device:gputally_pod_memory_used:bytes offset 1h
+              >
+                device:gputally_pod_memory_used:bytes offset 1h30m
+            and
+              device:gputally_pod_memory_used:bytes offset 2h
+          )
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1260,9 +2108,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            The GPU memory of a pod grows without end.
+            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} may leak GPU memory.
           description: |-
-            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} on node {{`{{ $labels.node }}`}} has taken more GPU memory every half hour, and will want {{`{{ $value | humanize1024 }}`}}B more in {{ $settings.leakHorizonHours }} hours, which is more than its GPU has free. It will run out of memory: save its work and restart it.
+            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} on node {{`{{ $labels.node }}`}} has used more GPU memory every half hour. It will need {{`{{ $value | humanize1024 }}`}}B more in {{ $settings.leakHorizonHours }} hours, which is more than its GPU has free, and will run out of memory. Save its work and restart it.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyMemoryLeak.md
       {{- end }}
       {{- end }}
@@ -1284,9 +2132,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            Every GPU of the cluster is taken.
+            No GPU{{`{{ with $labels.cluster }}`}} of cluster {{`{{ . }}`}}{{`{{ end }}`}} is free.
           description: |-
-            For 30 minutes no GPU{{`{{ with $labels.cluster }}`}} of cluster {{`{{ . }}`}}{{`{{ end }}`}} has been free. New pods wait. The dashboards of efficiency show who holds GPUs without using them.
+            No GPU{{`{{ with $labels.cluster }}`}} of cluster {{`{{ . }}`}}{{`{{ end }}`}} has been free for 30 minutes. New pods that request one stay pending. The dashboard Idle GPUs shows which pods hold GPUs without using them.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyNoFreeGpu.md
       {{- end }}
       {{- end }}
@@ -1299,7 +2147,24 @@ groups:
       {{- if .enabled }}
       - alert: GPUTallyHeldIdle
         expr: |-
-          count by (cluster, node, namespace, pod) ((sum_over_time(device:gputally_pod_busy:ratio[ {{ $settings.idleWindow }} ]) / sum_over_time(device:gputally_pod_held:ratio[ {{ $settings.idleWindow }} ]) or on (cluster, node, gpu, uuid, namespace, pod) (device:gputally_pod_held:ratio > bool 0) * on (cluster, node, gpu, uuid) group_left () max_over_time(device:gputally_utilization:ratio[ {{ $settings.idleWindow }} ])) <= {{ $settings.idleBusyRatio }} and on (cluster, node, gpu, uuid, namespace, pod) device:gputally_pod_held:ratio and on (cluster, node, gpu, uuid, namespace, pod) last_over_time(device:gputally_pod_held:ratio{namespace!~"{{ $settings.exemptNamespaces }}"}[15m] offset {{ $settings.idleWindow }}))
+          count by (cluster, node, namespace, pod) (
+              (
+                    sum_over_time(device:gputally_pod_busy:ratio[{{ $settings.idleWindow }}])
+                  /
+                    sum_over_time(device:gputally_pod_held:ratio[{{ $settings.idleWindow }}])
+                or on (cluster, node, gpu, uuid, namespace, pod)
+                    (device:gputally_pod_held:ratio > bool 0)
+                  * on (cluster, node, gpu, uuid) group_left ()
+                    max_over_time(device:gputally_utilization:ratio[{{ $settings.idleWindow }}])
+              ) <= {{ $settings.idleBusyRatio }}
+            and on (cluster, node, gpu, uuid, namespace, pod)
+              device:gputally_pod_held:ratio
+            and on (cluster, node, gpu, uuid, namespace, pod)
+              last_over_time(
+                device:gputally_pod_held:ratio{namespace!~"{{ $settings.exemptNamespaces }}"}[15m]
+                  offset {{ $settings.idleWindow }}
+              )
+          )
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1313,9 +2178,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A pod holds GPUs and does not use them.
+            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} holds idle GPUs.
           description: |-
-            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} on node {{`{{ $labels.node }}`}} has held {{`{{ $value }}`}} GPUs for {{ $settings.idleWindow }} and run next to nothing on them. If it is done, delete it; if it hangs, look at its log.
+            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} on node {{`{{ $labels.node }}`}} has held {{`{{ $value }}`}} GPU(s) for {{ $settings.idleWindow }} and left them idle. Nothing else can use them. Delete the pod if its work is done; read its log if it hangs.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyHeldIdle.md
       {{- end }}
       {{- end }}
@@ -1323,7 +2188,24 @@ groups:
       {{- if .enabled }}
       - alert: GPUTallyHeldIdleLong
         expr: |-
-          count by (cluster, node, namespace, pod) ((sum_over_time(device:gputally_pod_busy:ratio[ {{ $settings.idleLongWindow }} ]) / sum_over_time(device:gputally_pod_held:ratio[ {{ $settings.idleLongWindow }} ]) or on (cluster, node, gpu, uuid, namespace, pod) (device:gputally_pod_held:ratio > bool 0) * on (cluster, node, gpu, uuid) group_left () max_over_time(device:gputally_utilization:ratio[ {{ $settings.idleLongWindow }} ])) <= {{ $settings.idleBusyRatio }} and on (cluster, node, gpu, uuid, namespace, pod) device:gputally_pod_held:ratio and on (cluster, node, gpu, uuid, namespace, pod) last_over_time(device:gputally_pod_held:ratio{namespace!~"{{ $settings.exemptNamespaces }}"}[15m] offset {{ $settings.idleLongWindow }}))
+          count by (cluster, node, namespace, pod) (
+              (
+                    sum_over_time(device:gputally_pod_busy:ratio[{{ $settings.idleLongWindow }}])
+                  /
+                    sum_over_time(device:gputally_pod_held:ratio[{{ $settings.idleLongWindow }}])
+                or on (cluster, node, gpu, uuid, namespace, pod)
+                    (device:gputally_pod_held:ratio > bool 0)
+                  * on (cluster, node, gpu, uuid) group_left ()
+                    max_over_time(device:gputally_utilization:ratio[{{ $settings.idleLongWindow }}])
+              ) <= {{ $settings.idleBusyRatio }}
+            and on (cluster, node, gpu, uuid, namespace, pod)
+              device:gputally_pod_held:ratio
+            and on (cluster, node, gpu, uuid, namespace, pod)
+              last_over_time(
+                device:gputally_pod_held:ratio{namespace!~"{{ $settings.exemptNamespaces }}"}[15m]
+                  offset {{ $settings.idleLongWindow }}
+              )
+          )
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1337,9 +2219,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A pod has held GPUs for long without using them.
+            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} has held idle GPUs for a long time.
           description: |-
-            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} on node {{`{{ $labels.node }}`}} has held {{`{{ $value }}`}} GPUs for {{ $settings.idleLongWindow }} and run next to nothing on them. Others wait, or could: delete it, or say why it must stay.
+            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} on node {{`{{ $labels.node }}`}} has held {{`{{ $value }}`}} GPU(s) for {{ $settings.idleLongWindow }} and left them idle. Other work could use them. Delete the pod, or exempt its namespace if it has to stay.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyHeldIdleLong.md
       {{- end }}
       {{- end }}
@@ -1347,7 +2229,24 @@ groups:
       {{- if .enabled }}
       - alert: GPUTallyHeldUnderused
         expr: |-
-          count by (cluster, node, namespace, pod) ((sum_over_time(device:gputally_pod_busy:ratio[ {{ $settings.underusedWindow }} ]) / sum_over_time(device:gputally_pod_held:ratio[ {{ $settings.underusedWindow }} ]) or on (cluster, node, gpu, uuid, namespace, pod) (device:gputally_pod_held:ratio > bool 0) * on (cluster, node, gpu, uuid) group_left () max_over_time(device:gputally_utilization:ratio[ {{ $settings.underusedWindow }} ])) <= {{ $settings.underusedBusyRatio }} and on (cluster, node, gpu, uuid, namespace, pod) device:gputally_pod_held:ratio and on (cluster, node, gpu, uuid, namespace, pod) last_over_time(device:gputally_pod_held:ratio{namespace!~"{{ $settings.exemptNamespaces }}"}[15m] offset {{ $settings.underusedWindow }}))
+          count by (cluster, node, namespace, pod) (
+              (
+                    sum_over_time(device:gputally_pod_busy:ratio[{{ $settings.underusedWindow }}])
+                  /
+                    sum_over_time(device:gputally_pod_held:ratio[{{ $settings.underusedWindow }}])
+                or on (cluster, node, gpu, uuid, namespace, pod)
+                    (device:gputally_pod_held:ratio > bool 0)
+                  * on (cluster, node, gpu, uuid) group_left ()
+                    max_over_time(device:gputally_utilization:ratio[{{ $settings.underusedWindow }}])
+              ) <= {{ $settings.underusedBusyRatio }}
+            and on (cluster, node, gpu, uuid, namespace, pod)
+              device:gputally_pod_held:ratio
+            and on (cluster, node, gpu, uuid, namespace, pod)
+              last_over_time(
+                device:gputally_pod_held:ratio{namespace!~"{{ $settings.exemptNamespaces }}"}[15m]
+                  offset {{ $settings.underusedWindow }}
+              )
+          )
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1361,17 +2260,23 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A pod uses its GPUs only now and then.
+            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} is rarely busy on its GPUs.
           description: |-
-            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} on node {{`{{ $labels.node }}`}} has held {{`{{ $value }}`}} GPUs for {{ $settings.underusedWindow }} and was busy for less than {{ $settings.underusedBusyRatio }} of that time. A shared GPU or a MIG device would do.
+            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} on node {{`{{ $labels.node }}`}} has held {{`{{ $value }}`}} GPU(s) for {{ $settings.underusedWindow }} and was busy for less than {{ $settings.underusedBusyRatio }} of that time. A shared GPU or a MIG device would be enough: change its request.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyHeldUnderused.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyUnrequestedUse }}
       {{- if .enabled }}
       - alert: GPUTallyUnrequestedUse
-        expr: |-
-          count by (cluster, node, namespace, pod) (max by (cluster, node, gpu, uuid, namespace, pod) (gputally_pod_processes{namespace!~"{{ $settings.exemptNamespaces }}"}) > 0) and on (cluster, namespace, pod) max by (cluster, namespace, pod) (gputally_pod_info{requested="false"})
+        expr: |2-
+            count by (cluster, node, namespace, pod) (
+              max by (cluster, node, gpu, uuid, namespace, pod) (
+                gputally_pod_processes{namespace!~"{{ $settings.exemptNamespaces }}"}
+              ) > 0
+            )
+          and on (cluster, namespace, pod)
+            max by (cluster, namespace, pod) (gputally_pod_info{requested="false"})
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1385,9 +2290,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A pod uses a GPU that it never asked for.
+            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} uses GPUs that it did not request.
           description: |-
-            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} on node {{`{{ $labels.node }}`}} has had processes on {{`{{ $value }}`}} GPUs for 10 minutes, and the kubelet gave it none. It takes memory and time from whoever was given them: have it ask for a GPU, or stop it.
+            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} on node {{`{{ $labels.node }}`}} has had processes on {{`{{ $value }}`}} GPU(s) for 10 minutes, and the kubelet allocated none to it. It takes memory and time from the pods to which they are allocated. Add a GPU request to the pod, or stop it.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyUnrequestedUse.md
       {{- end }}
       {{- end }}
@@ -1395,7 +2300,9 @@ groups:
       {{- if .enabled }}
       - alert: GPUTallyUnattributedProcesses
         expr: |-
-          count by (cluster, node, reason) (max by (cluster, node, gpu, uuid, reason) (gputally_gpu_unattributed_memory_used_bytes) > 0)
+          count by (cluster, node, reason) (
+            max by (cluster, node, gpu, uuid, reason) (gputally_gpu_unattributed_memory_used_bytes) > 0
+          )
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1409,17 +2316,22 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            Somebody who cannot be named uses GPUs.
+            Unattributed processes are using GPUs on {{`{{ $labels.node }}`}}.
           description: |-
-            On node {{`{{ $labels.node }}`}} processes have memory on {{`{{ $value }}`}} GPUs, and whose they are cannot be told ({{`{{ $labels.reason }}`}}). Ask gputally whose PID on the node; most often the exporter lacks a privilege.
+            On node {{`{{ $labels.node }}`}}, processes without a known owner use memory on {{`{{ $value }}`}} GPU(s) (reason: {{`{{ $labels.reason }}`}}). Their energy and GPU time are charged to no owner. Run gputally whose PID on the node; the usual cause is a privilege that the exporter lacks.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyUnattributedProcesses.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyGpusUnallocated }}
       {{- if .enabled }}
       - alert: GPUTallyGpusUnallocated
-        expr: |-
-          min_over_time(model:gputally_gpus_free:count[ {{ $settings.unusedWindow }} ]) / model:gputally_gpus:count > {{ $settings.unusedRatio }} and last_over_time(model:gputally_gpus:count[1h] offset {{ $settings.unusedWindow }})
+        expr: |2-
+                min_over_time(model:gputally_gpus_free:count[{{ $settings.unusedWindow }}])
+              /
+                model:gputally_gpus:count
+            > {{ $settings.unusedRatio }}
+          and
+            last_over_time(model:gputally_gpus:count[1h] offset {{ $settings.unusedWindow }})
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1433,9 +2345,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A part of the GPUs of a model was not needed at any time.
+            Some {{`{{ $labels.model }}`}} GPUs were never allocated.
           description: |-
-            {{`{{ $value | humanizePercentage }}`}} of the {{`{{ $labels.model }}`}} were free at every moment of the last {{ $settings.unusedWindow }}: so many could be given back, switched off or put to other use.
+            {{`{{ $value | humanizePercentage }}`}} of the {{`{{ $labels.model }}`}} GPUs were free at every moment of the last {{ $settings.unusedWindow }}. Return them, switch them off or assign them to other work.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyGpusUnallocated.md
       {{- end }}
       {{- end }}
@@ -1446,8 +2358,10 @@ groups:
       {{- with $alerts.GPUTallyNodePowerOverBudget }}
       {{- if .enabled }}
       - alert: GPUTallyNodePowerOverBudget
-        expr: |-
-          node:gputally_energy:watts > on (cluster, node) min by (cluster, node) (node:gputally_power_budget_row:watts)
+        expr: |2-
+            node:gputally_energy:watts
+          > on (cluster, node)
+            min by (cluster, node) (node:gputally_power_budget_row:watts)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1461,17 +2375,19 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            The GPUs of a node draw more power than was planned for it.
+            GPUs on {{`{{ $labels.node }}`}} draw more power than the node's budget.
           description: |-
-            The GPUs of node {{`{{ $labels.node }}`}} have drawn {{`{{ $value | humanize }}`}}W for 10 minutes, more than the node's budget. Lower their power limits (nvidia-smi -pl) before a breaker does it.
+            The GPUs of node {{`{{ $labels.node }}`}} have drawn {{`{{ $value | humanize }}`}}W for 10 minutes, more than the node's power budget. A circuit breaker may trip. Lower their power limits (nvidia-smi -pl).
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyNodePowerOverBudget.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyNamespaceOverBudget }}
       {{- if .enabled }}
       - alert: GPUTallyNamespaceOverBudget
-        expr: |-
-          sum_over_time(namespace:gputally_cost:per_hour[1d]) / 60 > on (namespace) group_left () namespace:gputally_budget:per_day
+        expr: |2-
+            sum_over_time(namespace:gputally_cost:per_hour[1d]) / 60
+          > on (namespace) group_left ()
+            namespace:gputally_budget:per_day
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1485,17 +2401,20 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A namespace has used up its budget for GPUs.
+            Namespace {{`{{ $labels.namespace }}`}} is over its daily GPU budget.
           description: |-
-            Namespace {{`{{ $labels.namespace }}`}} has cost {{`{{ $value | printf "%.2f" }}`}} in the last 24 hours (GPUs and energy), more than its budget for a day. See its pods by cost, and those that only hold GPUs.
+            Namespace {{`{{ $labels.namespace }}`}} has cost {{`{{ $value | printf "%.2f" }}`}} in the last 24 hours (GPUs and energy), more than its daily budget. Review its most expensive pods and its idle GPUs.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyNamespaceOverBudget.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyUnattributedEnergy }}
       {{- if .enabled }}
       - alert: GPUTallyUnattributedEnergy
-        expr: |-
-          avg_over_time(node:gputally_unattributed:watts{reason="unknown"}[1h]) / on (cluster, node) avg_over_time(node:gputally_energy:watts[1h]) > {{ $settings.unknownEnergyRatio }}
+        expr: |2-
+              avg_over_time(node:gputally_unattributed:watts{reason="unknown"}[1h])
+            / on (cluster, node)
+              avg_over_time(node:gputally_energy:watts[1h])
+          > {{ $settings.unknownEnergyRatio }}
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1509,17 +2428,32 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            Much of a node's GPU energy is charged to nobody.
+            Much of the GPU energy on {{`{{ $labels.node }}`}} is unattributed.
           description: |-
-            Of the energy of node {{`{{ $labels.node }}`}}'s GPUs in the last hour, {{`{{ $value | humanizePercentage }}`}} went to processes that cannot be named: bills are too low by that much. Run gputally check on the node; most often the exporter lacks a privilege.
+            {{`{{ $value | humanizePercentage }}`}} of the GPU energy of node {{`{{ $labels.node }}`}} in the last hour went to processes without a known owner. Bills are too low by that share. Run gputally check on the node; the usual cause is a privilege that the exporter lacks.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyUnattributedEnergy.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyEnergyCounterStuck }}
       {{- if .enabled }}
       - alert: GPUTallyEnergyCounterStuck
-        expr: |-
-          (sum by (cluster, node, gpu, uuid) (rate(gputally_gpu_energy_joules_total[15m])) / max by (cluster, node, gpu, uuid) (avg_over_time(gputally_gpu_power_watts[15m])) < {{ $settings.energyCounterRatio }} and on (cluster, node, gpu, uuid) max by (cluster, node, gpu, uuid) (avg_over_time(gputally_gpu_power_watts[15m])) > 10 and on (cluster, node) (max by (cluster, node) (max_over_time(gputally_snapshot_age_seconds[15m])) < 60 and on (cluster, node) max by (cluster, node) (gputally_snapshot_timestamp_seconds) > time() - 120)) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+                    sum by (cluster, node, gpu, uuid) (rate(gputally_gpu_energy_joules_total[15m]))
+                  /
+                    max by (cluster, node, gpu, uuid) (avg_over_time(gputally_gpu_power_watts[15m]))
+                < {{ $settings.energyCounterRatio }}
+              and on (cluster, node, gpu, uuid)
+                max by (cluster, node, gpu, uuid) (avg_over_time(gputally_gpu_power_watts[15m])) > 10
+              and on (cluster, node)
+                (
+                    max by (cluster, node) (max_over_time(gputally_snapshot_age_seconds[15m])) < 60
+                  and on (cluster, node)
+                    max by (cluster, node) (gputally_snapshot_timestamp_seconds) > time() - 120
+                )
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1533,9 +2467,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            The energy counter of a GPU does not count.
+            Energy counter of GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is stuck.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}} draws power, and its energy counter counts {{`{{ $value | humanizePercentage }}`}} of it. Its energy and its users' bills are too low: restart the exporter, which then measures by power.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} draws power, and its energy counter counts {{`{{ $value | humanizePercentage }}`}} of it. Its energy and the bills of its users are too low. Restart the exporter, which then measures by power.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyEnergyCounterStuck.md
       {{- end }}
       {{- end }}
@@ -1546,8 +2480,14 @@ groups:
       {{- with $alerts.GPUTallySourceFailing }}
       {{- if .enabled }}
       - alert: GPUTallySourceFailing
-        expr: |-
-          max by (cluster, node, source) (gputally_source_up{source!~"state_file|{{ $settings.optionalSources }}"}) == 0 and on (cluster, node) max by (cluster, node) (gputally_source_up{source=~"nvml|nvidia-smi|amdgpu|rocm-smi|simulated"}) == 1
+        expr: |2-
+            max by (cluster, node, source) (
+              gputally_source_up{source!~"state_file|{{ $settings.optionalSources }}"}
+            ) == 0
+          and on (cluster, node)
+            max by (cluster, node) (
+              gputally_source_up{source=~"nvml|nvidia-smi|amdgpu|rocm-smi|simulated"}
+            ) == 1
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1561,17 +2501,20 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A source of the exporter fails.
+            Source {{`{{ $labels.source }}`}} on {{`{{ $labels.node }}`}} is failing.
           description: |-
-            On node {{`{{ $labels.node }}`}} the source {{`{{ $labels.source }}`}} has not answered for 15 minutes. What only it knows is missing; the exporter's log has the reason and what to do.
+            The source {{`{{ $labels.source }}`}} on node {{`{{ $labels.node }}`}} has been failing for 15 minutes. The data that only this source provides is missing. Read the exporter's log for the reason and the fix.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallySourceFailing.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyReadErrors }}
       {{- if .enabled }}
       - alert: GPUTallyReadErrors
-        expr: |-
-          sum by (cluster, node, source) (increase(gputally_source_errors_total[15m])) > {{ $settings.valueErrors }} unless on (cluster, node) (gputally_gpu_up == 0)
+        expr: |2-
+              sum by (cluster, node, source) (increase(gputally_source_errors_total[15m]))
+            > {{ $settings.valueErrors }}
+          unless on (cluster, node)
+            (gputally_gpu_up == 0)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1585,17 +2528,20 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            Single values cannot be read, time and again.
+            Source {{`{{ $labels.source }}`}} on {{`{{ $labels.node }}`}} has many read errors.
           description: |-
-            On node {{`{{ $labels.node }}`}} {{`{{ printf "%.0f" $value }}`}} values from {{`{{ $labels.source }}`}} failed or made no sense in 15 minutes. Which, and why: the labels field and error of gputally_source_errors_total.
+            On node {{`{{ $labels.node }}`}}, {{`{{ printf "%.0f" $value }}`}} values from source {{`{{ $labels.source }}`}} failed or were implausible in 15 minutes. These samples are missing. The labels field and error of gputally_source_errors_total show which values, and why.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyReadErrors.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallySourceSlow }}
       {{- if .enabled }}
       - alert: GPUTallySourceSlow
-        expr: |-
-          sum by (cluster, node, source) (increase(gputally_source_overruns_total[15m])) > {{ $settings.sourceOverruns }} and on (cluster, node, source) max by (cluster, node, source) (max_over_time(gputally_source_up[15m])) == 1
+        expr: |2-
+              sum by (cluster, node, source) (increase(gputally_source_overruns_total[15m]))
+            > {{ $settings.sourceOverruns }}
+          and on (cluster, node, source)
+            max by (cluster, node, source) (max_over_time(gputally_source_up[15m])) == 1
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1609,9 +2555,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            A source of the exporter is often too slow.
+            Source {{`{{ $labels.source }}`}} on {{`{{ $labels.node }}`}} is often too slow.
           description: |-
-            On node {{`{{ $labels.node }}`}} {{`{{ $labels.source }}`}} was too slow {{`{{ printf "%.0f" $value }}`}} times in 15 minutes, and values were old. A driver that stalls often fails next: look into the kernel's log.
+            On node {{`{{ $labels.node }}`}}, source {{`{{ $labels.source }}`}} was too slow {{`{{ printf "%.0f" $value }}`}} times in 15 minutes, and its values were stale. A driver that stalls often fails next: read the kernel log.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallySourceSlow.md
       {{- end }}
       {{- end }}
@@ -1633,9 +2579,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            The exporter cannot save its books.
+            Exporter on {{`{{ $labels.node }}`}} cannot save its ledger.
           description: |-
-            On node {{`{{ $labels.node }}`}} the state file could not be written for 10 minutes. When the exporter is restarted now, energy and GPU-seconds begin anew. Look at the disk and its permissions.
+            The exporter on node {{`{{ $labels.node }}`}} has not been able to write its state file for 10 minutes. If it restarts now, energy and GPU-seconds start again from zero. Check the disk and the file's permissions.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyCheckpointFailing.md
       {{- end }}
       {{- end }}
@@ -1643,7 +2589,15 @@ groups:
       {{- if .enabled }}
       - alert: GPUTallyLedgerError
         expr: |-
-          max by (cluster, node, gpu) (abs(sum by (cluster, node, instance, gpu) (gputally_gpu_energy_joules_total) - sum by (cluster, node, instance, gpu) ({__name__=~"gputally_(pod|host|gpu_unattributed)_energy_joules_total"}))) > {{ $settings.ledgerToleranceJoules }}
+          max by (cluster, node, gpu) (
+            abs(
+                sum by (cluster, node, instance, gpu) (gputally_gpu_energy_joules_total)
+              -
+                sum by (cluster, node, instance, gpu) (
+                  {__name__=~"gputally_(pod|host|gpu_unattributed)_energy_joules_total"}
+                )
+            )
+          ) > {{ $settings.ledgerToleranceJoules }}
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1657,17 +2611,18 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            The energy of a GPU and what was charged for it differ.
+            Ledger of GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} differs from its energy counter.
           description: |-
-            On node {{`{{ $labels.node }}`}} the charges for GPU {{`{{ $labels.gpu }}`}} are {{`{{ printf "%.1f" $value }}`}} J off its meter. Either series are lost on the way to Prometheus, or this is a bug of GPUTally: bills are wrong until it is found.
+            The charges for GPU {{`{{ $labels.gpu }}`}} on node {{`{{ $labels.node }}`}} differ from its energy counter by {{`{{ printf "%.1f" $value }}`}} J. Bills are wrong until the cause is found. Either series are lost on the way to Prometheus, or GPUTally has a bug: follow the runbook.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyLedgerError.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyScrapeSlow }}
       {{- if .enabled }}
       - alert: GPUTallyScrapeSlow
-        expr: |-
-          max by (cluster, node) (avg_over_time(scrape_duration_seconds{job="{{ $settings.job }}"}[10m])) > {{ $settings.scrapeSlowSeconds }}
+        expr: |2-
+            max by (cluster, node) (avg_over_time(scrape_duration_seconds{job="{{ $settings.job }}"}[10m]))
+          > {{ $settings.scrapeSlowSeconds }}
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1681,9 +2636,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            Scrapes of an exporter are slow.
+            Scrapes of the exporter on {{`{{ $labels.node }}`}} are slow.
           description: |-
-            A scrape of node {{`{{ $labels.node }}`}} takes {{`{{ $value | humanizeDuration }}`}}; a healthy exporter answers within milliseconds. It lacks CPU, or the network is slow: scrapes are about to time out.
+            A scrape of node {{`{{ $labels.node }}`}} takes {{`{{ $value | humanizeDuration }}`}}; a healthy exporter responds within milliseconds. Scrapes are about to time out. Check the exporter's CPU limit and the network.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyScrapeSlow.md
       {{- end }}
       {{- end }}
@@ -1705,17 +2660,18 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            An exporter has very many series.
+            Exporter on {{`{{ $labels.node }}`}} exposes too many series.
           description: |-
-            A scrape of node {{`{{ $labels.node }}`}} has {{`{{ $value | humanize }}`}} samples. Per-process metrics or many short pods are the usual reason: turn --process-metrics off, or shorten --retention.
+            A scrape of node {{`{{ $labels.node }}`}} has {{`{{ $value | humanize }}`}} samples, which costs Prometheus memory. The usual causes are per-process metrics and many short-lived pods: turn --process-metrics off, or shorten --retention.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyTooManySamples.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyExporterRestarting }}
       {{- if .enabled }}
       - alert: GPUTallyExporterRestarting
-        expr: |-
-          sum by (cluster, node) (changes(process_start_time_seconds{job="{{ $settings.job }}"}[1h])) > {{ $settings.restartsPerHour }}
+        expr: |2-
+            sum by (cluster, node) (changes(process_start_time_seconds{job="{{ $settings.job }}"}[1h]))
+          > {{ $settings.restartsPerHour }}
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1729,17 +2685,30 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            An exporter is restarted again and again.
+            Exporter on {{`{{ $labels.node }}`}} restarts repeatedly.
           description: |-
-            The exporter of node {{`{{ $labels.node }}`}} was restarted {{`{{ $value }}`}} times in an hour. What happened meanwhile is not charged to anybody. See why it ends: kubectl describe pod, and the log of the container before.
+            The exporter on node {{`{{ $labels.node }}`}} restarted {{`{{ $value }}`}} times in an hour. Energy used in between is unattributed. Find the cause with kubectl describe pod and in the log of the previous container.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyExporterRestarting.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyEnergyUnobserved }}
       {{- if .enabled }}
       - alert: GPUTallyEnergyUnobserved
-        expr: |-
-          (sum by (cluster, node, gpu, uuid) (increase(gputally_gpu_unattributed_energy_joules_total{reason="unobserved"}[1h])) / sum by (cluster, node, gpu, uuid) (increase(gputally_gpu_energy_joules_total[1h])) > {{ $settings.unobservedRatio }} unless on (cluster, node) (changes(process_start_time_seconds{job="{{ $settings.job }}"}[1h]) > 0) unless on (cluster, node, uuid) (min_over_time(gputally_gpu_up[1h]) == 0)) * on (cluster, node, uuid) group_left (pci_bus_id, model) max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        expr: |2-
+            (
+                    sum by (cluster, node, gpu, uuid) (
+                      increase(gputally_gpu_unattributed_energy_joules_total{reason="unobserved"}[1h])
+                    )
+                  /
+                    sum by (cluster, node, gpu, uuid) (increase(gputally_gpu_energy_joules_total[1h]))
+                > {{ $settings.unobservedRatio }}
+              unless on (cluster, node)
+                (changes(process_start_time_seconds{job="{{ $settings.job }}"}[1h]) > 0)
+              unless on (cluster, node, uuid)
+                (min_over_time(gputally_gpu_up[1h]) == 0)
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1753,9 +2722,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            Much of a GPU's energy was used while the exporter did not look.
+            Much of the energy of GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} was not observed.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) of node {{`{{ $labels.node }}`}}: {{`{{ $value | humanizePercentage }}`}} of the energy of the last hour is charged to nobody, because the exporter did not look for a minute or longer. It stalls: look for a driver that hangs, or for too little CPU.
+            {{`{{ $value | humanizePercentage }}`}} of the energy of GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} in the last hour is unattributed, because the exporter took no sample for a minute or longer. Bills are too low by that share. Look for a driver that hangs, or for too little CPU.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyEnergyUnobserved.md
       {{- end }}
       {{- end }}

@@ -1,0 +1,150 @@
+"""Devices (undivided GPUs and MIG devices): their utilisation, and the part of each that an owner holds.
+
+GPUs are counted as whole GPUs: a MIG device counts as its share of the GPU, and a device that several pods
+hold at once is divided between them.
+"""
+
+from alerts.model import Group, Record
+
+GROUP = Group(
+    "gputally-devices",
+    (
+        Record(
+            "device:gputally_utilization:ratio",
+            """
+              max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
+            or
+              max by (cluster, node, gpu, uuid) (gputally_mig_graphics_active_ratio)
+            """,
+        ),
+        # Several containers of a pod never hold more than the device.
+        Record(
+            "device:gputally_pod_held:ratio",
+            """
+            clamp_max(
+              sum by (cluster, node, gpu, uuid, namespace, pod) (
+                rate(gputally_pod_held_seconds_total[ [[- rate_window -]] ])
+              ),
+              1
+            ) > 0
+            """,
+        ),
+        Record(
+            "device:gputally_pod_busy:ratio",
+            """
+            clamp_max(
+              sum by (cluster, node, gpu, uuid, namespace, pod) (
+                rate(gputally_pod_busy_seconds_total[ [[- rate_window -]] ])
+              ),
+              1
+            )
+            """,
+        ),
+        Record(
+            "device:gputally_pod_memory_used:bytes",
+            """
+            sum by (cluster, node, gpu, uuid, namespace, pod) (
+              max by (cluster, node, gpu, uuid, namespace, pod, container) (gputally_pod_memory_used_bytes)
+            )
+            """,
+        ),
+        Record(
+            "device:gputally_host_held:ratio",
+            """
+            clamp_max(
+              sum by (cluster, node, gpu, uuid, owner) (
+                rate(gputally_host_held_seconds_total[ [[- rate_window -]] ])
+              ),
+              1
+            ) > 0
+            """,
+        ),
+        Record(
+            "device:gputally_host_busy:ratio",
+            """
+            clamp_max(
+              sum by (cluster, node, gpu, uuid, owner) (
+                rate(gputally_host_busy_seconds_total[ [[- rate_window -]] ])
+              ),
+              1
+            )
+            """,
+        ),
+        Record(
+            "device:gputally_host_memory_used:bytes",
+            "max by (cluster, node, gpu, uuid, owner) (gputally_host_memory_used_bytes)",
+        ),
+        # With time-slicing, the parts of all owners that hold a device add up to 1.
+        Record(
+            "device:gputally_pod_part:ratio",
+            """
+              device:gputally_pod_held:ratio
+            / on (cluster, node, gpu, uuid) group_left ()
+              clamp_min(
+                sum by (cluster, node, gpu, uuid) ({__name__=~"device:gputally_(pod|host)_held:ratio"}),
+                1
+              )
+            """,
+        ),
+        Record(
+            "device:gputally_host_part:ratio",
+            """
+              device:gputally_host_held:ratio
+            / on (cluster, node, gpu, uuid) group_left ()
+              clamp_min(
+                sum by (cluster, node, gpu, uuid) ({__name__=~"device:gputally_(pod|host)_held:ratio"}),
+                1
+              )
+            """,
+        ),
+        Record(
+            "device:gputally_held:gpus",
+            """
+                device:gputally_share:ratio
+              * on (cluster, node, gpu, uuid) group_left ()
+                clamp_max(
+                  sum by (cluster, node, gpu, uuid) ({__name__=~"device:gputally_(pod|host)_held:ratio"}),
+                  1
+                )
+            or
+              device:gputally_share:ratio * 0
+            """,
+        ),
+        Record(
+            "device:gputally_busy:gpus",
+            """
+                device:gputally_share:ratio
+              * on (cluster, node, gpu, uuid) group_left ()
+                clamp_max(
+                  sum by (cluster, node, gpu, uuid) ({__name__=~"device:gputally_(pod|host)_busy:ratio"}),
+                  1
+                )
+            or
+              device:gputally_held:gpus == 0
+            """,
+        ),
+        Record(
+            "device:gputally_idle:gpus",
+            "clamp_min(device:gputally_held:gpus - device:gputally_busy:gpus, 0)",
+        ),
+        Record(
+            "device:gputally_allocated:gpus",
+            """
+                device:gputally_share:ratio
+              * on (cluster, node, gpu, uuid) group_left ()
+                max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(pod|host)_active"})
+            or
+              device:gputally_share:ratio * 0
+            """,
+        ),
+        Record(
+            "device:gputally_in_use:gpus",
+            """
+              device:gputally_share:ratio
+            * on (cluster, node, gpu, uuid) group_left ()
+              (max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(gpu|mig)_processes"}) > bool 0)
+            """,
+        ),
+    ),
+    interval="1m",
+)

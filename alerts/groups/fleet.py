@@ -1,0 +1,343 @@
+"""The fleet by node, model and cluster: GPUs, utilisation, memory, power and cost.
+
+It is counted on the GPUs themselves, so that the owners' shares and the unallocated rest add up to it.
+"""
+
+from alerts.model import Group, Record
+
+GROUP = Group(
+    "gputally-fleet",
+    (
+        Record(
+            "node:gputally_gpus:count",
+            "count by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_info))",
+        ),
+        Record(
+            "node:gputally_gpus_up:count",
+            "sum by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_up))",
+        ),
+        Record(
+            "node:gputally_gpus_allocated:count",
+            "sum by (cluster, node) (device:gputally_allocated:gpus)",
+        ),
+        Record(
+            "node:gputally_gpus_in_use:count",
+            "sum by (cluster, node) (device:gputally_in_use:gpus)",
+        ),
+        Record(
+            "node:gputally_gpus_free:count",
+            "clamp_min(node:gputally_gpus_up:count - node:gputally_gpus_allocated:count, 0)",
+        ),
+        Record(
+            "node:gputally_utilization:ratio",
+            "avg by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio))",
+        ),
+        Record(
+            "node:gputally_memory_used:bytes",
+            "sum by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_memory_used_bytes))",
+        ),
+        Record(
+            "node:gputally_memory_total:bytes",
+            "sum by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_memory_total_bytes))",
+        ),
+        Record(
+            "node:gputally_power:watts",
+            "sum by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts))",
+        ),
+        Record(
+            "node:gputally_held:gpus",
+            "sum by (cluster, node) (device:gputally_held:gpus)",
+        ),
+        Record(
+            "node:gputally_busy:gpus",
+            "sum by (cluster, node) (device:gputally_busy:gpus)",
+        ),
+        Record(
+            "node:gputally_idle:gpus",
+            "sum by (cluster, node) (device:gputally_idle:gpus)",
+        ),
+        Record(
+            "node:gputally_gpu_cost:per_hour",
+            "sum by (cluster, node) (gpu:gputally_price:per_hour)",
+        ),
+        Record(
+            "node:gputally_cost:per_hour",
+            'sum by (cluster, node) ({__name__=~"node:gputally_(gpu|energy)_cost:per_hour"})',
+        ),
+        # Together with the costs of the owners this is the whole cost.
+        Record(
+            "node:gputally_unallocated_cost:per_hour",
+            """
+            sum by (cluster, node) (
+                  device:gputally_price:per_hour
+                *
+                  (1 - device:gputally_held:gpus / device:gputally_share:ratio)
+              or
+                  sum by (cluster, node) (node:gputally_unattributed:watts)
+                * [[ pue ]]
+                / 1000
+                * [[ kwh_price ]]
+            )
+            """,
+        ),
+        Record(
+            "model:gputally_gpus:count",
+            """
+            count by (cluster, model) (
+                max by (cluster, node, gpu, uuid) (gputally_gpu_info)
+              * on (cluster, node, uuid) group_left (model)
+                max by (cluster, node, uuid, model) (gputally_gpu_info)
+            )
+            """,
+        ),
+        Record(
+            "model:gputally_gpus_up:count",
+            """
+            sum by (cluster, model) (
+                max by (cluster, node, gpu, uuid) (gputally_gpu_up)
+              * on (cluster, node, uuid) group_left (model)
+                max by (cluster, node, uuid, model) (gputally_gpu_info)
+            )
+            """,
+        ),
+        Record(
+            "model:gputally_gpus_allocated:count",
+            "sum by (cluster, model) (device:gputally_allocated:gpus)",
+        ),
+        Record(
+            "model:gputally_gpus_in_use:count",
+            "sum by (cluster, model) (device:gputally_in_use:gpus)",
+        ),
+        Record(
+            "model:gputally_gpus_free:count",
+            "clamp_min(model:gputally_gpus_up:count - model:gputally_gpus_allocated:count, 0)",
+        ),
+        Record(
+            "model:gputally_utilization:ratio",
+            """
+            avg by (cluster, model) (
+                max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
+              * on (cluster, node, uuid) group_left (model)
+                max by (cluster, node, uuid, model) (gputally_gpu_info)
+            )
+            """,
+        ),
+        Record(
+            "model:gputally_memory_used:bytes",
+            """
+            sum by (cluster, model) (
+                max by (cluster, node, gpu, uuid) (gputally_gpu_memory_used_bytes)
+              * on (cluster, node, uuid) group_left (model)
+                max by (cluster, node, uuid, model) (gputally_gpu_info)
+            )
+            """,
+        ),
+        Record(
+            "model:gputally_memory_total:bytes",
+            """
+            sum by (cluster, model) (
+                max by (cluster, node, gpu, uuid) (gputally_gpu_memory_total_bytes)
+              * on (cluster, node, uuid) group_left (model)
+                max by (cluster, node, uuid, model) (gputally_gpu_info)
+            )
+            """,
+        ),
+        Record(
+            "model:gputally_power:watts",
+            """
+            sum by (cluster, model) (
+                max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts)
+              * on (cluster, node, uuid) group_left (model)
+                max by (cluster, node, uuid, model) (gputally_gpu_info)
+            )
+            """,
+        ),
+        Record(
+            "model:gputally_held:gpus",
+            "sum by (cluster, model) (device:gputally_held:gpus)",
+        ),
+        Record(
+            "model:gputally_busy:gpus",
+            "sum by (cluster, model) (device:gputally_busy:gpus)",
+        ),
+        Record(
+            "model:gputally_idle:gpus",
+            "sum by (cluster, model) (device:gputally_idle:gpus)",
+        ),
+        Record(
+            "model:gputally_gpu_cost:per_hour",
+            "sum by (cluster, model) (gpu:gputally_price:per_hour)",
+        ),
+        Record(
+            "model:gputally_cost:per_hour",
+            'sum by (cluster, model) ({__name__=~"model:gputally_(gpu|energy)_cost:per_hour"})',
+        ),
+        Record(
+            "model:gputally_unallocated_cost:per_hour",
+            """
+            sum by (cluster, model) (
+                  device:gputally_price:per_hour
+                *
+                  (1 - device:gputally_held:gpus / device:gputally_share:ratio)
+              or
+                  sum by (cluster, model) (model:gputally_unattributed:watts)
+                * [[ pue ]]
+                / 1000
+                * [[ kwh_price ]]
+            )
+            """,
+        ),
+        Record(
+            "cluster:gputally_gpus:count",
+            "sum by (cluster) (node:gputally_gpus:count)",
+        ),
+        Record(
+            "cluster:gputally_gpus_up:count",
+            "sum by (cluster) (node:gputally_gpus_up:count)",
+        ),
+        Record(
+            "cluster:gputally_gpus_allocated:count",
+            "sum by (cluster) (node:gputally_gpus_allocated:count)",
+        ),
+        Record(
+            "cluster:gputally_gpus_in_use:count",
+            "sum by (cluster) (node:gputally_gpus_in_use:count)",
+        ),
+        Record(
+            "cluster:gputally_gpus_free:count",
+            "sum by (cluster) (node:gputally_gpus_free:count)",
+        ),
+        # A mean over GPUs, not over nodes.
+        Record(
+            "cluster:gputally_utilization:ratio",
+            "avg by (cluster) (max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio))",
+        ),
+        Record(
+            "cluster:gputally_memory_used:bytes",
+            "sum by (cluster) (node:gputally_memory_used:bytes)",
+        ),
+        Record(
+            "cluster:gputally_memory_total:bytes",
+            "sum by (cluster) (node:gputally_memory_total:bytes)",
+        ),
+        Record(
+            "cluster:gputally_power:watts",
+            "sum by (cluster) (node:gputally_power:watts)",
+        ),
+        Record(
+            "cluster:gputally_held:gpus",
+            "sum by (cluster) (node:gputally_held:gpus)",
+        ),
+        Record(
+            "cluster:gputally_busy:gpus",
+            "sum by (cluster) (node:gputally_busy:gpus)",
+        ),
+        Record(
+            "cluster:gputally_idle:gpus",
+            "sum by (cluster) (node:gputally_idle:gpus)",
+        ),
+        Record(
+            "cluster:gputally_gpu_cost:per_hour",
+            "sum by (cluster) (node:gputally_gpu_cost:per_hour)",
+        ),
+        Record(
+            "cluster:gputally_cost:per_hour",
+            "sum by (cluster) (node:gputally_cost:per_hour)",
+        ),
+        Record(
+            "cluster:gputally_unallocated_cost:per_hour",
+            "sum by (cluster) (node:gputally_unallocated_cost:per_hour)",
+        ),
+        # The number of GPUs in each tenth of utilisation, which a mean hides.
+        Record(
+            "model:gputally_gpus_by_utilization:count",
+            """
+            count_values by (cluster, model) (
+              "utilization",
+              floor(
+                  max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
+                * on (cluster, node, uuid) group_left (model)
+                  max by (cluster, node, uuid, model) (gputally_gpu_info)
+                * 10
+              ) / 10
+            )
+            """,
+        ),
+        Record(
+            "gpu:gputally_problem:severity",
+            """
+              (
+                  label_replace(
+                    max by (cluster, node, gpu, uuid) (gputally_gpu_up == 0) * 0 + 3,
+                    "problem", "lost: answers no more", "uuid", ".*"
+                  )
+                or
+                  label_replace(
+                    max by (cluster, node, gpu, uuid) (
+                      gputally_gpu_ecc_errors_total{lifetime="volatile",type="uncorrected"} > 0
+                    ) * 0 + 3,
+                    "problem", "memory errors, not corrected", "uuid", ".*"
+                  )
+                or
+                  label_replace(
+                    max by (cluster, node, gpu, uuid) (gputally_gpu_remapped_rows_failure == 1) * 0 + 3,
+                    "problem", "no spare memory rows left", "uuid", ".*"
+                  )
+                or
+                  label_replace(
+                        max by (cluster, node, gpu, uuid) (gputally_gpu_recovery_action{action="none"} == 0)
+                      * 0
+                    + 3,
+                    "problem", "driver asks for recovery", "uuid", ".*"
+                  )
+                or
+                  label_replace(
+                    max by (cluster, node, gpu, uuid) (
+                      gputally_gpu_xid_last_timestamp_seconds{xid=~"[[ xid_critical ]]"} > time() - 3600
+                    ) * 0 + 3,
+                    "problem", "critical XID in the last hour", "uuid", ".*"
+                  )
+                or
+                  label_replace(
+                    max by (cluster, node, gpu, uuid) (
+                      gputally_gpu_throttle_active{reason="hw_thermal_slowdown"} == 1
+                    ) * 0 + 2,
+                    "problem", "slowed down, too hot", "uuid", ".*"
+                  )
+                or
+                  label_replace(
+                    max by (cluster, node, gpu, uuid) (
+                      gputally_gpu_throttle_active{reason="hw_power_brake_slowdown"} == 1
+                    ) * 0 + 2,
+                    "problem", "slowed down, power brake", "uuid", ".*"
+                  )
+                or
+                  label_replace(
+                    max by (cluster, node, gpu, uuid) (gputally_gpu_remapped_rows_pending == 1) * 0 + 2,
+                    "problem", "memory row waits for a reset", "uuid", ".*"
+                  )
+                or
+                  label_replace(
+                    max by (cluster, node, gpu, uuid) (
+                          max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
+                        >= [[ hang_utilization_ratio ]]
+                      and
+                            max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts)
+                          /
+                            max by (cluster, node, gpu, uuid) (gputally_gpu_power_limit_watts)
+                        < [[ hang_power_ratio ]]
+                    ) * 0 + 1,
+                    "problem", "busy at idle power: hangs?", "uuid", ".*"
+                  )
+              )
+            * on (cluster, node, uuid) group_left (model)
+              max by (cluster, node, uuid, model) (gputally_gpu_info)
+            """,
+        ),
+        Record(
+            "cluster:gputally_unrequested:gpus",
+            "sum by (cluster) (namespace:gputally_unrequested:gpus)",
+        ),
+    ),
+    interval="1m",
+)

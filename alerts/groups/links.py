@@ -1,0 +1,188 @@
+"""Faults of NVLink, XGMI and PCIe links; part of the group gputally-health."""
+
+from alerts.model import Action, Alert, Record, Severity
+
+RECORDS: tuple[Record, ...] = (
+    Record(
+        "gpu:gputally_gpu_nvlink_up:sum",
+        """
+          (
+            sum by (cluster, node, gpu, uuid) (
+              max by (cluster, node, gpu, uuid, link) (gputally_gpu_nvlink_up)
+            )
+          )
+        * on (cluster, node, uuid) group_left (pci_bus_id, model)
+          max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        """,
+    ),
+    Record(
+        "gpu:gputally_gpu_xgmi_up:sum",
+        """
+          (
+            sum by (cluster, node, gpu, uuid) (
+              max by (cluster, node, gpu, uuid, link) (gputally_gpu_xgmi_up)
+            )
+          )
+        * on (cluster, node, uuid) group_left (pci_bus_id, model)
+          max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        """,
+    ),
+)
+
+ALERTS: tuple[Alert, ...] = (
+    Alert(
+        "GPUTallyNvlinkCrcErrors",
+        """
+          (
+            max by (cluster, node, gpu, uuid) (
+              rate(gputally_gpu_nvlink_errors_total{type=~"crc_.*"}[5m])
+            ) >= [[ nvlink_crc_per_second ]]
+          )
+        * on (cluster, node, uuid) group_left (pci_bus_id, model)
+          max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        """,
+        Severity.WARNING,
+        summary="GPU {{ $labels.gpu }} on {{ $labels.node }} has many NVLink CRC errors.",
+        description=(
+            "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
+            "{{ $labels.node }} has {{ $value | humanize }} CRC errors per second on one of its NVLinks: "
+            "packets are sent again. Jobs on several GPUs are slow. Plan a reset, and a repair if the "
+            "errors return."
+        ),
+        for_="5m",
+    ),
+    Alert(
+        "GPUTallyNvlinkErrors",
+        """
+          (
+            sum by (cluster, node, gpu, uuid) (
+              max by (cluster, node, gpu, uuid, link, type) (
+                increase(gputally_gpu_nvlink_errors_total{type!~"crc_.*"}[1h])
+              )
+            ) > 0
+          )
+        * on (cluster, node, uuid) group_left (pci_bus_id, model)
+          max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        """,
+        Severity.WARNING,
+        summary="GPU {{ $labels.gpu }} on {{ $labels.node }} has NVLink errors other than CRC.",
+        description=(
+            "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
+            '{{ $labels.node }} had {{ printf "%.0f" $value }} NVLink errors other than CRC in the last '
+            "hour: replays, recoveries or corrupt packets. A link may be failing. Find it with "
+            "nvidia-smi nvlink -e."
+        ),
+    ),
+    # Fewer links than before, or than other GPUs of the model; a GPU with none was never connected.
+    Alert(
+        "GPUTallyNvlinkDown",
+        """
+              max_over_time(gpu:gputally_gpu_nvlink_up:sum[ [[- link_window -]] ])
+            -
+              gpu:gputally_gpu_nvlink_up:sum
+          > 0
+        or
+          (
+                  max by (cluster, node, model) (gpu:gputally_gpu_nvlink_up:sum)
+                - on (cluster, node, model) group_right ()
+                  gpu:gputally_gpu_nvlink_up:sum
+              > 0
+            and
+              gpu:gputally_gpu_nvlink_up:sum > 0
+          )
+        """,
+        Severity.WARNING,
+        summary="GPU {{ $labels.gpu }} on {{ $labels.node }} has NVLinks that are down.",
+        description=(
+            "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
+            "{{ $labels.node }} has {{ $value }} NVLink(s) fewer than earlier in the last [[ link_window "
+            "]], or than the other GPUs of its model on the node. Jobs on several GPUs fail or are very "
+            "slow. Drain the node and reset its GPUs."
+        ),
+        for_="5m",
+        action=Action.DRAIN,
+    ),
+    Alert(
+        "GPUTallyXgmiDown",
+        """
+              max_over_time(gpu:gputally_gpu_xgmi_up:sum[ [[- link_window -]] ])
+            -
+              gpu:gputally_gpu_xgmi_up:sum
+          > 0
+        or
+          (
+                  max by (cluster, node, model) (gpu:gputally_gpu_xgmi_up:sum)
+                - on (cluster, node, model) group_right ()
+                  gpu:gputally_gpu_xgmi_up:sum
+              > 0
+            and
+              gpu:gputally_gpu_xgmi_up:sum > 0
+          )
+        """,
+        Severity.WARNING,
+        summary="GPU {{ $labels.gpu }} on {{ $labels.node }} has XGMI links that are down.",
+        description=(
+            "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
+            "{{ $labels.node }} has {{ $value }} XGMI link(s) fewer than earlier in the last [[ "
+            "link_window ]], or than the other GPUs of its model on the node. Jobs on several GPUs fail "
+            "or are very slow. Drain the node and restart it."
+        ),
+        for_="5m",
+        action=Action.DRAIN,
+    ),
+    # An idle link slows down to save power: the best speed during busy time counts.
+    Alert(
+        "GPUTallyPcieDegraded",
+        """
+          (
+                  max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_pcie_width[15m]))
+                /
+                  max by (cluster, node, gpu, uuid) (gputally_gpu_pcie_width_max)
+                *
+                    2
+                  ^
+                    (
+                        max by (cluster, node, gpu, uuid) (
+                          max_over_time(gputally_gpu_pcie_generation[15m])
+                        )
+                      -
+                        max by (cluster, node, gpu, uuid) (gputally_gpu_pcie_generation_max)
+                    )
+              < 1
+            and
+                max by (cluster, node, gpu, uuid) (avg_over_time(gputally_gpu_utilization_ratio[15m]))
+              >= [[ pcie_busy_ratio ]]
+          )
+        * on (cluster, node, uuid) group_left (pci_bus_id, model)
+          max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        """,
+        Severity.WARNING,
+        summary="GPU {{ $labels.gpu }} on {{ $labels.node }} is busy on a PCIe link below its full speed.",
+        description=(
+            "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
+            "{{ $labels.node }} is busy, and its PCIe link reached at most "
+            "{{ $value | humanizePercentage }} of its bandwidth. Loading and copying data is slow. "
+            "Reseat the card or its riser at the next service."
+        ),
+        for_="5m",
+    ),
+    Alert(
+        "GPUTallyPcieReplays",
+        """
+          (
+              max by (cluster, node, gpu, uuid) (rate(gputally_gpu_pcie_replays_total[5m])) * 60
+            > [[ pcie_replays_per_minute ]]
+          )
+        * on (cluster, node, uuid) group_left (pci_bus_id, model)
+          max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        """,
+        Severity.WARNING,
+        summary="GPU {{ $labels.gpu }} on {{ $labels.node }} has many PCIe replays.",
+        description=(
+            "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
+            "{{ $labels.node }} has {{ $value | humanize }} PCIe replays per minute, because of a bad "
+            "contact, riser or slot. It may fall off the bus. Reseat the card at the next service."
+        ),
+        for_="10m",
+    ),
+)

@@ -1,0 +1,250 @@
+"""Owners (pods, and host processes outside pods): GPUs, cost and memory.
+
+Workloads and namespaces are sums of pods. The interval is fixed at one minute, so that a sum over time is in
+GPU-minutes, and a sum of a price per hour is 60 times the cost.
+"""
+
+from alerts.model import Group, Record
+
+GROUP = Group(
+    "gputally-owners",
+    (
+        Record(
+            "pod:gputally_held:gpus",
+            """
+              sum by (cluster, node, namespace, pod) (
+                  device:gputally_pod_part:ratio
+                * on (cluster, node, gpu, uuid) group_left (model)
+                  device:gputally_share:ratio
+              )
+            * on (cluster, namespace, pod) group_left (workload)
+              pod:gputally_workload:info
+            """,
+        ),
+        Record(
+            "pod:gputally_busy:gpus",
+            """
+              sum by (cluster, node, namespace, pod) (
+                  device:gputally_pod_busy:ratio
+                * on (cluster, node, gpu, uuid) group_left (model)
+                  device:gputally_share:ratio
+              )
+            * on (cluster, namespace, pod) group_left (workload)
+              pod:gputally_workload:info
+            """,
+        ),
+        Record(
+            "pod:gputally_idle:gpus",
+            """
+              sum by (cluster, node, namespace, pod) (
+                  device:gputally_pod_part:ratio
+                * on (cluster, node, gpu, uuid) group_left ()
+                  (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+                * on (cluster, node, gpu, uuid) group_left (model)
+                  device:gputally_share:ratio
+              )
+            * on (cluster, namespace, pod) group_left (workload)
+              pod:gputally_workload:info
+            """,
+        ),
+        Record(
+            "pod:gputally_gpu_cost:per_hour",
+            """
+              sum by (cluster, node, namespace, pod) (
+                  device:gputally_pod_part:ratio
+                * on (cluster, node, gpu, uuid) group_left ()
+                  device:gputally_price:per_hour
+              )
+            * on (cluster, namespace, pod) group_left (workload)
+              pod:gputally_workload:info
+            """,
+        ),
+        Record(
+            "pod:gputally_idle_cost:per_hour",
+            """
+              sum by (cluster, node, namespace, pod) (
+                  device:gputally_pod_part:ratio
+                * on (cluster, node, gpu, uuid) group_left ()
+                  (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+                * on (cluster, node, gpu, uuid) group_left ()
+                  device:gputally_price:per_hour
+              )
+            * on (cluster, namespace, pod) group_left (workload)
+              pod:gputally_workload:info
+            """,
+        ),
+        Record(
+            "pod:gputally_cost:per_hour",
+            """
+            sum by (cluster, node, namespace, pod, workload) (
+              {__name__=~"pod:gputally_(gpu|energy)_cost:per_hour"}
+            )
+            """,
+        ),
+        Record(
+            "pod:gputally_memory_used:bytes",
+            """
+              sum by (cluster, node, namespace, pod) (device:gputally_pod_memory_used:bytes)
+            * on (cluster, namespace, pod) group_left (workload)
+              pod:gputally_workload:info
+            """,
+        ),
+        Record(
+            "host:gputally_held:gpus",
+            """
+            sum by (cluster, node, owner) (
+                device:gputally_host_part:ratio
+              * on (cluster, node, gpu, uuid) group_left (model)
+                device:gputally_share:ratio
+            )
+            """,
+        ),
+        Record(
+            "host:gputally_busy:gpus",
+            """
+            sum by (cluster, node, owner) (
+                device:gputally_host_busy:ratio
+              * on (cluster, node, gpu, uuid) group_left (model)
+                device:gputally_share:ratio
+            )
+            """,
+        ),
+        Record(
+            "host:gputally_idle:gpus",
+            """
+            sum by (cluster, node, owner) (
+                device:gputally_host_part:ratio
+              * on (cluster, node, gpu, uuid) group_left ()
+                (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+              * on (cluster, node, gpu, uuid) group_left (model)
+                device:gputally_share:ratio
+            )
+            """,
+        ),
+        Record(
+            "host:gputally_gpu_cost:per_hour",
+            """
+            sum by (cluster, node, owner) (
+                device:gputally_host_part:ratio
+              * on (cluster, node, gpu, uuid) group_left ()
+                device:gputally_price:per_hour
+            )
+            """,
+        ),
+        Record(
+            "host:gputally_idle_cost:per_hour",
+            """
+            sum by (cluster, node, owner) (
+                device:gputally_host_part:ratio
+              * on (cluster, node, gpu, uuid) group_left ()
+                (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+              * on (cluster, node, gpu, uuid) group_left ()
+                device:gputally_price:per_hour
+            )
+            """,
+        ),
+        Record(
+            "host:gputally_cost:per_hour",
+            'sum by (cluster, node, owner) ({__name__=~"host:gputally_(gpu|energy)_cost:per_hour"})',
+        ),
+        Record(
+            "host:gputally_memory_used:bytes",
+            "sum by (cluster, node, owner) (device:gputally_host_memory_used:bytes)",
+        ),
+        # One series per pod, for autoscalers; without process samples, the utilisation of the device.
+        Record(
+            "pod:gputally_utilization:ratio",
+            """
+            avg by (cluster, namespace, pod) (
+                clamp_max(
+                  sum by (cluster, node, gpu, uuid, namespace, pod) (
+                    max by (cluster, node, gpu, uuid, namespace, pod, container) (
+                      gputally_pod_sm_utilization_ratio
+                    )
+                  ),
+                  1
+                )
+              or on (cluster, node, gpu, uuid, namespace, pod)
+                  (max by (cluster, node, gpu, uuid, namespace, pod) (gputally_pod_active) == 1)
+                * on (cluster, node, gpu, uuid) group_left ()
+                  device:gputally_utilization:ratio
+            )
+            """,
+        ),
+        Record(
+            "pod:gputally_utilization:percent",
+            "pod:gputally_utilization:ratio * 100",
+        ),
+        Record(
+            "workload:gputally_held:gpus",
+            "sum by (cluster, namespace, workload) (pod:gputally_held:gpus)",
+        ),
+        Record(
+            "workload:gputally_busy:gpus",
+            "sum by (cluster, namespace, workload) (pod:gputally_busy:gpus)",
+        ),
+        Record(
+            "workload:gputally_idle:gpus",
+            "sum by (cluster, namespace, workload) (pod:gputally_idle:gpus)",
+        ),
+        Record(
+            "workload:gputally_gpu_cost:per_hour",
+            "sum by (cluster, namespace, workload) (pod:gputally_gpu_cost:per_hour)",
+        ),
+        Record(
+            "workload:gputally_idle_cost:per_hour",
+            "sum by (cluster, namespace, workload) (pod:gputally_idle_cost:per_hour)",
+        ),
+        Record(
+            "workload:gputally_cost:per_hour",
+            "sum by (cluster, namespace, workload) (pod:gputally_cost:per_hour)",
+        ),
+        Record(
+            "workload:gputally_memory_used:bytes",
+            "sum by (cluster, namespace, workload) (pod:gputally_memory_used:bytes)",
+        ),
+        Record(
+            "namespace:gputally_held:gpus",
+            "sum by (cluster, namespace) (pod:gputally_held:gpus)",
+        ),
+        Record(
+            "namespace:gputally_busy:gpus",
+            "sum by (cluster, namespace) (pod:gputally_busy:gpus)",
+        ),
+        Record(
+            "namespace:gputally_idle:gpus",
+            "sum by (cluster, namespace) (pod:gputally_idle:gpus)",
+        ),
+        Record(
+            "namespace:gputally_gpu_cost:per_hour",
+            "sum by (cluster, namespace) (pod:gputally_gpu_cost:per_hour)",
+        ),
+        Record(
+            "namespace:gputally_idle_cost:per_hour",
+            "sum by (cluster, namespace) (pod:gputally_idle_cost:per_hour)",
+        ),
+        Record(
+            "namespace:gputally_cost:per_hour",
+            "sum by (cluster, namespace) (pod:gputally_cost:per_hour)",
+        ),
+        Record(
+            "namespace:gputally_memory_used:bytes",
+            "sum by (cluster, namespace) (pod:gputally_memory_used:bytes)",
+        ),
+        Record(
+            "namespace:gputally_utilization:ratio",
+            "avg by (cluster, namespace) (pod:gputally_utilization:ratio)",
+        ),
+        Record(
+            "namespace:gputally_unrequested:gpus",
+            """
+            sum by (cluster, namespace) (
+                pod:gputally_held:gpus
+              and on (cluster, namespace, pod)
+                gputally_pod_info{requested="false"}
+            )
+            """,
+        ),
+    ),
+    interval="1m",
+)
