@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             period,
             options.folder,
             cluster=options.cluster,
-            began_at=options.began,
+            began_at=options.scenario_start,
             process_metrics=options.process_metrics,
         )
         print(
@@ -60,7 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--last", type=parse_duration, default="6h", help="how long it is (default: 6h)")
     parser.add_argument("--until", type=float, metavar="EPOCH", help="when it ends (default: now)")
     parser.add_argument("--step", type=parse_duration, default="1m", help="between scrapes (default: 1m)")
-    parser.add_argument("--began", type=float, metavar="EPOCH", help="of the scenario (default: just before)")
+    parser.add_argument(
+        "--scenario-start", type=float, metavar="EPOCH", help="of the scenario (default: just before)"
+    )
     parser.add_argument(
         "--rules", type=Path, nargs="+", default=(), metavar="FILE", help="to record and judge"
     )

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 
-from gputally.aliases import ALIASES, Alias
-from gputally.config import Config
+from gputally.config import ALIASES, Config
+from gputally.flags import Alias
 from gputally.metrics.compat import PROFILES, Row, load_rows
 from tools.stamping import put
 

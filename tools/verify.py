@@ -20,7 +20,7 @@ from pathlib import Path
 from gputally.commands.verify import NOT_CHECKED, Finding
 from gputally.commands.verify.asking import read_login
 from gputally.commands.verify.command import report, until_passed
-from gputally.values import duration
+from gputally.flags import duration
 from tools.progress import Failed
 from tools.verification import operator, workloads
 from tools.verification.kubectl import Kubectl, Object, find_kubectl

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from gputally import __version__
 from gputally.attribution import KnowledgeSource
-from gputally.config import Config, ConfigError
+from gputally.config import Config
 from gputally.devices import Reader
 from gputally.devices.host import read_boot_id, read_host
+from gputally.flags import ConfigError
 from gputally.ledger import Ledger
 from gputally.metrics.textfile import write_metrics_file
 from gputally.model import Snapshot

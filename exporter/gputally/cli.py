@@ -1,15 +1,17 @@
-"""The command `gputally`: reads the flags and hands over."""
+"""The command `gputally`: parses the command line and runs the chosen command."""
 
 import argparse
 import contextlib
+import logging
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gputally import __version__
-from gputally.config import Config, ConfigError, OneLineParser, add_flags, read_config
+from gputally.config import SETTINGS, Config, read_config
+from gputally.flags import ConfigError, OneLineParser, add_flags
 from gputally.informants import choose_informants, choose_owners
-from gputally.logs import set_up_logging
 from gputally.model import Owner
 from gputally.readers import choose_sources
 
@@ -28,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from gputally.commands.verify.command import run  # noqa: PLC0415  # not for serving
 
         return run(arguments[1:], sys.stdout)
-    return _run(_parser().parse_args(arguments))  # the parser is not kept: it is large
+    return _run(_parser().parse_args(arguments))  # the parser is large: it is not kept in memory
 
 
 def _run(parsed: argparse.Namespace) -> int:
@@ -59,49 +61,55 @@ def _run(parsed: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = OneLineParser(
         prog="gputally",
-        description="Who uses which GPU, and what it costs: reads GPUs and serves them to Prometheus.",
+        description="GPU metrics for Prometheus: usage, memory and energy by pod and job, and GPU health.",
         epilog="Start with `gputally check`, then `gputally serve`; without a GPU try `gputally simulate`.",
     )
     _add_version(parser)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    serve = commands.add_parser("serve", help="read this host's GPUs and serve the metrics")
+    serve = commands.add_parser("serve", help="read the GPUs of this host and serve the metrics")
     serve.description = (
-        "Reads this host's GPUs every --interval and serves the metrics. Every flag can be given as the "
-        "environment variable in [brackets] instead."
+        "Reads the GPUs of this host every --interval and serves the metrics. Each flag can also be set by "
+        "the "
+        "environment variable in [brackets]."
     )
-    add_flags(serve)
+    add_flags(serve, SETTINGS)
     _add_version(serve)
-    simulate = commands.add_parser("simulate", help="the same, on simulated GPUs that say so")
-    simulate.description = 'Serves the metrics of simulated GPUs, with simulated="true" on gputally_gpu_info.'
-    add_flags(simulate)
+    simulate = commands.add_parser("simulate", help="serve the metrics of simulated GPUs")
+    simulate.description = 'Serves the metrics of simulated GPUs; gputally_gpu_info has simulated="true".'
+    add_flags(simulate, SETTINGS)
     _add_version(simulate)
-    check = commands.add_parser(
-        "check", help="say what can be read on this host, and what to do about the rest"
+    check = commands.add_parser("check", help="report what can be read on this host, and how to fix the rest")
+    check.description = (
+        "Checks drivers, GPUs, processes and pod sources of this host. Exits with 0 if its GPUs can be "
+        "read, else with 1."
     )
-    check.description = "Looks at this host. Exits with 0 when its GPUs can be read, with 1 when not."
     check.add_argument("--json", action="store_true", help="print the findings as JSON")
-    add_flags(check, _CHECK_SETTINGS)
-    whose = commands.add_parser("whose", help="say whose processes these are: pod, container, job, service")
-    whose.description = "Names the owner of any process. Exits with 0 when all are known, with 1 when not."
+    add_flags(check, SETTINGS, _CHECK_SETTINGS)
+    whose = commands.add_parser("whose", help="report the owners of processes: pod, container, job, service")
+    whose.description = "Reports the owner of any process. Exits with 0 if all owners are known, else with 1."
     whose.add_argument("pids", nargs="+", metavar="PID", type=_pid)
-    whose.add_argument("--json", action="store_true", help="print the answers as JSON")
-    add_flags(whose, _WHOSE_SETTINGS)
-    capture = commands.add_parser("capture", help="copy what is read of AMD GPUs, to give to somebody else")
+    whose.add_argument("--json", action="store_true", help="print the owners as JSON")
+    add_flags(whose, SETTINGS, _WHOSE_SETTINGS)
+    capture = commands.add_parser(
+        "capture", help="copy the files that are read of AMD GPUs, for a bug report"
+    )
     capture.description = (
-        "Copies the files of /sys and /proc that reader amdgpu reads into a new directory, for a report or a "
-        "test. Ids and names of processes are made up. Exits with 0 when that worked."
+        "Copies the files of /sys and /proc that the amdgpu reader reads into a new directory, for a bug "
+        "report "
+        "or a test. Replaces GPU ids, serial numbers and process names. Exits with 0 on success."
     )
     capture.add_argument("directory", metavar="DIR", type=Path)
-    add_flags(capture, _CAPTURE_SETTINGS)
+    add_flags(capture, SETTINGS, _CAPTURE_SETTINGS)
     accounting = commands.add_parser(
-        "enable-accounting", help="have the NVIDIA driver keep account of processes that end (needs root)"
+        "enable-accounting", help="enable the accounting of ended processes in the NVIDIA driver (needs root)"
     )
     accounting.description = (
-        "Turns accounting mode on, on every GPU, for `serve --accounting`. It stays on until the driver is "
-        "loaded anew. Exits with 0 when it is on, with 1 when not."
+        "Enables accounting mode on every GPU, for `serve --accounting`. It stays enabled until the driver "
+        "is "
+        "reloaded. Exits with 0 if it is enabled, else with 1."
     )
-    # Its flags are its own: main hands over before any of them is read here.
-    commands.add_parser("verify", help="say whether a whole installation works, up to its dashboards")
+    # main runs verify before this parser: it has a parser of its own.
+    commands.add_parser("verify", help="verify a whole installation, from the exporter to the dashboards")
     commands.add_parser("version", help="print the version")
     return parser
 
@@ -110,6 +118,43 @@ def _add_version(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--version", action="version", version=f"gputally {__version__}", help="print the version and exit"
     )
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        import json  # noqa: PLC0415  # not needed for text
+
+        entry = {
+            "time": _utc(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{_utc(record.created)} {record.levelname:<7} {record.getMessage()}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _utc(seconds: float) -> str:
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return f"{whole}.{int(seconds % 1 * 1000):03d}Z"
+
+
+def set_up_logging(level: str, log_format: str, file: Path | None) -> None:
+    """Log to standard error, or to a file that may be rotated while it is open."""
+    handler: logging.Handler = logging.StreamHandler()
+    if file is not None:
+        from logging.handlers import WatchedFileHandler  # noqa: PLC0415  # not needed for standard error
+
+        handler = WatchedFileHandler(file)
+    handler.setFormatter(_JsonFormatter() if log_format == "json" else _TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
 def _check(config: Config, *, as_json: bool) -> int:
@@ -135,7 +180,7 @@ def _capture(config: Config, target: Path) -> int:
 
 def _pid(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a pid: a whole number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a pid; allowed: a whole number above 0")
     return int(text)
 
 
@@ -158,11 +203,11 @@ def _serve(config: Config) -> int:
 
 @contextlib.contextmanager
 def _without_ssl() -> Iterator[None]:
-    """asyncio imports ssl wherever it finds it, 4.4 MiB that only TLS needs: let it not be found."""
+    """Keep asyncio from importing ssl, which takes 4.4 MiB and is needed for TLS only."""
     if "ssl" in sys.modules:
         yield
         return
-    sys.modules["ssl"] = None  # type: ignore[assignment]  # this is how import is told that there is none
+    sys.modules["ssl"] = None  # type: ignore[assignment]  # None makes an import fail
     try:
         yield
     finally:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from gputally.attribution import KnowledgeSource
 from gputally.attribution.owners import Owners
-from gputally.config import Config, ConfigError
+from gputally.config import Config
 from gputally.devices import Reader
+from gputally.flags import ConfigError
 from gputally.sampling.collect import OwnerFinder
 from gputally.simulator import SimulatedReader
 

@@ -4,9 +4,10 @@
 
 from collections.abc import Callable
 
-from gputally.config import Config, ConfigError
+from gputally.config import Config
 from gputally.devices import Reader
 from gputally.devices.host import read_host
+from gputally.flags import ConfigError
 
 
 def choose_sources(config: Config) -> list[list[Reader]]:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputally import __version__
-from gputally.config import POD_GPU_PATH, Config, ConfigError
+from gputally.config import POD_GPU_PATH, Config
+from gputally.flags import ConfigError
 from gputally.metrics.all_names import FamiliesOf, each_once, families_of_profiles
 from gputally.metrics.compat import DEFAULT_METRIC_PREFIX, Options
 from gputally.metrics.exposition import Exposition

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gputally.config import Config, OneLineParser, add_flags, read_config
+from gputally.config import SETTINGS, Config, read_config
+from gputally.flags import OneLineParser, add_flags
 from gputally.server.web_config import parse_web_config
 from tests.bundle.chart import Object, Pod, objects, pods, refusal, render
 
@@ -62,7 +63,7 @@ def config(values: Mapping[str, Any] | None = None) -> Config:
     command, *flags = container(values)["args"]
     assert command == "serve"
     parser = OneLineParser()
-    add_flags(parser)
+    add_flags(parser, SETTINGS)
     return read_config(parser.parse_args(flags), {"NODE_NAME": "node-1"})
 
 

@@ -14,8 +14,7 @@ import yaml
 
 from alerts.routing import RECEIVERS
 from dashboards.every import DASHBOARDS
-from gputally.config import READERS
-from gputally.logs import FORMATS, LEVELS
+from gputally.config import LOG_FORMATS, LOG_LEVELS, READERS
 from gputally.metrics.compat import PROFILES
 from tests.bundle import chart
 from tests.bundle.chart import CHART, PRESETS
@@ -349,8 +348,8 @@ def test_every_definition_is_used() -> None:
     [
         (("exporter.reader", "argoWorkflows.sidecar.reader"), READERS),
         (("exporter.compat",), PROFILES),
-        (("exporter.logLevel",), LEVELS),
-        (("exporter.logFormat",), FORMATS),
+        (("exporter.logLevel",), LOG_LEVELS),
+        (("exporter.logFormat",), LOG_FORMATS),
         (("routing.namespaces",), RECEIVERS),
         (("routing.critical", "routing.default"), ("", *RECEIVERS)),
         (("dashboards.include",), DASHBOARDS),

@@ -88,7 +88,7 @@ def values() -> Json:
             "pcieThroughput": True,
             "extraArgs": [
                 f"--scenario=/story/{STORY.name}",
-                f"--began={int(time.time()) - STORY_SECONDS}",
+                f"--scenario-start={int(time.time()) - STORY_SECONDS}",
             ],
             "extraVolumes": [{"name": "story", "configMap": {"name": "story"}}],
             "extraVolumeMounts": [{"name": "story", "mountPath": "/story", "readOnly": True}],

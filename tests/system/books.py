@@ -197,7 +197,7 @@ class Simulation:
         self._folder = folder
         self._starts = 0
         self._arguments = (
-            *("simulate", "--scenario", str(self.scenario), "--began", str(self.began_at)),
+            *("simulate", "--scenario", str(self.scenario), "--scenario-start", str(self.began_at)),
             *("--port", str(self.port), "--interval", "100ms", "--retention", "3s"),
         )
 

@@ -49,7 +49,7 @@ def test_version() -> None:
             "gputally serve: --interval 5s and --collect-interval 30000 contradict each other",
         ),
         (("serve", "--relay", "ftp://x"), "gputally serve: --relay: "),
-        (("serve", "--relay-metrics"), "gputally serve: --relay-metrics is of no use without --relay"),
+        (("serve", "--relay-metrics"), "gputally serve: --relay-metrics needs --relay"),
         (
             ("serve", "--metrics-path", "/healthz"),
             "gputally serve: --metrics-path: the metrics path cannot be",

@@ -119,7 +119,16 @@ def scraped(folder: Path, profile: str, model: str = "h100") -> Iterator[Prometh
     scenario = folder / "scenario.toml"
     scenario.write_text(SCENARIO.format(model=model))
     began = str(time.time() - 600)  # by now they work
-    arguments = ("--scenario", str(scenario), "--began", began, "--interval", "1s", "--compat", profile)
+    arguments = (
+        "--scenario",
+        str(scenario),
+        "--scenario-start",
+        began,
+        "--interval",
+        "1s",
+        "--compat",
+        profile,
+    )
     with (
         Exporter(folder / "log", "simulate", *arguments) as exporter,
         prometheus_scraping(exporter.address, folder, "500ms") as prometheus,

@@ -106,7 +106,7 @@ def test_an_exporter_goes_on_where_the_past_ends(tmp_path: Path) -> None:
     write_history([node], period, tmp_path / "data")
     simulator = (
         *("simulate", "--scenario", str(tmp_path / "scenario.toml"), "--port", str(port)),
-        *("--began", str(period.first - WARM_UP_SECONDS), "--state-file", str(tmp_path / "books")),
+        *("--scenario-start", str(period.first - WARM_UP_SECONDS), "--state-file", str(tmp_path / "books")),
         *("--interval", "500ms"),
     )
     with (

@@ -14,7 +14,7 @@ from gputally.simulator import simulated_reader
 from tests.running import Exporter, parse_samples
 from tests.system.test_prometheus import free_port, prometheus_scraping
 
-SIMULATE = ("simulate", "--interval", "200ms", "--gpus", "2", "--seed", "7", "--began", "1760000000")
+SIMULATE = ("simulate", "--interval", "200ms", "--gpus", "2", "--seed", "7", "--scenario-start", "1760000000")
 
 
 def uuids() -> list[str]:

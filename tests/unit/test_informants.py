@@ -5,8 +5,9 @@ from typing import cast
 
 import pytest
 
-from gputally.config import Config, ConfigError
+from gputally.config import Config
 from gputally.devices import Reader
+from gputally.flags import ConfigError
 from gputally.informants import choose_informants, choose_owners
 from tests.unit.attribution.fake_procfs import FakeProcfs
 

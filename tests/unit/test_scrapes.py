@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
-from gputally.config import POD_GPU_PATH, Config, ConfigError
+from gputally.config import POD_GPU_PATH, Config
+from gputally.flags import ConfigError
 from gputally.metrics.compat import PROFILES
 from gputally.model import Owner, PodOnGpu, ProcessCharge, Snapshot, SourceState, Use
 from gputally.scrapes import Scrapes

@@ -57,7 +57,7 @@ class Machine:
             command.append("serve")
         else:
             books = folder / f"{self.name}.books"
-            command += ["simulate", *self.flags, f"--began={began}", f"--state-file={books}"]
+            command += ["simulate", *self.flags, f"--scenario-start={began}", f"--state-file={books}"]
             command += ["--process-metrics", "--pcie-throughput"]
             if self.compat:
                 command.append(f"--compat={','.join(self.compat)}")

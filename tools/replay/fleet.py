@@ -84,8 +84,8 @@ class Node:
     clones: tuple[str, ...] = ()
     """Nodes that do the same, on GPUs and with pods of their own."""
     state_file: Path | None = None
-    """Gets the books at the end: with it as its --state-file and the same --began, an exporter on this host
-    goes on with every counter."""
+    """The ledger at the end. An exporter on this host with this --state-file and the same --scenario-start
+    continues every counter."""
 
     def is_down(self, at: float) -> bool:
         return any(first <= at < end for first, end in self.down)

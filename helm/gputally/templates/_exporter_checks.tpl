@@ -142,7 +142,7 @@
 {{- if and (has "--relay-metrics" $flags) (not .Values.exporter.relay) -}}
 {{- fail "exporter.extraArgs: --relay-metrics is of no use without exporter.relay" -}}
 {{- end -}}
-{{- range list "--gpus" "--model" "--seed" "--began" "--scenario" -}}
+{{- range list "--gpus" "--model" "--seed" "--scenario-start" "--scenario" -}}
 {{- if and (has . $flags) (ne $.Values.exporter.reader "simulated") -}}
 {{- fail (printf "exporter.extraArgs: %s is for exporter.reader simulated" .) -}}
 {{- end -}}

@@ -44,7 +44,7 @@ def test_an_exporter_goes_on_with_the_story_and_the_names_of_its_past(tmp_path: 
     (first,) = (m for m in small_fleet(tmp_path, 0, 7 * HOUR) if m.name == "gpu-h100-01")
     command = first.exporter(Path("python"), tmp_path, 1234.5).command
     assert f"--scenario={tmp_path / 'gpu-h100-01.toml'}" in command
-    assert "--began=1234.5" in command
+    assert "--scenario-start=1234.5" in command
     assert f"--compat={','.join(first.past().compat)}" in command
     assert "--pcie-throughput" in command
     assert first.past().pcie_throughput

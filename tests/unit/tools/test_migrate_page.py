@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gputally.aliases import Alias
+from gputally.flags import Alias
 from gputally.metrics.catalog import CATALOG, Kind
 from gputally.metrics.compat import PROFILES, Row, load_rows
 from tools import migrate_page

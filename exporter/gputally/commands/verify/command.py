@@ -12,8 +12,7 @@ from gputally.commands.verify.asking import Login, Server, read_login
 from gputally.commands.verify.installation import Installation, verify
 from gputally.commands.verify.pod import PodLoad, verify_pod
 from gputally.commands.verify.prometheus import Prometheus
-from gputally.config import OneLineParser
-from gputally.values import duration
+from gputally.flags import OneLineParser, duration
 
 _SECONDS_BETWEEN_LOOKS = 5.0
 

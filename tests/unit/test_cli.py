@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gputally.logs import set_up_logging
+from gputally.cli import set_up_logging
 
 
 @pytest.fixture(autouse=True)
