@@ -6,27 +6,30 @@ long before somebody asks what it has cost.
 
 from dashboards import fields, links, palette
 from dashboards.build import dashboard, row
-from dashboards.panels import now, over_time, rows, stat, table, text, timeseries
-from dashboards.ranges import hours, kilowatt_hours, largest
+from dashboards.panels import Panel, now, over_time, rows, stat, text, timeseries
+from dashboards.queries import (
+    BY_WORKLOAD,
+    MATCH_CLUSTER,
+    MATCH_NAMESPACE,
+    hours,
+    kilowatt_hours,
+    top_over_range,
+)
+from dashboards.tables import column, hidden_columns, share_column, table, value_columns
 from dashboards.variables import CLUSTER, Variable
 
-_CLUSTER = 'cluster=~"$cluster"'
-_NAMESPACE = f'{_CLUSTER}, namespace=~"$namespace"'
 _ONLY_WORKFLOWS = 'workload=~"Workflow/.+"'
-_WORKFLOW = f'{_NAMESPACE}, workload=~"$workflow", {_ONLY_WORKFLOWS}'
-_BY = "cluster, namespace, workload"
+_WORKFLOW = f'{MATCH_NAMESPACE}, workload=~"$workflow", {_ONLY_WORKFLOWS}'
 _BY_POD = "cluster, namespace, workload, pod"
 _NAMESPACES = Variable(
-    "namespace", "Namespace", f"workload:gputally_held:gpus{{{_CLUSTER}, {_ONLY_WORKFLOWS}}}"
+    "namespace", "Namespace", f"workload:gputally_held:gpus{{{MATCH_CLUSTER}, {_ONLY_WORKFLOWS}}}"
 )
 _WORKFLOWS = Variable(
     "workflow",
     "Workflow",
-    f"workload:gputally_held:gpus{{{_NAMESPACE}, {_ONLY_WORKFLOWS}}}",
+    f"workload:gputally_held:gpus{{{MATCH_NAMESPACE}, {_ONLY_WORKFLOWS}}}",
     of="workload",
 )
-_MORE_IS_BETTER = fields.thresholds((0.3, palette.WARNING), (0.6, palette.GOOD), base=palette.CRITICAL)
-_LETTERS = "ABCDEF"
 
 
 def _of(record: str) -> str:
@@ -55,15 +58,40 @@ _SERIES_THIS_ONE = links.link(
     namespace="${__field.labels.namespace}",
     workflow="${__field.labels.workload}",
 )
-_TO_POD = links.by_row("Pod", "workloads", "namespace", "pod")
-_TO_NAMESPACE = links.by_row("Namespace", "workloads", "namespace")
 _COUNTED = (
-    fields.column("Value #A", name="Cost", decimals=2, width=90),
-    fields.column("Value #B", name="Of it idle", decimals=2, width=90),
-    fields.column("Value #C", name="GPU-hours", decimals=2, width=100),
-    fields.share("Value #D", "Worked", width=140),
-    fields.column("Value #E", name="Energy", unit="kwatth", decimals=2, width=110),
+    column("Value #A", name="Cost", decimals=2, width=90),
+    column("Value #B", name="Of it idle", decimals=2, width=90),
+    column("Value #C", name="GPU-hours", decimals=2, width=100),
+    share_column("Value #D", "Worked", width=140),
+    column("Value #E", name="Energy", unit="kwatth", decimals=2, width=110),
 )
+
+
+def _by_workflow(
+    title: str,
+    description: str,
+    record: str,
+    *,
+    unit: str,
+    width: int,
+    height: int = 8,
+    decimals: int | None = None,
+) -> Panel:
+    """A stacked graph of the ten workflows with the largest sums over the range."""
+    return timeseries(
+        title,
+        description,
+        over_time(top_over_range(_of(record), BY_WORKLOAD), "{{namespace}} {{workload}}"),
+        unit=unit,
+        width=width,
+        height=height,
+        decimals=decimals,
+        stack=True,
+        legend="bottom",
+        calcs=("mean", "max"),
+        links=(_SERIES_THIS_ONE,),
+    )
+
 
 DASHBOARD = dashboard(
     "argo",
@@ -75,7 +103,7 @@ DASHBOARD = dashboard(
             "Workflows now",
             "Workflows that hold or use a GPU at this moment. 0 for long, while some should run, means that "
             "they wait for GPUs or are not recognised: see the bottom of the page.",
-            now(f"count(sum by ({_BY}) ({_of('held:gpus')}) > 0) or vector(0)"),
+            now(f"count(sum by ({BY_WORKLOAD}) ({_of('held:gpus')}) > 0) or vector(0)"),
             unit="short",
             width=4,
         ),
@@ -96,7 +124,7 @@ DASHBOARD = dashboard(
             unit="percentunit",
             width=4,
             decimals=0,
-            steps=_MORE_IS_BETTER,
+            steps=fields.HIGHER_IS_BETTER,
             no_value="-",
         ),
         stat(
@@ -106,7 +134,7 @@ DASHBOARD = dashboard(
             unit="kwatth",
             width=4,
             decimals=1,
-            steps=fields.thresholds(base=palette.POWER),
+            steps=fields.POWER,
         ),
         stat(
             "Cost",
@@ -130,51 +158,43 @@ DASHBOARD = dashboard(
             "Workflows",
             "Each workflow in the chosen time, the dearest first. Little work for many GPU-hours is where "
             "money can be saved.",
-            rows(_named(f"topk(200, {hours(_of('cost:per_hour'), _BY)})")),
-            rows(_named(hours(_of("idle_cost:per_hour"), _BY))),
-            rows(_named(hours(_of("held:gpus"), _BY))),
-            rows(_named(_worked(hours(_of("busy:gpus"), _BY), hours(_of("held:gpus"), _BY)))),
-            rows(_named(kilowatt_hours(_of("energy:watts"), _BY))),
-            rows(_named(f"min by ({_BY}) (min_over_time({_SEEN}[$__range:$__interval])) * 1000")),
+            rows(_named(f"topk(200, {hours(_of('cost:per_hour'), BY_WORKLOAD)})")),
+            rows(_named(hours(_of("idle_cost:per_hour"), BY_WORKLOAD))),
+            rows(_named(hours(_of("held:gpus"), BY_WORKLOAD))),
+            rows(_named(_worked(hours(_of("busy:gpus"), BY_WORKLOAD), hours(_of("held:gpus"), BY_WORKLOAD)))),
+            rows(_named(kilowatt_hours(_of("energy:watts"), BY_WORKLOAD))),
+            rows(_named(f"min by ({BY_WORKLOAD}) (min_over_time({_SEEN}[$__range:$__interval])) * 1000")),
             columns=(
-                fields.column("namespace", name="Namespace", width=140, link=_TO_NAMESPACE),
-                fields.column("workflow", name="Workflow", link=_THIS_ONE),
+                column("namespace", name="Namespace", width=140, link=links.TO_NAMESPACE),
+                column("workflow", name="Workflow", link=_THIS_ONE),
                 *_COUNTED,
-                fields.column("Value #F", name="First seen", unit="dateTimeFromNow", width=140),
-                *fields.hide("workload"),
+                column("Value #F", name="First seen", unit="dateTimeFromNow", width=140),
+                *hidden_columns("workload"),
             ),
             hidden=("cluster",),
-            order=("namespace", "workflow", *(f"Value #{letter}" for letter in _LETTERS)),
+            order=("namespace", "workflow", *value_columns(6)),
             sort_by="Cost",
             only_with="Value #A",
             no_value="No workflow had a GPU in this time",
             width=24,
             height=9,
         ),
-        timeseries(
+        _by_workflow(
             "GPUs held",
             "The ten workflows that held the most. Flat blocks are steps; gaps between them are time in "
             "which the workflow had no GPU.",
-            over_time(largest(_of("held:gpus"), _BY), "{{namespace}} {{workload}}"),
+            "held:gpus",
             unit="short",
             width=12,
             height=9,
-            stack=True,
-            legend="bottom",
-            calcs=("mean", "max"),
-            links=(_SERIES_THIS_ONE,),
         ),
-        timeseries(
+        _by_workflow(
             "GPUs at work",
             "What of the GPUs beside worked, the same scale. Far below what is held is waste.",
-            over_time(largest(_of("busy:gpus"), _BY), "{{namespace}} {{workload}}"),
+            "busy:gpus",
             unit="short",
             width=12,
             height=9,
-            stack=True,
-            legend="bottom",
-            calcs=("mean", "max"),
-            links=(_SERIES_THIS_ONE,),
         ),
     ),
     row(
@@ -191,54 +211,42 @@ DASHBOARD = dashboard(
             ),
             rows(_named(kilowatt_hours(_of_pods("energy:watts"), _BY_POD))),
             columns=(
-                fields.column("namespace", name="Namespace", width=140),
-                fields.column("workflow", name="Workflow", width=260, link=_THIS_ONE),
-                fields.column("pod", name="Pod", link=_TO_POD),
+                column("namespace", name="Namespace", width=140),
+                column("workflow", name="Workflow", width=260, link=_THIS_ONE),
+                column("pod", name="Pod", link=links.TO_POD),
                 *_COUNTED,
-                *fields.hide("workload"),
+                *hidden_columns("workload"),
             ),
             hidden=("cluster",),
-            order=("namespace", "workflow", "pod", *(f"Value #{letter}" for letter in _LETTERS[:-1])),
+            order=("namespace", "workflow", "pod", *value_columns(5)),
             sort_by="Cost",
             only_with="Value #A",
             no_value="No workflow had a GPU in this time",
             width=24,
             height=9,
         ),
-        timeseries(
+        _by_workflow(
             "Power",
             "What the ten hungriest workflows draw. A step that falls to idle power and stays held may hang.",
-            over_time(largest(_of("energy:watts"), _BY), "{{namespace}} {{workload}}"),
+            "energy:watts",
             unit="watt",
             width=8,
-            stack=True,
-            legend="bottom",
-            calcs=("mean", "max"),
-            links=(_SERIES_THIS_ONE,),
         ),
-        timeseries(
+        _by_workflow(
             "Cost per hour",
             "GPU hours and energy, the ten dearest workflows.",
-            over_time(largest(_of("cost:per_hour"), _BY), "{{namespace}} {{workload}}"),
+            "cost:per_hour",
             unit="short",
             width=8,
             decimals=2,
-            stack=True,
-            legend="bottom",
-            calcs=("mean", "max"),
-            links=(_SERIES_THIS_ONE,),
         ),
-        timeseries(
+        _by_workflow(
             "Memory used",
             "Device memory of the ten workflows with the most. Far below the cards' memory, a smaller card "
             "or a MIG device does.",
-            over_time(largest(_of("memory_used:bytes"), _BY), "{{namespace}} {{workload}}"),
+            "memory_used:bytes",
             unit="bytes",
             width=8,
-            stack=True,
-            legend="bottom",
-            calcs=("mean", "max"),
-            links=(_SERIES_THIS_ONE,),
         ),
     ),
     row(
@@ -248,8 +256,9 @@ DASHBOARD = dashboard(
             "Share of the pods on GPUs whose owner the exporter can name. Under 100 % workflows are missing "
             "above: switch on what the text beside says.",
             now(
-                f'count(max by (cluster, namespace, pod) (gputally_pod_info{{workload!="", {_NAMESPACE}}}))'
-                f" / count(max by (cluster, namespace, pod) (gputally_pod_info{{{_NAMESPACE}}}))"
+                'count(max by (cluster, namespace, pod) (gputally_pod_info{workload!="", '
+                f"{MATCH_NAMESPACE}}}))"
+                f" / count(max by (cluster, namespace, pod) (gputally_pod_info{{{MATCH_NAMESPACE}}}))"
             ),
             unit="percentunit",
             width=4,
@@ -263,13 +272,13 @@ DASHBOARD = dashboard(
             "by an exporter that runs as a sidecar of a step.",
             rows(
                 "max by (namespace, label_workflows_argoproj_io_workflow, pod, workload)"
-                f' (gputally_pod_info{{label_workflows_argoproj_io_workflow!="", {_NAMESPACE}}})'
+                f' (gputally_pod_info{{label_workflows_argoproj_io_workflow!="", {MATCH_NAMESPACE}}})'
             ),
             columns=(
-                fields.column("namespace", name="Namespace", width=120),
-                fields.column("label_workflows_argoproj_io_workflow", name="Workflow"),
-                fields.column("pod", name="Pod", link=_TO_POD),
-                fields.column("workload", name="Workload"),
+                column("namespace", name="Namespace", width=120),
+                column("label_workflows_argoproj_io_workflow", name="Workflow"),
+                column("pod", name="Pod", link=links.TO_POD),
+                column("workload", name="Workload"),
             ),
             hidden=("Value",),
             order=("namespace", "label_workflows_argoproj_io_workflow", "pod", "workload"),

@@ -1,38 +1,36 @@
-"""Puts panels into rows and rows into a dashboard, on grafanalib's Dashboard, in today's schema."""
+"""Lays panels out in rows and rows in a dashboard, and writes JSON of Grafana's current schema."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from grafanalib import core
 from grafanalib._gen import DashboardEncoder
 
-from dashboards import links, palette
-from dashboards.panels import DATASOURCE, Modern
+from dashboards import Json, links, palette
+from dashboards.panels import DATASOURCE, Panel
 from dashboards.variables import DATASOURCE as DATASOURCE_VARIABLE
 from dashboards.variables import Variable
 
-Json = dict[str, Any]
 SCHEMA_VERSION = 39
 WIDTH = 24
-_PLACES = ("cluster", "node")
-_OF_PROGRAMS = "13|31|43|45"
-"""XID codes that are errors of programs, and too many to mark."""
+_ANNOTATED_VARIABLES = ("cluster", "node")
+_APPLICATION_XIDS = "13|31|43|45"
+"""XID codes that applications cause; too frequent to annotate."""
 _REFRESH_CHOICES = ["10s", "30s", "1m", "5m", "15m", "1h"]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Panels under a heading, from left to right, and below one another when they do not fit."""
+    """Panels under a heading, laid out from left to right and wrapped when a line is full."""
 
     title: str
-    panels: tuple[Modern, ...]
+    panels: tuple[Panel, ...]
     collapsed: bool = False
 
 
-def row(title: str, *panels: Modern, collapsed: bool = False) -> Row:
-    """A row without a title has no heading: for the top of the page."""
+def row(title: str, *panels: Panel, collapsed: bool = False) -> Row:
+    """A row; without a title it has no heading, as at the top of the page."""
     return Row(title, panels, collapsed)
 
 
@@ -47,8 +45,8 @@ def dashboard(
     refresh: str = "1m",
     annotate: bool = True,
 ) -> core.Dashboard:
-    """A dashboard; `name` makes its uid and its file, so it must never change."""
-    made: core.Dashboard = core.Dashboard(
+    """A dashboard; `name` determines its uid and its file name, so it never changes."""
+    built: core.Dashboard = core.Dashboard(
         title=f"GPUTally / {title}",
         uid=links.uid(name),
         description=description,
@@ -62,19 +60,19 @@ def dashboard(
         links=links.related(),
         templating=core.Templating(list=[DATASOURCE_VARIABLE, *(v.to_json_data() for v in variables)]),
         annotations=core.Annotations(list=_annotations(variables) if annotate else []),
-        panels=_numbered(_laid_out(rows)),
+        panels=_numbered(_lay_out(rows)),
     )
-    return made
+    return built
 
 
-def text_of(made: core.Dashboard) -> str:
-    """The dashboard's JSON: the same for the same source, whatever the day."""
-    raw: Json = json.loads(json.dumps(made.to_json_data(), cls=DashboardEncoder))
-    return json.dumps(_modern(raw), indent=1, ensure_ascii=False) + "\n"
+def text_of(dashboard: core.Dashboard) -> str:
+    """The dashboard's JSON; the same source always gives the same text."""
+    raw: Json = json.loads(json.dumps(dashboard.to_json_data(), cls=DashboardEncoder))
+    return json.dumps(_current_schema(raw), indent=1, ensure_ascii=False) + "\n"
 
 
-def _modern(raw: Json) -> Json:
-    """Of what grafanalib writes, the keys that today's schema has."""
+def _current_schema(raw: Json) -> Json:
+    """The keys of grafanalib's output that exist in the current schema."""
     return {
         "uid": raw["uid"],
         "title": raw["title"],
@@ -99,14 +97,14 @@ def _modern(raw: Json) -> Json:
 
 
 class _Heading(core.RowPanel):
-    """A row of today: a heading, which holds its panels only while it is collapsed."""
+    """A row heading of the current schema; it contains its panels only while collapsed."""
 
     def to_json_data(self) -> Json:
         kept = {"type": "row", "title": self.title, "collapsed": self.collapsed, "id": self.id}
         return {**kept, "gridPos": self.gridPos, "panels": self.panels if self.collapsed else []}
 
 
-def _laid_out(rows: Sequence[Row]) -> list[core.Panel]:
+def _lay_out(rows: Sequence[Row]) -> list[core.Panel]:
     placed: list[core.Panel] = []
     top = 0
     for each in rows:
@@ -125,15 +123,15 @@ def _laid_out(rows: Sequence[Row]) -> list[core.Panel]:
 
 
 def _numbered(panels: list[core.Panel]) -> list[core.Panel]:
-    """Each with an id of its own, in the order of the page."""
+    """Gives each panel its own id, in page order."""
     every = (each for panel in panels for each in (panel, *getattr(panel, "panels", ())))
     for number, panel in enumerate(every, start=1):
         panel.id = number
     return panels
 
 
-def _place(panels: Sequence[Modern], top: int) -> int:
-    """From left to right, and down when the line is full; returns where the next row may begin."""
+def _place(panels: Sequence[Panel], top: int) -> int:
+    """Positions the panels from left to right, wrapping full lines; returns the top of the next row."""
     left = line = 0
     for panel in panels:
         size = panel.gridPos
@@ -145,12 +143,16 @@ def _place(panels: Sequence[Modern], top: int) -> int:
 
 
 def _annotations(variables: Sequence[Variable]) -> list[Json]:
-    """Marks in all graphs, of what is chosen: alerts that ask for somebody, and errors of the hardware."""
-    chosen = ", ".join(f'{each.name}=~"${each.name}"' for each in variables if each.name in _PLACES)
+    """Annotations in all graphs for the chosen cluster and node: critical alerts and hardware XIDs."""
+    chosen = ", ".join(
+        f'{each.name}=~"${each.name}"' for each in variables if each.name in _ANNOTATED_VARIABLES
+    )
 
     critical = f'alertname=~"GPUTally.+", severity="critical", {chosen}'
 
-    def marks(name: str, expr: str, color: str, title: str, text: str, *, at_value: bool = False) -> Json:
+    def annotation(
+        name: str, expr: str, color: str, title: str, text: str, *, at_value: bool = False
+    ) -> Json:
         return {
             "name": name,
             "datasource": DATASOURCE,
@@ -165,9 +167,9 @@ def _annotations(variables: Sequence[Variable]) -> list[Json]:
         }
 
     return [
-        marks(
+        annotation(
             "Alerts",
-            # One mark where it began, not one at every step for as long as it fires.
+            # One annotation at the start of the alert instead of one at every step while it fires.
             f"ALERTS_FOR_STATE{{{critical}}} * 1000"
             f' and ignoring (alertstate) ALERTS{{alertstate="firing", {critical}}}',
             palette.CRITICAL,
@@ -175,10 +177,10 @@ def _annotations(variables: Sequence[Variable]) -> list[Json]:
             "{{node}} GPU {{gpu}} {{namespace}} {{pod}}",
             at_value=True,
         ),
-        marks(
+        annotation(
             "XIDs",
-            # Grafana asks in steps of minutes or hours: the value says when it was, whatever the step.
-            f'gputally_gpu_xid_last_timestamp_seconds{{xid!~"{_OF_PROGRAMS}", {chosen}}} * 1000',
+            # Grafana's step can be hours, so the time is taken from the value.
+            f'gputally_gpu_xid_last_timestamp_seconds{{xid!~"{_APPLICATION_XIDS}", {chosen}}} * 1000',
             palette.WARNING,
             "XID {{xid}}",
             "{{node}} GPU {{gpu}}",

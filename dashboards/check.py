@@ -1,4 +1,4 @@
-"""Says what is wrong with the dashboards before anybody opens them: one line per fault, with its place."""
+"""Finds faults in the dashboards: one line per fault, with dashboard and panel."""
 
 import json
 from collections import Counter
@@ -8,10 +8,10 @@ from typing import Any
 
 from alerts import promql, schema
 from alerts.check import full_schema
-from dashboards import check_links, check_queries, every, palette
+from dashboards import Json, check_links, check_queries, palette, registry
 from dashboards.build import WIDTH
 from dashboards.links import uid
-from dashboards.reading import Json, called, panels
+from dashboards.reading import panel_name, panels
 
 COLORS = frozenset(
     value for name, value in vars(palette).items() if name.isupper() and isinstance(value, str)
@@ -20,9 +20,9 @@ _COLOR_KEYS = ("color", "fixedColor", "iconColor")
 
 
 def problems(dashboards: Mapping[str, Json] | None = None, known: promql.Schema | None = None) -> list[str]:
-    """Everything that is wrong; empty when all is well. `dashboards` are JSON, by their names."""
+    """All faults; empty if there are none. `dashboards` is JSON by dashboard name."""
     if dashboards is None:
-        dashboards = {name: json.loads(text) for name, text in every.texts().items()}
+        dashboards = {name: json.loads(text) for name, text in registry.texts().items()}
     if known is None:
         known = {**full_schema(), **schema.compat()}
     found = [*_identities(dashboards)]
@@ -42,10 +42,10 @@ def _identities(dashboards: Mapping[str, Json]) -> Iterator[str]:
     for key in ("uid", "title"):
         for value, count in Counter(dashboard[key] for dashboard in dashboards.values()).items():
             if count > 1:
-                yield f"{key} {value} is there {count} times"
+                yield f"{key} {value} occurs {count} times"
     for name, dashboard in dashboards.items():
         if dashboard["uid"] != uid(name):
-            yield f"{name}: its uid is {dashboard['uid']}, and is to be {uid(name)}"
+            yield f"{name}: the uid is {dashboard['uid']}, expected {uid(name)}"
         for number, count in Counter(panel["id"] for panel in panels(dashboard)).items():
             if count > 1:
                 yield f"{name}: {count} panels have the id {number}"
@@ -53,17 +53,17 @@ def _identities(dashboards: Mapping[str, Json]) -> Iterator[str]:
 
 def _texts(dashboard: Json) -> Iterator[str]:
     if not dashboard["description"]:
-        yield "it has no description"
+        yield "no description"
     for panel in panels(dashboard):
         if panel["type"] == "text":
             continue
-        place = called(panel)
+        name = panel_name(panel)
         if not panel.get("title"):
-            yield f"{place} has no title"
+            yield f"{name}: no title"
         if not panel.get("description"):
-            yield f"{place}: it has no description"
+            yield f"{name}: no description"
         if not _unit(panel):
-            yield f"{place}: it has no unit"
+            yield f"{name}: no unit"
 
 
 def _unit(panel: Json) -> Any:
@@ -79,14 +79,14 @@ def _layout(dashboard: Json) -> Iterator[str]:
             yield from _overlaps(panel["panels"])
 
 
-def _overlaps(together: list[Json]) -> Iterator[str]:
-    for panel in together:
-        place = panel["gridPos"]
-        if place["x"] < 0 or place["x"] + place["w"] > WIDTH:
-            yield f"{called(panel)}: it does not fit into {WIDTH} columns"
-    for one, other in combinations(together, 2):
+def _overlaps(siblings: list[Json]) -> Iterator[str]:
+    for panel in siblings:
+        position = panel["gridPos"]
+        if position["x"] < 0 or position["x"] + position["w"] > WIDTH:
+            yield f"{panel_name(panel)}: wider than {WIDTH} columns"
+    for one, other in combinations(siblings, 2):
         if _share_a_cell(one["gridPos"], other["gridPos"]):
-            yield f"{called(one)} and {called(other)} lie upon each other"
+            yield f"{panel_name(one)} and {panel_name(other)} overlap"
 
 
 def _share_a_cell(one: Json, other: Json) -> bool:
@@ -100,7 +100,7 @@ def _share_a_cell(one: Json, other: Json) -> bool:
 def _colors(dashboard: Json) -> Iterator[str]:
     for panel in panels(dashboard):
         for color in sorted(set(_colors_in(panel)) - COLORS):
-            yield f"{called(panel)}: {color} is not a colour of the palette"
+            yield f"{panel_name(panel)}: {color} is not a colour of the palette"
     for annotation in dashboard["annotations"]["list"]:
         for color in sorted(set(_colors_in(annotation)) - COLORS):
             yield f"annotation {annotation['name']}: {color} is not a colour of the palette"

@@ -1,4 +1,4 @@
-"""Whether links lead somewhere, and names in tables, overrides and links are those of what a query gives."""
+"""Checks that links lead to a dashboard, and that columns and labels used by a panel exist in its results."""
 
 import json
 import re
@@ -6,8 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from alerts import promql
+from dashboards import Json
 from dashboards.check_queries import keeps_name, labels_of
-from dashboards.reading import Json, Query, called, column_names, labels_in, panel_queries, panels, variables
+from dashboards.reading import (
+    Query,
+    column_names,
+    labels_in,
+    panel_name,
+    panel_queries,
+    panels,
+    variables,
+)
 
 _METRIC_NAME = "__name__"
 _TO_DASHBOARD = re.compile(r"/d/([\w-]+)")
@@ -17,18 +26,18 @@ _LABEL_OF_SERIES = re.compile(r"\$\{__field\.labels\.(\w+)\}")
 _COLUMN_OF_ROW = re.compile(r'\$\{__data\.fields(?:\.(\w+)|\["([^"]+)"\])\}')
 
 
-def faults(dashboard: Json, every: Mapping[str, Json], known: promql.Schema) -> Iterator[str]:
-    """What is wrong with the links of a dashboard, and with the names that its panels use."""
-    by_uid = {other["uid"]: other for other in every.values()}
+def faults(dashboard: Json, dashboards: Mapping[str, Json], known: promql.Schema) -> Iterator[str]:
+    """Faults of a dashboard's links and of the column and label names that its panels use."""
+    by_uid = {other["uid"]: other for other in dashboards.values()}
     for uid in sorted(set(_TO_DASHBOARD.findall(json.dumps(dashboard))) - by_uid.keys()):
-        yield f"a link leads to {uid}, which is no dashboard"
+        yield f"a link leads to {uid}, which is not a dashboard"
     for panel in panels(dashboard):
         for link in _links(panel):
             for fault in _address_faults(link["url"], dashboard, by_uid):
-                yield f"{called(panel)}: link {link['title']}: {fault}"
+                yield f"{panel_name(panel)}: link {link['title']}: {fault}"
         for fault in _name_faults(panel, known):
-            yield f"{called(panel)}: {fault}"
-    tags = {tag for other in every.values() for tag in other["tags"]}
+            yield f"{panel_name(panel)}: {fault}"
+    tags = {tag for other in dashboards.values() for tag in other["tags"]}
     for link in dashboard["links"]:
         for tag in link["tags"]:
             if tag not in tags:
@@ -53,7 +62,7 @@ def _address_faults(url: str, here: Json, by_uid: Mapping[str, Json]) -> Iterato
     found = _TO_DASHBOARD.match(url)
     if found is None:
         if not url.startswith("https://"):
-            yield f"{url} is neither a dashboard nor a page"
+            yield f"{url} is neither a dashboard nor an https address"
         return
     there = by_uid.get(found[1])
     if there is None:
@@ -63,13 +72,13 @@ def _address_faults(url: str, here: Json, by_uid: Mapping[str, Json]) -> Iterato
             yield f"{found[1]} has no variable {name}"
     for name in _KEPT.findall(url):
         if name not in variables(here):
-            yield f"there is no variable {name} here to take along"
+            yield f"this dashboard has no variable {name} to pass on"
     if "${__url_time_range}" not in url:
-        yield "it does not take the time range along"
+        yield "it does not pass on the time range"
 
 
 def _name_faults(panel: Json, known: promql.Schema) -> Iterator[str]:
-    # What is wrong with a query itself is said elsewhere.
+    # check_queries reports queries that are wrong themselves.
     with suppress(promql.Wrong):
         if panel["type"] == "table":
             yield from _table_faults(panel, known)
@@ -78,33 +87,33 @@ def _name_faults(panel: Json, known: promql.Schema) -> Iterator[str]:
 
 
 def _table_faults(panel: Json, known: promql.Schema) -> Iterator[str]:
-    has = _columns(panel_queries(panel), known)
-    if promql.ANY in has:
+    existing = _columns(panel_queries(panel), known)
+    if promql.ANY in existing:
         return
-    left = set(has)
+    left = set(existing)
     for step in panel.get("transformations", ()):
         for name in _names_in_step(step):
-            if name not in has:
-                yield f"{step['id']}: there is no column {name}"
+            if name not in existing:
+                yield f"{step['id']}: no column {name}"
         left -= step["options"].get("excludeByName", {}).keys()
     if _METRIC_NAME in left:
-        yield "it has a column with the metric's name: aggregate, or hide it"
+        yield "a column shows the metric name: aggregate, or hide it"
     shown = column_names(panel)
     for override in panel["fieldConfig"]["overrides"]:
         matcher = override["matcher"]
         if matcher["id"] == "byName" and matcher["options"] not in left:
-            yield f"there is no column {matcher['options']} to change"
+            yield f"an override is for {matcher['options']}, which is not a column"
     for sorted_by in panel["options"].get("sortBy", ()):
         if sorted_by["displayName"] not in {shown.get(name, name) for name in left}:
-            yield f"it is sorted by {sorted_by['displayName']}, which is no column"
+            yield f"it is sorted by {sorted_by['displayName']}, which is not a column"
     for link in _links(panel):
         for plain, quoted in _COLUMN_OF_ROW.findall(link["url"]):
             if (plain or quoted) not in left | {shown[name] for name in left & shown.keys()}:
-                yield f"link {link['title']}: there is no column {plain or quoted}"
+                yield f"link {link['title']}: no column {plain or quoted}"
 
 
 def _columns(queries: Sequence[Query], known: promql.Schema) -> set[str]:
-    """What a table of their samples has, before anything is done to it."""
+    """The columns of a table of their samples before any transformation."""
     values = {f"Value #{query.ref_id}" for query in queries} if len(queries) > 1 else {"Value"}
     names = {_METRIC_NAME} if any(map(keeps_name, queries)) else set()
     return {"Time", *values, *names}.union(*(labels_of(query, known) for query in queries))
@@ -126,17 +135,17 @@ def _series_faults(panel: Json, known: promql.Schema) -> Iterator[str]:
         if matcher["id"] == "byName" and not any(
             re.fullmatch(legend, matcher["options"]) for legend in legends
         ):
-            yield f"no series is called {matcher['options']}"
+            yield f"no series has the name {matcher['options']}"
     linked = {label for link in _links(panel) for label in _LABEL_OF_SERIES.findall(link["url"])}
     for query in queries:
         has = labels_of(query, known)
         for label in sorted(linked - has):
             if promql.ANY not in has:
-                yield f"its link uses {label}, and {query.ref_id} has {', '.join(sorted(has)) or 'no labels'}"
+                yield f"a link uses {label}, but {query.ref_id} has {', '.join(sorted(has)) or 'no labels'}"
 
 
 def _pattern(legend: str) -> str:
-    """What the legend's text can be, as a regular expression."""
+    """A regular expression for the texts that the legend can have."""
     if legend == "__auto":
         return ".*"
     text = re.escape(legend)

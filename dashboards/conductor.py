@@ -1,43 +1,39 @@
 """Conductors, machines with AMD GPUs: utilisation, memory and power of each, and what only AMD tells."""
 
-from alerts.schema import GPU
+from functools import partial
+
 from dashboards import fields, links, palette
 from dashboards.build import dashboard, row
-from dashboards.panels import Modern, now, over_time, rows, stat, table, timeseries
+from dashboards.panels import line_per_gpu, now, over_time, rows, stat, timeseries
+from dashboards.queries import BY_GPU, MATCH_CLUSTER, MATCH_GPU, MATCH_NODE
+from dashboards.tables import column, share_column, table, value_columns
 from dashboards.variables import Variable
 
 _AMD = 'vendor="amd"'
-_CLUSTER = 'cluster=~"$cluster"'
-_NODE = f'{_CLUSTER}, node=~"$node"'
-_CARD = f'{_NODE}, gpu=~"$gpu"'
 _VARIABLES = (
     Variable("cluster", "Cluster", f"gputally_gpu_info{{{_AMD}}}"),
-    Variable("node", "Conductor", f"gputally_gpu_info{{{_AMD}, {_CLUSTER}}}"),
-    Variable("gpu", "GPU", f"gputally_gpu_info{{{_AMD}, {_NODE}}}"),
+    Variable("node", "Conductor", f"gputally_gpu_info{{{_AMD}, {MATCH_CLUSTER}}}"),
+    Variable("gpu", "GPU", f"gputally_gpu_info{{{_AMD}, {MATCH_NODE}}}"),
 )
-_INFO = f"max by (cluster, node, uuid, model) (gputally_gpu_info{{{_AMD}, {_CARD}}})"
+_INFO = f"max by (cluster, node, uuid, model) (gputally_gpu_info{{{_AMD}, {MATCH_GPU}}})"
 _LEGEND = "{{node}} GPU {{gpu}}"
 _HEAT = fields.thresholds((85, palette.WARNING), (95, palette.CRITICAL))
 _HOT_ONLY = fields.thresholds((85, palette.WARNING), (95, palette.CRITICAL), base=palette.CLEAR)
-_MORE_IS_BETTER = fields.thresholds((0.3, palette.WARNING), (0.6, palette.GOOD), base=palette.CRITICAL)
-_ANY_IS_BAD = fields.thresholds((1, palette.CRITICAL))
 _NEARLY_FULL = fields.thresholds((0.95, palette.CRITICAL), base=palette.MEMORY)
-_TO_GPU = links.by_row("GPU", "node", "node", "gpu")
-_SERIES_TO_GPU = links.by_label("GPU", "node", "node", "gpu")
 
 
 def _per_gpu(metric: str, *matchers: str, more: str = "") -> str:
     """One sample for each AMD GPU, and for each of what `more` names."""
-    chosen = ", ".join((_CARD, *matchers))
-    by = f"{GPU}, {more}" if more else GPU
+    chosen = ", ".join((MATCH_GPU, *matchers))
+    by = f"{BY_GPU}, {more}" if more else BY_GPU
     own = f"max by ({by}) (gputally_gpu_{metric}{{{chosen}}})"
     return f"({own} * on (cluster, node, uuid) group_left (model) {_INFO})"
 
 
 def _rate(metric: str, more: str = "") -> str:
     """A second, of each AMD GPU and of what `more` names, summed over the rest."""
-    by = f"{GPU}, {more}" if more else GPU
-    rate = f"sum by ({by}) (rate(gputally_gpu_{metric}{{{_CARD}}}[$__rate_interval]))"
+    by = f"{BY_GPU}, {more}" if more else BY_GPU
+    rate = f"sum by ({by}) (rate(gputally_gpu_{metric}{{{MATCH_GPU}}}[$__rate_interval]))"
     return f"{rate} * on (cluster, node, uuid) group_left (model) {_INFO}"
 
 
@@ -45,25 +41,8 @@ def _share(part: str, whole: str) -> str:
     return f"{_per_gpu(part)} / {_per_gpu(whole)}"
 
 
-def _lines(title: str, description: str, expr: str, unit: str, **more: object) -> Modern:
-    """A line for each GPU, a third of the page wide, that leads to the GPU."""
-    options: dict[str, object] = {
-        "width": 8,
-        "height": 8,
-        "legend": "bottom",
-        "calcs": ("mean",),
-        "links": (_SERIES_TO_GPU,),
-    }
-    return timeseries(
-        title,
-        description,
-        over_time(expr, _LEGEND),
-        unit=unit,
-        **{**options, **more},  # type: ignore[arg-type]
-    )
-
-
 _UNCORRECTED = _per_gpu("ras_errors_total", 'type="uncorrected"', more="block")
+_line_per_gpu = partial(line_per_gpu, legend=_LEGEND, link=links.SERIES_TO_GPU)
 
 DASHBOARD = dashboard(
     "conductor",
@@ -79,7 +58,7 @@ DASHBOARD = dashboard(
             unit="short",
             width=4,
             overrides=(
-                fields.override("lost", thresholds=_ANY_IS_BAD),
+                fields.override("lost", thresholds=fields.ANY_IS_CRITICAL),
                 fields.override("answer", thresholds=fields.thresholds(base=palette.GOOD)),
             ),
         ),
@@ -91,7 +70,7 @@ DASHBOARD = dashboard(
             unit="percentunit",
             width=4,
             decimals=0,
-            steps=_MORE_IS_BETTER,
+            steps=fields.HIGHER_IS_BETTER,
         ),
         stat(
             "Memory",
@@ -108,7 +87,7 @@ DASHBOARD = dashboard(
             over_time(f"sum({_per_gpu('power_watts')})"),
             unit="watt",
             width=4,
-            steps=fields.thresholds(base=palette.POWER),
+            steps=fields.POWER,
         ),
         stat(
             "Hottest spot",
@@ -126,11 +105,11 @@ DASHBOARD = dashboard(
             now(f"sum({_UNCORRECTED}) or vector(0)"),
             unit="short",
             width=4,
-            steps=_ANY_IS_BAD,
+            steps=fields.ANY_IS_CRITICAL,
             background=True,
             links=(links.link("Health", "health"),),
         ),
-        _lines(
+        _line_per_gpu(
             "Utilisation",
             "Share of the time in which each GPU ran something. Flat at 0 while somebody holds it is waste; "
             "choose a conductor above when there are too many lines.",
@@ -139,7 +118,7 @@ DASHBOARD = dashboard(
             most=1,
             height=9,
         ),
-        _lines(
+        _line_per_gpu(
             "Memory used",
             "Share of each GPU's VRAM that is taken. From 95 % on the next allocation may fail; a line that "
             "only ever grows may be a leak.",
@@ -148,7 +127,7 @@ DASHBOARD = dashboard(
             most=1,
             height=9,
         ),
-        _lines(
+        _line_per_gpu(
             "Power",
             "What each GPU draws. Flat at its limit is full work; far below it at full utilisation is a job "
             "that waits or hangs.",
@@ -165,24 +144,24 @@ DASHBOARD = dashboard(
             rows(_share("power_watts", "power_limit_watts")),
             rows(_per_gpu("temperature_celsius")),
             columns=(
-                fields.column("node", name="Conductor", link=links.by_row("Node", "node", "node")),
-                fields.column("gpu", name="GPU", width=70, link=_TO_GPU),
-                fields.column("model", name="Model"),
-                fields.share("Value #A", "Utilisation", width=170),
-                fields.share("Value #B", "Memory", width=170),
-                fields.column("Value #C", name="Power", unit="watt", decimals=0, width=100),
-                fields.share("Value #D", "Of its limit", width=170),
-                fields.column("Value #E", name="Hottest spot", unit="celsius", width=120, steps=_HOT_ONLY),
+                column("node", name="Conductor", link=links.TO_NODE),
+                column("gpu", name="GPU", width=70, link=links.TO_GPU),
+                column("model", name="Model"),
+                share_column("Value #A", "Utilisation", width=170),
+                share_column("Value #B", "Memory", width=170),
+                column("Value #C", name="Power", unit="watt", decimals=0, width=100),
+                share_column("Value #D", "Of its limit", width=170),
+                column("Value #E", name="Hottest spot", unit="celsius", width=120, steps=_HOT_ONLY),
             ),
             hidden=("cluster", "uuid"),
-            order=("node", "gpu", "model", *(f"Value #{letter}" for letter in "ABCDE")),
+            order=("node", "gpu", "model", *value_columns(5)),
             sort_by="Utilisation",
             height=10,
         ),
     ),
     row(
         "XGMI",
-        _lines(
+        _line_per_gpu(
             "Traffic of each GPU",
             "Data over all XGMI links, both directions. In one job over several GPUs the lines are alike; "
             "the one far below is the slow one.",
@@ -197,7 +176,7 @@ DASHBOARD = dashboard(
             width=8,
             legend="bottom",
         ),
-        _lines(
+        _line_per_gpu(
             "Links up",
             "XGMI links of each GPU that are up. All the same is good; a fall makes jobs over several GPUs "
             "fail or crawl.",
@@ -216,22 +195,16 @@ DASHBOARD = dashboard(
             "both are bad; corrected ones are harmless while few. Empty is good.",
             rows(f"topk(50, {_per_gpu('ras_errors_total', more='block, type')} > 0)"),
             columns=(
-                fields.column("node", name="Conductor"),
-                fields.column("gpu", name="GPU", width=70, link=_TO_GPU),
-                fields.column("block", name="Block", width=100),
-                fields.column(
+                column("node", name="Conductor"),
+                column("gpu", name="GPU", width=70, link=links.TO_GPU),
+                column("block", name="Block", width=100),
+                column(
                     "type",
                     name="Errors that were",
                     width=140,
-                    mappings=fields.words(
-                        {
-                            "corrected": ("corrected", palette.HELD),
-                            "deferred": ("deferred", palette.WARNING),
-                            "uncorrected": ("not corrected", palette.CRITICAL),
-                        }
-                    ),
+                    mappings=fields.ERROR_TYPES,
                 ),
-                fields.column("Value", name="Errors", width=90),
+                column("Value", name="Errors", width=90),
             ),
             hidden=("cluster", "uuid", "model"),
             order=("node", "gpu", "block", "type", "Value"),
@@ -244,7 +217,7 @@ DASHBOARD = dashboard(
             "New errors. Corrected ones at a steady, slow rate are normal; more and more of them announce "
             "one that cannot be corrected.",
             over_time(
-                f"sum by (type) (increase(gputally_gpu_ras_errors_total{{{_CARD}}}[$__rate_interval]))",
+                f"sum by (type) (increase(gputally_gpu_ras_errors_total{{{MATCH_GPU}}}[$__rate_interval]))",
                 "{{type}}",
             ),
             unit="short",
@@ -303,7 +276,7 @@ DASHBOARD = dashboard(
     ),
     row(
         "Memory that only AMD tells",
-        _lines(
+        _line_per_gpu(
             "VRAM that the CPU can reach",
             "Share that is taken of the VRAM the CPU can reach directly. Without a large BAR it is only 256 "
             "MiB: full, copies take a detour.",
@@ -311,14 +284,14 @@ DASHBOARD = dashboard(
             "percentunit",
             most=1,
         ),
-        _lines(
+        _line_per_gpu(
             "Host memory used by the GPU (GTT)",
             "Memory of the machine that the GPU uses. Much of it means that data does not fit into VRAM, "
             "and comes over PCIe instead.",
             _per_gpu("gtt_used_bytes"),
             "bytes",
         ),
-        _lines(
+        _line_per_gpu(
             "PCIe packets sent again",
             "Replays in a minute. A few in a day are normal; more than 8 a minute are a bad contact.",
             f"{_rate('pcie_replays_total')} * 60",

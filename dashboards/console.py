@@ -10,11 +10,10 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import count
 from string import ascii_uppercase
-from typing import Any
 
-from dashboards.ranges import largest
+from dashboards import Json
+from dashboards.queries import top_over_range
 
-Json = dict[str, Any]
 _OF_PROJECT = '{namespace=~"$namespace"}'
 _BY_GPU = "node, gpu, model, problem"
 _BY_POD = "namespace, pod"
@@ -125,7 +124,7 @@ def _of_pod(record: str) -> str:
 
 
 def _pods_over_time(record: str) -> dict[str, str]:
-    return {"{{namespace}}/{{pod}}": largest(f"pod:gputally_{record}{_OF_PROJECT}", _BY_POD)}
+    return {"{{namespace}}/{{pod}}": top_over_range(f"pod:gputally_{record}{_OF_PROJECT}", _BY_POD)}
 
 
 _FLEET = _dashboard(
@@ -158,7 +157,7 @@ _FLEET = _dashboard(
         _graph(
             "GPUs held by namespace",
             "short",
-            {"{{namespace}}": largest("namespace:gputally_held:gpus", "namespace")},
+            {"{{namespace}}": top_over_range("namespace:gputally_held:gpus", "namespace")},
         ),
     ),
     _row(

@@ -4,31 +4,31 @@ For people who stay with DCGM_FI_* and nvidia_smi_*: from GPUTally with `--compa
 the exporters of those names. Where DCGM tells nothing, as on GKE, nvidia-smi takes its place.
 """
 
-from typing import Any
+from functools import partial
 
-from dashboards import fields, links, palette
+from dashboards import Json, fields, links, palette
 from dashboards.build import dashboard, row
-from dashboards.panels import Modern, now, over_time, rows, stat, state_timeline, table, text, timeseries
+from dashboards.panels import line_per_gpu, now, over_time, rows, stat, state_timeline, text
+from dashboards.queries import MATCH_CLUSTER
+from dashboards.tables import column, table
 from dashboards.variables import Variable
 
-_CLUSTER = 'cluster=~"$cluster"'
-_INSTANCE = f'{_CLUSTER}, instance=~"$instance"'
+_INSTANCE = f'{MATCH_CLUSTER}, instance=~"$instance"'
 _DCGM = f'{_INSTANCE}, gpu=~"$gpu"'
 _SMI = f'{_INSTANCE}, gpu_id=~"$gpu"'
 _EITHER = '__name__=~"DCGM_FI_DEV_GPU_TEMP|nvidia_smi_temperature_celsius"'
 _VARIABLES = (
     Variable("cluster", "Cluster", f"{{{_EITHER}}}"),
-    Variable("instance", "Instance", f"{{{_EITHER}, {_CLUSTER}}}"),
+    Variable("instance", "Instance", f"{{{_EITHER}, {MATCH_CLUSTER}}}"),
     Variable("gpu", "GPU", f"DCGM_FI_DEV_GPU_TEMP{{{_INSTANCE}}}"),
 )
 _BY = "cluster, instance, Hostname, gpu"
 _LEGEND = "{{Hostname}} GPU {{gpu}}"
 _MIB = 1 << 20
-_HEAT = fields.thresholds((80, palette.WARNING), (90, palette.CRITICAL))
 _MORE_IS_BETTER = fields.thresholds((30, palette.WARNING), (60, palette.GOOD), base=palette.CRITICAL)
 _TO_GPU = links.link("GPU", "node", node="${__field.labels.Hostname}", gpu="${__field.labels.gpu}")
 _ROW_TO_GPU = links.by_row("GPU", "node", "gpu", node="Hostname")
-_BAR: dict[str, Any] = {"unit": "percent", "decimals": 0, "bar_up_to": 100}
+_BAR: Json = {"unit": "percent", "decimals": 0, "bar_up_to": 100}
 
 
 def _dcgm(field: str, how: str = "max") -> str:
@@ -63,27 +63,11 @@ _MEMORY_SHARE = (
 )
 _EXPORTERS = (
     f"max by (cluster, job, instance) (up{{{_INSTANCE}}})"
-    f" and on (cluster, job) max by (cluster, job) (last_over_time({{{_EITHER}, {_CLUSTER}}}[$__range]))"
+    f" and on (cluster, job) max by (cluster, job) (last_over_time({{{_EITHER}, {MATCH_CLUSTER}}}[$__range]))"
 )
 
 
-def _lines(title: str, description: str, expr: str, unit: str, **more: object) -> Modern:
-    """A line for each GPU, a third of the page wide."""
-    options: dict[str, object] = {
-        "width": 8,
-        "height": 9,
-        "legend": "bottom",
-        "links": (_TO_GPU,),
-        "calcs": ("mean",),
-    }
-    return timeseries(
-        title,
-        description,
-        over_time(expr, _LEGEND),
-        unit=unit,
-        **{**options, **more},  # type: ignore[arg-type]
-    )
-
+_line_per_gpu = partial(line_per_gpu, legend=_LEGEND, link=_TO_GPU, height=9)
 
 DASHBOARD = dashboard(
     "dcgm",
@@ -122,7 +106,7 @@ DASHBOARD = dashboard(
             over_time(f"sum({_POWER})"),
             unit="watt",
             width=4,
-            steps=fields.thresholds(base=palette.POWER),
+            steps=fields.POWER,
         ),
         stat(
             "Hottest GPU",
@@ -131,7 +115,7 @@ DASHBOARD = dashboard(
             unit="celsius",
             width=4,
             decimals=0,
-            steps=_HEAT,
+            steps=fields.HOT,
         ),
         stat(
             "Exporters down",
@@ -139,45 +123,45 @@ DASHBOARD = dashboard(
             now(f"count(({_EXPORTERS}) == 0) or vector(0)"),
             unit="short",
             width=4,
-            steps=fields.thresholds((1, palette.CRITICAL)),
+            steps=fields.ANY_IS_CRITICAL,
             background=True,
         ),
-        _lines(
+        _line_per_gpu(
             "GPU utilisation (DCGM)",
             "Share of the time in which a kernel ran. GKE may show 0 here: see nvidia-smi's beside.",
             _UTILIZATION,
             "percent",
             most=100,
         ),
-        _lines(
+        _line_per_gpu(
             "GPU utilisation (nvidia-smi)",
             "The same, from nvidia-smi. Flat at 0 while somebody holds the GPU is waste.",
             _smi(f"nvidia_smi_gpu_utilization_percent{{{_SMI}}}"),
             "percent",
             most=100,
         ),
-        _lines(
+        _line_per_gpu(
             "Memory of each GPU",
             "Device memory that is taken. A line that only ever grows may be a leak.",
             _MEMORY,
             "bytes",
         ),
-        _lines(
+        _line_per_gpu(
             "Temperature",
             "Core temperature. The lower the better; most cards slow down between 85 and 95 degrees.",
             _TEMPERATURE,
             "celsius",
-            steps=_HEAT,
+            steps=fields.HOT,
             fill=0,
         ),
-        _lines(
+        _line_per_gpu(
             "Power of each GPU",
             "What each GPU draws. Flat at its limit is full work; far below it at full utilisation is a job "
             "that waits or hangs.",
             _POWER,
             "watt",
         ),
-        _lines(
+        _line_per_gpu(
             "Memory utilisation",
             "Share of the time in which device memory was read or written. High at low power is a job that "
             "waits for memory.",
@@ -188,14 +172,14 @@ DASHBOARD = dashboard(
     ),
     row(
         "Clocks and exporters",
-        _lines(
+        _line_per_gpu(
             "SM clock",
             "Clock of the compute units. It falls when the GPU is idle; a fall while it is busy is a loss "
             "to heat or power.",
             f"{_dcgm('SM_CLOCK')} * 1e6",
             "hertz",
         ),
-        _lines(
+        _line_per_gpu(
             "Memory clock",
             "Clock of the device memory. Full or idle; in between for long is not normal.",
             f"{_dcgm('MEM_CLOCK')} * 1e6",
@@ -219,12 +203,12 @@ DASHBOARD = dashboard(
             rows(f'sum by ({_BY}, namespace, pod) (DCGM_FI_DEV_GPU_UTIL{{pod!="", {_DCGM}}})'),
             rows(f'sum by ({_BY}, namespace, pod) (DCGM_FI_DEV_FB_USED{{pod!="", {_DCGM}}}) * {_MIB}'),
             columns=(
-                fields.column("namespace", name="Namespace"),
-                fields.column("pod", name="Pod", link=links.by_row("Pod", "workloads", "namespace", "pod")),
-                fields.column("Hostname", name="Host"),
-                fields.column("gpu", name="GPU", width=70, link=_ROW_TO_GPU),
-                fields.column("Value #A", name="Utilisation", width=170, **_BAR),
-                fields.column("Value #B", name="Memory", unit="bytes", width=110),
+                column("namespace", name="Namespace"),
+                column("pod", name="Pod", link=links.TO_POD),
+                column("Hostname", name="Host"),
+                column("gpu", name="GPU", width=70, link=_ROW_TO_GPU),
+                column("Value #A", name="Utilisation", width=170, **_BAR),
+                column("Value #B", name="Memory", unit="bytes", width=110),
             ),
             hidden=("cluster", "instance"),
             order=("namespace", "pod", "Hostname", "gpu", "Value #A", "Value #B"),
@@ -240,7 +224,7 @@ DASHBOARD = dashboard(
             width=4,
             height=8,
             decimals=1,
-            steps=fields.thresholds(base=palette.POWER),
+            steps=fields.POWER,
         ),
         text(
             """**Where these names come from**

@@ -6,13 +6,19 @@ GPUs' meters have counted, but for what was used before Prometheus first saw a s
 
 from dashboards import fields, links, palette
 from dashboards.build import dashboard, row
-from dashboards.panels import bar_gauge, now, over_time, pie, rows, stat, table, timeseries
-from dashboards.ranges import hours, kilowatt_hours, largest
+from dashboards.panels import bar_gauge, now, over_time, pie, rows, stat, timeseries
+from dashboards.queries import (
+    BY_WORKLOAD,
+    MATCH_CLUSTER,
+    MATCH_NAMESPACE,
+    hours,
+    kilowatt_hours,
+    or_zero,
+    top_over_range,
+)
+from dashboards.tables import column, hidden_columns, share_column, table, value_columns
 from dashboards.variables import CLUSTER, NAMESPACE
 
-_CLUSTER = 'cluster=~"$cluster"'
-_NAMESPACE = f'{_CLUSTER}, namespace=~"$namespace"'
-_BY_WORKLOAD = "cluster, namespace, workload"
 _HOST, _NOBODY = "(not in Kubernetes)", "(nobody)"
 
 _PODS_COLOR, _HOST_COLOR = palette.BUSY, palette.HELD
@@ -28,46 +34,41 @@ _METER = fields.override(
     custom__fillOpacity=0,
     custom__lineWidth=2,
 )
-_MONEY: fields.Json = {"unit": "none", "decimals": 2}
 
 
 def _all(level: str, record: str) -> str:
     """Of the whole cluster, whatever namespace is chosen: what the meters have counted is everybody's."""
-    return f"{level}:gputally_{record}{{{_CLUSTER}}}"
+    return f"{level}:gputally_{record}{{{MATCH_CLUSTER}}}"
 
 
 def _namespaces(record: str) -> str:
-    return f"namespace:gputally_{record}{{{_NAMESPACE}}}"
+    return f"namespace:gputally_{record}{{{MATCH_NAMESPACE}}}"
 
 
 def _workloads(record: str) -> str:
-    return hours(f"workload:gputally_{record}{{{_NAMESPACE}}}", _BY_WORKLOAD)
+    return hours(f"workload:gputally_{record}{{{MATCH_NAMESPACE}}}", BY_WORKLOAD)
 
 
 def _models(record: str) -> str:
-    return hours(f"model:gputally_{record}{{{_CLUSTER}}}", "model")
+    return hours(f"model:gputally_{record}{{{MATCH_CLUSTER}}}", "model")
 
 
 def _owners(record: str) -> str:
     return hours(_all("host", record), "cluster, node, owner")
 
 
-def _or_zero(expression: str) -> str:
-    return f"({expression} or vector(0))"
-
-
 _METERED = kilowatt_hours(_all("cluster", "energy:watts"))
-_PODS_ENERGY = _or_zero(kilowatt_hours(_all("namespace", "energy:watts")))
-_HOST_ENERGY = _or_zero(kilowatt_hours(_all("host", "energy:watts")))
-_NOBODYS_ENERGY = _or_zero(kilowatt_hours(_all("cluster", "unattributed:watts")))
+_PODS_ENERGY = or_zero(kilowatt_hours(_all("namespace", "energy:watts")))
+_HOST_ENERGY = or_zero(kilowatt_hours(_all("host", "energy:watts")))
+_NOBODYS_ENERGY = or_zero(kilowatt_hours(_all("cluster", "unattributed:watts")))
 _UNBOOKED = f"{_METERED} - {_PODS_ENERGY} - {_HOST_ENERGY} - {_NOBODYS_ENERGY}"
 _COST = hours(_all("cluster", "cost:per_hour"))
-_NOBODYS_COST = _or_zero(hours(_all("cluster", "unallocated_cost:per_hour")))
+_NOBODYS_COST = or_zero(hours(_all("cluster", "unallocated_cost:per_hour")))
 _CO2 = hours(_all("cluster", "co2:grams_per_hour"))
 
 
 def _nobodys(reason: str) -> str:
-    return f'cluster:gputally_unattributed:watts{{{_CLUSTER}, reason="{reason}"}}'
+    return f'cluster:gputally_unattributed:watts{{{MATCH_CLUSTER}, reason="{reason}"}}'
 
 
 def _line(expression: str, name: str) -> str:
@@ -105,17 +106,14 @@ def _once_it_can_be_told(expression: str) -> str:
 
 
 _COST_BILL = _bill("cost:per_hour", _by_cluster("unallocated_cost:per_hour"))
-_CHARGED = f'{{__name__=~"(namespace|host):gputally_charged:watts", {_NAMESPACE}}}'
-_LEDGER_CHARGED = f'{{__name__=~"gputally_(pod|host|gpu_unattributed)_energy_joules_total", {_CLUSTER}}}'
+_CHARGED = f'{{__name__=~"(namespace|host):gputally_charged:watts", {MATCH_NAMESPACE}}}'
+_LEDGER_CHARGED = f'{{__name__=~"gputally_(pod|host|gpu_unattributed)_energy_joules_total", {MATCH_CLUSTER}}}'
 _BOOK = "cluster, node, instance, gpu"
 
 
 _BY_BASIS = kilowatt_hours(_CHARGED, "basis")
 
-_TO_NAMESPACE = links.by_row("Its pods", "workloads", "namespace")
 _TO_LINKED = links.by_row("Its pods", "workloads", namespace="linked")
-_TO_MODEL = links.by_row("GPUs of this model", "fleet", "model")
-_TO_NODE = links.by_row("Node", "node", "node")
 
 DASHBOARD = dashboard(
     "energy",
@@ -130,7 +128,7 @@ DASHBOARD = dashboard(
             unit="kwatth",
             width=4,
             decimals=2,
-            steps=fields.thresholds(base=palette.POWER),
+            steps=fields.POWER,
         ),
         stat(
             "Cost",
@@ -138,7 +136,7 @@ DASHBOARD = dashboard(
             "in the rules (see Prices, below).",
             now(_COST),
             width=4,
-            **_MONEY,
+            **fields.MONEY,
         ),
         stat(
             "CO2",
@@ -169,7 +167,7 @@ DASHBOARD = dashboard(
             width=4,
             steps=fields.thresholds(base=palette.FREE),
             links=(links.link("Idle GPUs", "idle"),),
-            **_MONEY,
+            **fields.MONEY,
         ),
         stat(
             "Books differ by",
@@ -203,16 +201,16 @@ DASHBOARD = dashboard(
             ),
             rows(_bill("idle_cost:per_hour")),
             columns=(
-                fields.column("namespace", name="Namespace", link=_TO_LINKED),
-                *fields.hide("linked"),
-                fields.column("Value #A", name="Cost", width=80, **_MONEY),
-                fields.share("Value #B", "Share of all", width=120, decimals=1),
-                fields.column("Value #C", name="GPU hours", unit="none", decimals=1, width=90),
-                fields.column("Value #D", name="Energy", unit="kwatth", decimals=2, width=95),
-                fields.column("Value #E", name="CO2", unit="massg", decimals=1, width=85),
-                fields.column("Value #F", name="Cost of idle", width=100, **_MONEY),
+                column("namespace", name="Namespace", link=_TO_LINKED),
+                *hidden_columns("linked"),
+                column("Value #A", name="Cost", width=80, **fields.MONEY),
+                share_column("Value #B", "Share of all", width=120, decimals=1),
+                column("Value #C", name="GPU hours", unit="none", decimals=1, width=90),
+                column("Value #D", name="Energy", unit="kwatth", decimals=2, width=95),
+                column("Value #E", name="CO2", unit="massg", decimals=1, width=85),
+                column("Value #F", name="Cost of idle", width=100, **fields.MONEY),
             ),
-            order=("namespace", *(f"Value #{letter}" for letter in "ABCDEF")),
+            order=("namespace", *value_columns(6)),
             sort_by="Cost",
             width=15,
             height=10,
@@ -265,7 +263,7 @@ DASHBOARD = dashboard(
             now(_PODS_ENERGY, "pods"),
             now(_HOST_ENERGY, "not in Kubernetes"),
             *(
-                now(_or_zero(kilowatt_hours(_nobodys(reason))), f"nobody: {reason}")
+                now(or_zero(kilowatt_hours(_nobodys(reason))), f"nobody: {reason}")
                 for reason in palette.BY_REASON
             ),
             unit="kwatth",
@@ -287,16 +285,16 @@ DASHBOARD = dashboard(
             rows(_workloads("co2:grams_per_hour")),
             rows(_workloads("idle_cost:per_hour")),
             columns=(
-                fields.column("namespace", name="Namespace", width=110, link=_TO_NAMESPACE),
-                fields.column("workload", name="Workload"),
-                fields.column("Value #A", name="Cost", width=80, **_MONEY),
-                fields.column("Value #B", name="GPU hours", unit="none", decimals=1, width=90),
-                fields.column("Value #C", name="Energy", unit="kwatth", decimals=2, width=95),
-                fields.column("Value #D", name="CO2", unit="massg", decimals=1, width=85),
-                fields.column("Value #E", name="Cost of idle", width=100, **_MONEY),
+                column("namespace", name="Namespace", width=110, link=links.TO_NAMESPACE),
+                column("workload", name="Workload"),
+                column("Value #A", name="Cost", width=80, **fields.MONEY),
+                column("Value #B", name="GPU hours", unit="none", decimals=1, width=90),
+                column("Value #C", name="Energy", unit="kwatth", decimals=2, width=95),
+                column("Value #D", name="CO2", unit="massg", decimals=1, width=85),
+                column("Value #E", name="Cost of idle", width=100, **fields.MONEY),
             ),
             hidden=("cluster",),
-            order=("namespace", "workload", *(f"Value #{letter}" for letter in "ABCDE")),
+            order=("namespace", "workload", *value_columns(5)),
             sort_by="Cost",
             only_with="Value #A",
             width=14,
@@ -310,14 +308,14 @@ DASHBOARD = dashboard(
             rows(_owners("held:gpus")),
             rows(f"{_owners('energy:watts')} / 1000"),
             columns=(
-                fields.column("owner", name="Owner"),
-                fields.column("node", name="Node", link=_TO_NODE),
-                fields.column("Value #A", name="Cost", width=75, **_MONEY),
-                fields.column("Value #B", name="GPU hours", unit="none", decimals=1, width=90),
-                fields.column("Value #C", name="Energy", unit="kwatth", decimals=2, width=95),
+                column("owner", name="Owner"),
+                column("node", name="Node", link=links.TO_NODE),
+                column("Value #A", name="Cost", width=75, **fields.MONEY),
+                column("Value #B", name="GPU hours", unit="none", decimals=1, width=90),
+                column("Value #C", name="Energy", unit="kwatth", decimals=2, width=95),
             ),
             hidden=("cluster",),
-            order=("owner", "node", *(f"Value #{letter}" for letter in "ABC")),
+            order=("owner", "node", *value_columns(3)),
             sort_by="Cost",
             only_with="Value #A",
             width=10,
@@ -335,17 +333,17 @@ DASHBOARD = dashboard(
             rows(_models("gpus:count")),
             rows(f"{_models('energy:watts')} / 1000"),
             rows(_models("co2:grams_per_hour")),
-            rows(f"max by (model) (gpu:gputally_price:per_hour{{{_CLUSTER}}})"),
+            rows(f"max by (model) (gpu:gputally_price:per_hour{{{MATCH_CLUSTER}}})"),
             columns=(
-                fields.column("model", name="Model", link=_TO_MODEL),
-                fields.column("Value #A", name="Cost", width=80, **_MONEY),
-                fields.share("Value #B", "Part of nobody", width=130, decimals=1),
-                fields.column("Value #C", name="GPU hours", unit="none", decimals=1, width=90),
-                fields.column("Value #D", name="Energy", unit="kwatth", decimals=2, width=95),
-                fields.column("Value #E", name="CO2", unit="massg", decimals=1, width=85),
-                fields.column("Value #F", name="Price of an hour", width=130, **_MONEY),
+                column("model", name="Model", link=links.TO_MODEL),
+                column("Value #A", name="Cost", width=80, **fields.MONEY),
+                share_column("Value #B", "Part of nobody", width=130, decimals=1),
+                column("Value #C", name="GPU hours", unit="none", decimals=1, width=90),
+                column("Value #D", name="Energy", unit="kwatth", decimals=2, width=95),
+                column("Value #E", name="CO2", unit="massg", decimals=1, width=85),
+                column("Value #F", name="Price of an hour", width=130, **fields.MONEY),
             ),
-            order=("model", *(f"Value #{letter}" for letter in "ABCDEF")),
+            order=("model", *value_columns(6)),
             sort_by="Cost",
             width=16,
             height=7,
@@ -383,7 +381,7 @@ DASHBOARD = dashboard(
             "Cost per hour, by namespace",
             "GPU hours and energy of the ten dearest namespaces of the range, what is not in Kubernetes, "
             "and nobody. The grey part is what free GPUs cost.",
-            over_time(largest(_namespaces("cost:per_hour"), "namespace"), "{{namespace}}"),
+            over_time(top_over_range(_namespaces("cost:per_hour"), "namespace"), "{{namespace}}"),
             over_time(f"sum({_all('host', 'cost:per_hour')})", "not in Kubernetes"),
             over_time(f"sum({_all('cluster', 'unallocated_cost:per_hour')})", "nobody"),
             unit="none",
@@ -397,10 +395,10 @@ DASHBOARD = dashboard(
             "Power, by namespace",
             "What the ten namespaces with the most energy of the range draw, as it is charged to their "
             "pods. A peak that all share is what the room has to cool.",
-            over_time(largest(_namespaces("energy:watts"), "namespace"), "{{namespace}}"),
+            over_time(top_over_range(_namespaces("energy:watts"), "namespace"), "{{namespace}}"),
             unit="watt",
             stack=True,
-            links=(links.by_label("Its pods", "workloads", "namespace"),),
+            links=(links.SERIES_TO_NAMESPACE,),
             legend="bottom",
             calcs=("mean",),
         ),
@@ -434,14 +432,14 @@ DASHBOARD = dashboard(
             "charged for it. The exporter keeps it at 0, to the millijoule; 1 J or more is a bug or lost "
             "series.",
             now(
-                f"round(max(abs(sum by ({_BOOK}) (gputally_gpu_energy_joules_total{{{_CLUSTER}}})"
+                f"round(max(abs(sum by ({_BOOK}) (gputally_gpu_energy_joules_total{{{MATCH_CLUSTER}}})"
                 f" - sum by ({_BOOK}) ({_LEDGER_CHARGED}))), 0.001)"
             ),
             unit="joule",
             width=5,
             height=8,
             decimals=3,
-            steps=fields.thresholds((1, palette.CRITICAL)),
+            steps=fields.ANY_IS_CRITICAL,
             background=True,
         ),
     ),

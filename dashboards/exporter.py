@@ -1,36 +1,32 @@
 """The exporters themselves: do they and their sources answer, how long do they take, what do they cost?"""
 
-from typing import Any
-
 from alerts.filling import defaults
-from dashboards import fields, links, palette
+from dashboards import Json, fields, links, palette
 from dashboards.build import dashboard, row
-from dashboards.panels import Modern, now, over_time, rows, stat, table, timeseries
+from dashboards.panels import Panel, now, over_time, rows, stat, timeseries
+from dashboards.queries import MATCH_CLUSTER
+from dashboards.tables import column, table, value_columns
 from dashboards.variables import CLUSTER, Variable
 
-_CLUSTER = 'cluster=~"$cluster"'
-_JOB = f'{_CLUSTER}, job=~"$job"'
+_JOB = f'{MATCH_CLUSTER}, job=~"$job"'
 _NODE = f'{_JOB}, node=~"$node"'
 _VARIABLES = (
     CLUSTER,
     # One of them: of all jobs, `up` would have every target that Prometheus knows.
-    Variable("job", "Job", f"gputally_exporter_info{{{_CLUSTER}}}", multi=False),
+    Variable("job", "Job", f"gputally_exporter_info{{{MATCH_CLUSTER}}}", multi=False),
     Variable("node", "Node", f"gputally_exporter_info{{{_JOB}}}"),
 )
 _SET = defaults()
 _BY_NODE = "cluster, node"
 _BOOKS = 'source="state_file"'
-_ANY_IS_BAD = fields.thresholds((1, palette.CRITICAL))
-_ANY_IS_WORTH_A_LOOK = fields.thresholds((1, palette.WARNING))
 _OLD = fields.thresholds((60, palette.WARNING), (float(_SET["snapshot_stale_seconds"]), palette.CRITICAL))
 _SLOW = fields.thresholds((1, palette.WARNING), (float(_SET["scrape_slow_seconds"]), palette.CRITICAL))
 _MANY = fields.thresholds((float(_SET["samples_max"]), palette.WARNING))
-_TO_NODE = links.by_row("Node", "node", "node")
-_NODE_COLUMN = fields.column("node", name="Node", link=_TO_NODE)
+_NODE_COLUMN = column("node", name="Node", link=links.TO_NODE)
 _AGE = f"time() - max by ({_BY_NODE}) (gputally_snapshot_timestamp_seconds{{{_NODE}}})"
 
 
-def _marked(steps: dict[str, Any]) -> dict[str, Any]:
+def _marked(steps: Json) -> Json:
     """For the cells of a table: only what is bad has a colour."""
     return {**steps, "steps": [{"color": palette.CLEAR, "value": None}, *steps["steps"][1:]]}
 
@@ -53,7 +49,7 @@ def _failing(by: str) -> str:
     return f"count by ({by}) ({up}) - sum by ({by}) ({up})"
 
 
-def _across_nodes(title: str, description: str, per_node: str, unit: str) -> Modern:
+def _across_nodes(title: str, description: str, per_node: str, unit: str) -> Panel:
     """The most and the middle of all nodes: two lines, however many there are."""
     return timeseries(
         title,
@@ -82,7 +78,7 @@ DASHBOARD = dashboard(
             unit="short",
             width=4,
             overrides=(
-                fields.override("down", thresholds=_ANY_IS_BAD),
+                fields.override("down", thresholds=fields.ANY_IS_CRITICAL),
                 fields.override("up", thresholds=fields.thresholds(base=palette.GOOD)),
             ),
         ),
@@ -93,7 +89,7 @@ DASHBOARD = dashboard(
             now(f"count({_of('gputally_source_up', by='cluster, node, source')} == 0) or vector(0)"),
             unit="short",
             width=4,
-            steps=_ANY_IS_WORTH_A_LOOK,
+            steps=fields.ANY_IS_WARNING,
             background=True,
         ),
         stat(
@@ -143,20 +139,16 @@ DASHBOARD = dashboard(
             rows(_rate("process_cpu_seconds_total")),
             columns=(
                 _NODE_COLUMN,
-                fields.column(
-                    "Value #A", name="Data is old", unit="s", decimals=0, width=105, steps=_marked(_OLD)
-                ),
-                fields.column(
-                    "Value #B", name="Failing sources", width=125, steps=_marked(_ANY_IS_WORTH_A_LOOK)
-                ),
-                fields.column("Value #C", name="A sample takes", unit="s", width=125, steps=_marked(_SLOW)),
-                fields.column("Value #D", name="A scrape takes", unit="s", width=125, steps=_marked(_SLOW)),
-                fields.column("Value #E", name="Samples", unit="none", width=90, steps=_marked(_MANY)),
-                fields.column("Value #F", name="Memory", unit="bytes", decimals=0, width=90),
-                fields.column("Value #G", name="CPU", unit="percentunit", decimals=1, width=70),
+                column("Value #A", name="Data is old", unit="s", decimals=0, width=105, steps=_marked(_OLD)),
+                column("Value #B", name="Failing sources", width=125, steps=_marked(fields.ANY_IS_WARNING)),
+                column("Value #C", name="A sample takes", unit="s", width=125, steps=_marked(_SLOW)),
+                column("Value #D", name="A scrape takes", unit="s", width=125, steps=_marked(_SLOW)),
+                column("Value #E", name="Samples", unit="none", width=90, steps=_marked(_MANY)),
+                column("Value #F", name="Memory", unit="bytes", decimals=0, width=90),
+                column("Value #G", name="CPU", unit="percentunit", decimals=1, width=70),
             ),
             hidden=("cluster",),
-            order=("node", *(f"Value #{letter}" for letter in "ABCDEFG")),
+            order=("node", *value_columns(7)),
             sort_by="Data is old",
             width=24,
             height=8,
@@ -171,16 +163,14 @@ DASHBOARD = dashboard(
             rows(_increase("gputally_source_failures_total", "source")),
             rows(_increase("gputally_source_overruns_total", "source")),
             columns=(
-                fields.column("source", name="Source"),
-                fields.column("Value #A", name="Answers", width=85),
-                fields.column("Value #B", name="Fails", width=70, steps=_marked(_ANY_IS_WORTH_A_LOOK)),
-                fields.column(
-                    "Value #C", name="Slowest", unit="s", decimals=1, width=95, steps=_marked(_SLOW)
-                ),
-                fields.column("Value #D", name="Failures", decimals=0, width=85),
-                fields.column("Value #E", name="Too slow", decimals=0, width=85),
+                column("source", name="Source"),
+                column("Value #A", name="Answers", width=85),
+                column("Value #B", name="Fails", width=70, steps=_marked(fields.ANY_IS_WARNING)),
+                column("Value #C", name="Slowest", unit="s", decimals=1, width=95, steps=_marked(_SLOW)),
+                column("Value #D", name="Failures", decimals=0, width=85),
+                column("Value #E", name="Too slow", decimals=0, width=85),
             ),
-            order=("source", *(f"Value #{letter}" for letter in "ABCDE")),
+            order=("source", *value_columns(5)),
             sort_by="Fails",
             width=12,
             height=9,
@@ -211,8 +201,8 @@ DASHBOARD = dashboard(
             ),
             columns=(
                 _NODE_COLUMN,
-                fields.column("source", name="Source"),
-                fields.column("Value", name="Silent for", unit="s", decimals=0, width=120),
+                column("source", name="Source"),
+                column("Value", name="Silent for", unit="s", decimals=0, width=120),
             ),
             hidden=("cluster",),
             order=("node", "source", "Value"),
@@ -227,10 +217,10 @@ DASHBOARD = dashboard(
             rows(f"topk(100, {_increase('gputally_source_errors_total', 'node, source, field, error')} > 0)"),
             columns=(
                 _NODE_COLUMN,
-                fields.column("source", name="Source"),
-                fields.column("field", name="Field"),
-                fields.column("error", name="Error"),
-                fields.column("Value", name="Times", decimals=0, width=80),
+                column("source", name="Source"),
+                column("field", name="Field"),
+                column("error", name="Error"),
+                column("Value", name="Times", decimals=0, width=80),
             ),
             order=("node", "source", "field", "error", "Value"),
             sort_by="Times",
@@ -309,9 +299,9 @@ DASHBOARD = dashboard(
             rows(f"count by ({_BY_NODE}) (gputally_process_active{{{_NODE}}}) or {_of('up')} * 0"),
             columns=(
                 _NODE_COLUMN,
-                fields.column("Value #A", name="Samples", unit="none", steps=_marked(_MANY)),
-                fields.column("Value #B", name="Pods and devices", decimals=0),
-                fields.column("Value #C", name="Processes", decimals=0),
+                column("Value #A", name="Samples", unit="none", steps=_marked(_MANY)),
+                column("Value #B", name="Pods and devices", decimals=0),
+                column("Value #C", name="Processes", decimals=0),
             ),
             hidden=("cluster",),
             order=("node", "Value #A", "Value #B", "Value #C"),
@@ -329,7 +319,7 @@ DASHBOARD = dashboard(
             now(f"count({_of('gputally_source_up', _BOOKS)} == 0) or vector(0)"),
             unit="short",
             width=4,
-            steps=_ANY_IS_BAD,
+            steps=fields.ANY_IS_CRITICAL,
             background=True,
         ),
         stat(
@@ -342,7 +332,7 @@ DASHBOARD = dashboard(
             ),
             unit="short",
             width=4,
-            steps=_ANY_IS_WORTH_A_LOOK,
+            steps=fields.ANY_IS_WARNING,
         ),
         stat(
             "Youngest books",
@@ -372,9 +362,9 @@ DASHBOARD = dashboard(
             "What runs where. After an upgrade there should be one line.",
             rows(f"count by (version, python) ({_of('gputally_exporter_info', by='version, python, node')})"),
             columns=(
-                fields.column("version", name="GPUTally"),
-                fields.column("python", name="Python"),
-                fields.column("Value", name="Exporters"),
+                column("version", name="GPUTally"),
+                column("python", name="Python"),
+                column("Value", name="Exporters"),
             ),
             order=("version", "python", "Value"),
             sort_by="Exporters",

@@ -1,11 +1,9 @@
-"""How values look: thresholds, mappings from values to words, and exceptions for single fields."""
+"""Appearance of values: thresholds, value mappings, and overrides for single fields."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from dashboards import palette
-
-Json = dict[str, Any]
+from dashboards import Json, palette
 
 
 def thresholds(*steps: tuple[float, str], base: str = palette.GOOD) -> Json:
@@ -15,11 +13,25 @@ def thresholds(*steps: tuple[float, str], base: str = palette.GOOD) -> Json:
 
 
 PLAIN = thresholds(base=palette.NEUTRAL)
-"""No value of this is good or bad."""
+"""No value is good or bad."""
+NO_COLOUR = thresholds(base=palette.CLEAR)
+POWER = thresholds(base=palette.POWER)
+HIGHER_IS_BETTER = thresholds((0.3, palette.WARNING), (0.6, palette.GOOD), base=palette.CRITICAL)
+LOWER_IS_BETTER = thresholds((0.2, palette.WARNING), (0.5, palette.CRITICAL))
+ANY_IS_CRITICAL = thresholds((1, palette.CRITICAL))
+ANY_IS_WARNING = thresholds((1, palette.WARNING))
+ANY_IS_IDLE = thresholds((0.5, palette.IDLE))
+HOT = thresholds((80, palette.WARNING), (90, palette.CRITICAL))
+# In a table only the cells that need attention have a colour.
+CELL_ANY_IS_CRITICAL = thresholds((1, palette.CRITICAL), base=palette.CLEAR)
+CELL_ANY_IS_IDLE = thresholds((0.5, palette.IDLE), base=palette.CLEAR)
+CELL_HOT = thresholds((80, palette.WARNING), (90, palette.CRITICAL), base=palette.CLEAR)
+
+MONEY: Json = {"unit": "none", "decimals": 2}
 
 
-def words(meanings: Mapping[Any, tuple[str, str]]) -> list[Json]:
-    """A word and a colour for each of these values."""
+def value_texts(meanings: Mapping[Any, tuple[str, str]]) -> list[Json]:
+    """A text and a colour for each value."""
     options = {
         str(value): {"text": text, "color": color, "index": index}
         for index, (value, (text, color)) in enumerate(meanings.items())
@@ -27,24 +39,32 @@ def words(meanings: Mapping[Any, tuple[str, str]]) -> list[Json]:
     return [{"type": "value", "options": options}]
 
 
-def beyond(value: float, text: str, color: str) -> list[Json]:
-    """A word and a colour for whatever is larger."""
+def above(value: float, text: str, color: str) -> list[Json]:
+    """A text and a colour for all larger values."""
     result = {"text": text, "color": color, "index": 0}
     return [{"type": "range", "options": {"from": value, "to": 1e300, "result": result}}]
 
 
 def texts(meanings: Mapping[str, str]) -> list[Json]:
-    """Other words for these values, and no colours."""
+    """Texts for values, without colours."""
     options = {value: {"text": text, "index": index} for index, (value, text) in enumerate(meanings.items())}
     return [{"type": "value", "options": options}]
 
 
-YES_IS_BAD = words({0: ("no", palette.GOOD), 1: ("yes", palette.CRITICAL)})
-UP = words({0: ("down", palette.CRITICAL), 1: ("up", palette.GOOD)})
+UP = value_texts({0: ("down", palette.CRITICAL), 1: ("up", palette.GOOD)})
+
+
+ERROR_TYPES = value_texts(
+    {
+        "corrected": ("corrected", palette.HELD),
+        "deferred": ("deferred", palette.WARNING),
+        "uncorrected": ("uncorrected", palette.CRITICAL),
+    }
+)
 
 
 def override(field: str, **properties: Any) -> Json:
-    """Changes for the field of this name. Names with a dot are given as `custom__width=80`."""
+    """Properties of the field of this name; `custom__width=80` sets `custom.width`."""
     return _override({"id": "byName", "options": field}, properties)
 
 
@@ -53,7 +73,7 @@ def override_matching(pattern: str, **properties: Any) -> Json:
 
 
 def override_text(**properties: Any) -> Json:
-    """Changes for all fields that are text: the labels, in a table."""
+    """Properties of all text fields, such as the labels in a table."""
     return _override({"id": "byType", "options": "string"}, properties)
 
 
@@ -63,54 +83,6 @@ def color_of(field: str, color: str) -> Json:
 
 def colors_of(meanings: Mapping[str, str]) -> list[Json]:
     return [color_of(field, color) for field, color in meanings.items()]
-
-
-def hide(*fields: str) -> list[Json]:
-    """Table columns that are only there for links."""
-    return [override(field, custom__hidden=True) for field in fields]
-
-
-def column(
-    field: str,
-    *,
-    name: str = "",
-    unit: str = "",
-    decimals: int | None = None,
-    width: int | None = None,
-    link: Json | None = None,
-    mappings: Sequence[Json] = (),
-    bar_up_to: float | None = None,
-    steps: Json | None = None,
-) -> Json:
-    """A column of a table; `bar_up_to` draws it as a bar, `steps` and `mappings` colour its cells."""
-    properties: Json = {}
-    if name:
-        properties["displayName"] = name
-    if unit:
-        properties["unit"] = unit
-    if decimals is not None:
-        properties["decimals"] = decimals
-    if width:
-        properties["custom__width"] = width
-    if link:
-        properties["links"] = [link]
-    if mappings:
-        properties["mappings"] = list(mappings)
-        properties["thresholds"] = thresholds(base=palette.CLEAR)
-        properties["custom__cellOptions"] = {"type": "color-background", "mode": "basic"}
-        properties["custom__align"] = "center"
-    if steps:
-        properties["thresholds"] = steps
-        properties["custom__cellOptions"] = {"type": "color-background", "mode": "basic"}
-    if bar_up_to is not None:
-        properties |= {"min": 0, "max": bar_up_to}
-        properties["custom__cellOptions"] = {"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}
-    return override(field, **properties)
-
-
-def share(field: str, name: str, *, width: int | None = None, decimals: int = 0) -> Json:
-    """A column of shares of a whole, as bars."""
-    return column(field, name=name, unit="percentunit", decimals=decimals, bar_up_to=1, width=width)
 
 
 def _override(matcher: Json, properties: Mapping[str, Any]) -> Json:

@@ -4,20 +4,14 @@ It reads what is recorded per model, node and namespace, and of GPUs that have a
 of them load as fast as ten. Only the table of nodes asks the GPUs themselves, and only for now.
 """
 
-from dashboards import fields, links, palette, ranges
+from dashboards import fields, links, palette
 from dashboards.build import dashboard, row
-from dashboards.panels import alert_list, heatmap, now, over_time, rows, stat, table, timed, timeseries
-from dashboards.variables import CLUSTER, MODEL_OF_FLEET
+from dashboards.panels import Panel, heatmap, now, over_time, rows, stat, timed, timeseries
+from dashboards.queries import MATCH_CLUSTER, MATCH_MODEL, hours, kilowatt_hours, top_over_range
+from dashboards.tables import alert_list, column, share_column, table, value_columns
+from dashboards.variables import CLUSTER, MODEL
 
-_CLUSTER = 'cluster=~"$cluster"'
-_MODEL = f'{_CLUSTER}, model=~"$model"'
-
-_MORE_IS_BETTER = fields.thresholds((0.3, palette.WARNING), (0.6, palette.GOOD), base=palette.CRITICAL)
-_ANY_IS_BAD = fields.thresholds((1, palette.CRITICAL), base=palette.CLEAR)
-_ANY_IS_IDLE = fields.thresholds((0.5, palette.IDLE), base=palette.CLEAR)
 _ANY_IS_WARNING = fields.thresholds((1, palette.WARNING), base=palette.CLEAR)
-_CLEAR = fields.thresholds(base=palette.CLEAR)
-_HEAT = fields.thresholds((80, palette.WARNING), (90, palette.CRITICAL), base=palette.CLEAR)
 _STATES = {
     "busy": palette.BUSY,
     "held, idle": palette.IDLE,
@@ -28,40 +22,53 @@ _STATES = {
 
 
 def _total(record: str) -> str:
-    return f"sum(model:gputally_{record}{{{_MODEL}}})"
+    return f"sum(model:gputally_{record}{{{MATCH_MODEL}}})"
 
 
 def _by_model(record: str) -> str:
-    return f"sum by (model) (model:gputally_{record}{{{_MODEL}}})"
+    return f"sum by (model) (model:gputally_{record}{{{MATCH_MODEL}}})"
 
 
 def _by_namespace(record: str) -> str:
-    return f"sum by (namespace) (namespace:gputally_{record}{{{_CLUSTER}}})"
+    return f"sum by (namespace) (namespace:gputally_{record}{{{MATCH_CLUSTER}}})"
 
 
 def _of_nodes(expr: str) -> str:
     """Of the nodes that have a GPU of the chosen models."""
-    return f"{expr} and on (cluster, node) max by (cluster, node) (gputally_gpu_info{{{_MODEL}}})"
+    return f"{expr} and on (cluster, node) max by (cluster, node) (gputally_gpu_info{{{MATCH_MODEL}}})"
 
 
 def _by_node(record: str) -> str:
-    return f"sum by (cluster, node) (node:gputally_{record}{{{_CLUSTER}}})"
+    return f"sum by (cluster, node) (node:gputally_{record}{{{MATCH_CLUSTER}}})"
 
 
 def _utilization(by: str = "") -> str:
     """Over models, weighted by how many GPUs of each there are."""
-    busy = f"model:gputally_utilization:ratio{{{_MODEL}}} * model:gputally_gpus_up:count{{{_MODEL}}}"
-    return f"sum{by} ({busy}) / sum{by} (model:gputally_gpus_up:count{{{_MODEL}}})"
+    busy = (
+        f"model:gputally_utilization:ratio{{{MATCH_MODEL}}} * model:gputally_gpus_up:count{{{MATCH_MODEL}}}"
+    )
+    return f"sum{by} ({busy}) / sum{by} (model:gputally_gpus_up:count{{{MATCH_MODEL}}})"
+
+
+def _share_by_model(title: str, description: str, expr: str) -> Panel:
+    return timeseries(
+        title,
+        description,
+        over_time(expr, "{{model}}"),
+        unit="percentunit",
+        most=1,
+        width=8,
+        fill=0,
+        legend="bottom",
+        calcs=(),
+    )
 
 
 def _alerts(severity: str) -> str:
-    chosen = f'alertname=~"GPUTally.+", alertstate="firing", severity="{severity}", {_CLUSTER}'
+    chosen = f'alertname=~"GPUTally.+", alertstate="firing", severity="{severity}", {MATCH_CLUSTER}'
     return f"count(ALERTS{{{chosen}}}) or vector(0)"
 
 
-_TO_NODE = links.by_row("Node", "node", "node")
-_TO_GPU = links.by_row("GPU", "node", "node", "gpu")
-_TO_NAMESPACE = links.by_row("Workloads", "workloads", "namespace")
 _TO_MODEL = links.by_row("This model only", "fleet", "model")
 
 DASHBOARD = dashboard(
@@ -78,8 +85,8 @@ DASHBOARD = dashboard(
             now(f"{_total('gpus:count')} - {_total('gpus_up:count')}", "lost"),
             unit="short",
             width=4,
-            steps=_CLEAR,
-            overrides=(fields.override("lost", thresholds=_ANY_IS_BAD),),
+            steps=fields.NO_COLOUR,
+            overrides=(fields.override("lost", thresholds=fields.CELL_ANY_IS_CRITICAL),),
             background=True,
             links=(links.link("Health", "health"),),
         ),
@@ -90,9 +97,9 @@ DASHBOARD = dashboard(
             now(_alerts("warning"), "warning"),
             unit="short",
             width=4,
-            steps=_CLEAR,
+            steps=fields.NO_COLOUR,
             overrides=(
-                fields.override("critical", thresholds=_ANY_IS_BAD),
+                fields.override("critical", thresholds=fields.CELL_ANY_IS_CRITICAL),
                 fields.override("warning", thresholds=_ANY_IS_WARNING),
             ),
             background=True,
@@ -117,7 +124,7 @@ DASHBOARD = dashboard(
             unit="percentunit",
             width=3,
             decimals=0,
-            steps=_MORE_IS_BETTER,
+            steps=fields.HIGHER_IS_BETTER,
             sparkline=True,
         ),
         stat(
@@ -128,7 +135,7 @@ DASHBOARD = dashboard(
             unit="short",
             width=3,
             decimals=1,
-            steps=fields.thresholds((0.5, palette.IDLE)),
+            steps=fields.ANY_IS_IDLE,
             sparkline=True,
             links=(links.link("Idle GPUs", "idle"),),
         ),
@@ -138,7 +145,7 @@ DASHBOARD = dashboard(
             over_time(_total("power:watts")),
             unit="watt",
             width=3,
-            steps=fields.thresholds(base=palette.POWER),
+            steps=fields.POWER,
             sparkline=True,
         ),
         timed(
@@ -146,16 +153,12 @@ DASHBOARD = dashboard(
                 "Today",
                 "What all GPUs have used and cost since midnight: hours and energy, at the prices that are "
                 "set in the rules.",
-                now(ranges.hours(f"model:gputally_cost:per_hour{{{_MODEL}}}"), "cost"),
-                now(ranges.kilowatt_hours(f"model:gputally_energy:watts{{{_MODEL}}}"), "energy"),
+                now(hours(f"model:gputally_cost:per_hour{{{MATCH_MODEL}}}"), "cost"),
+                now(kilowatt_hours(f"model:gputally_energy:watts{{{MATCH_MODEL}}}"), "energy"),
                 unit="short",
                 width=4,
                 decimals=0,
-                overrides=(
-                    fields.override(
-                        "energy", unit="kwatth", thresholds=fields.thresholds(base=palette.POWER)
-                    ),
-                ),
+                overrides=(fields.override("energy", unit="kwatth", thresholds=fields.POWER),),
                 links=(links.link("Energy and chargeback", "energy"),),
             ),
             since="now/d",
@@ -193,16 +196,16 @@ DASHBOARD = dashboard(
             rows(_by_model("power:watts")),
             rows(_by_model("cost:per_hour")),
             columns=(
-                fields.column("model", name="Model", width=190, link=_TO_MODEL),
-                fields.column("Value #A", name="GPUs", width=60),
-                fields.column("Value #B", name="Lost", width=50, steps=_ANY_IS_BAD),
-                fields.share("Value #C", "Held"),
-                fields.share("Value #D", "Utilisation"),
-                fields.share("Value #E", "Memory"),
-                fields.column("Value #F", name="Power", unit="watt", width=80),
-                fields.column("Value #G", name="Cost/hour", unit="short", decimals=2, width=85),
+                column("model", name="Model", width=190, link=_TO_MODEL),
+                column("Value #A", name="GPUs", width=60),
+                column("Value #B", name="Lost", width=50, steps=fields.CELL_ANY_IS_CRITICAL),
+                share_column("Value #C", "Held"),
+                share_column("Value #D", "Utilisation"),
+                share_column("Value #E", "Memory"),
+                column("Value #F", name="Power", unit="watt", width=80),
+                column("Value #G", name="Cost/hour", unit="short", decimals=2, width=85),
             ),
-            order=("model", *(f"Value #{letter}" for letter in "ABCDEFG")),
+            order=("model", *value_columns(7)),
             sort_by="GPUs",
             width=14,
             height=9,
@@ -212,14 +215,14 @@ DASHBOARD = dashboard(
             "GPUs that somebody has to look at, the worst first; at most 50. Empty is what one wants.",
             rows(
                 "topk(50, max by (cluster, node, gpu, uuid, model, problem) "
-                f"(gpu:gputally_problem:severity{{{_MODEL}}}))"
+                f"(gpu:gputally_problem:severity{{{MATCH_MODEL}}}))"
             ),
             columns=(
-                fields.column(
+                column(
                     "Value",
                     name="How bad",
                     width=80,
-                    mappings=fields.words(
+                    mappings=fields.value_texts(
                         {
                             3: ("critical", palette.CRITICAL),
                             2: ("warning", palette.WARNING),
@@ -227,10 +230,10 @@ DASHBOARD = dashboard(
                         }
                     ),
                 ),
-                fields.column("problem", name="Problem", width=230),
-                fields.column("node", name="Node", link=_TO_NODE),
-                fields.column("gpu", name="GPU", width=50, link=_TO_GPU),
-                fields.column("model", name="Model"),
+                column("problem", name="Problem", width=230),
+                column("node", name="Node", link=links.TO_NODE),
+                column("gpu", name="GPU", width=50, link=links.TO_GPU),
+                column("model", name="Model"),
             ),
             hidden=("cluster", "uuid"),
             order=("Value", "problem", "node", "gpu", "model"),
@@ -254,7 +257,7 @@ DASHBOARD = dashboard(
                 "How many GPUs are how busy, over time: a bright band at the top is a fleet at work, one at "
                 "the bottom a fleet that waits.",
                 over_time(
-                    f"sum by (utilization) (model:gputally_gpus_by_utilization:count{{{_MODEL}}})"
+                    f"sum by (utilization) (model:gputally_gpus_by_utilization:count{{{MATCH_MODEL}}})"
                     # Grafana 10 fails to draw less than two columns: there is one of 0 GPUs at every step.
                     ' or count_values("utilization", vector(0)) * 0',
                     "{{utilization}}",
@@ -278,15 +281,15 @@ DASHBOARD = dashboard(
             rows(_by_namespace("energy:watts")),
             rows(_by_namespace("cost:per_hour")),
             columns=(
-                fields.column("namespace", name="Namespace", width=140, link=_TO_NAMESPACE),
-                fields.column("Value #A", name="GPUs held", decimals=1, width=90),
-                fields.column("Value #B", name="Busy", decimals=1, width=60),
-                fields.column("Value #C", name="Idle", decimals=1, width=60, steps=_ANY_IS_IDLE),
-                fields.share("Value #D", "Works"),
-                fields.column("Value #E", name="Power", unit="watt", width=80),
-                fields.column("Value #F", name="Cost/hour", unit="short", decimals=2, width=85),
+                column("namespace", name="Namespace", width=140, link=links.TO_NAMESPACE),
+                column("Value #A", name="GPUs held", decimals=1, width=90),
+                column("Value #B", name="Busy", decimals=1, width=60),
+                column("Value #C", name="Idle", decimals=1, width=60, steps=fields.CELL_ANY_IS_IDLE),
+                share_column("Value #D", "Works"),
+                column("Value #E", name="Power", unit="watt", width=80),
+                column("Value #F", name="Cost/hour", unit="short", decimals=2, width=85),
             ),
-            order=("namespace", *(f"Value #{letter}" for letter in "ABCDEF")),
+            order=("namespace", *value_columns(6)),
             sort_by="GPUs held",
             width=12,
             height=9,
@@ -294,40 +297,22 @@ DASHBOARD = dashboard(
     ),
     row(
         "Over time",
-        timeseries(
+        _share_by_model(
             "Utilisation by model",
             "Mean utilisation of the GPUs of each model. Above 60 % is good; a model that stays low was "
             "bought for nothing or is given to the wrong work.",
-            over_time(_utilization(" by (model)"), "{{model}}"),
-            unit="percentunit",
-            most=1,
-            width=8,
-            fill=0,
-            legend="bottom",
-            calcs=(),
+            _utilization(" by (model)"),
         ),
-        timeseries(
+        _share_by_model(
             "Held by model",
             "Share of each model's GPUs that somebody holds. At 100 % new work for that model has to wait.",
-            over_time(f"{_by_model('gpus_allocated:count')} / {_by_model('gpus:count')}", "{{model}}"),
-            unit="percentunit",
-            most=1,
-            width=8,
-            fill=0,
-            legend="bottom",
-            calcs=(),
+            f"{_by_model('gpus_allocated:count')} / {_by_model('gpus:count')}",
         ),
-        timeseries(
+        _share_by_model(
             "Memory by model",
             "Share of each model's memory that is taken. Full is not bad in itself; full at a low "
             "utilisation is work that only sits there.",
-            over_time(f"{_by_model('memory_used:bytes')} / {_by_model('memory_total:bytes')}", "{{model}}"),
-            unit="percentunit",
-            most=1,
-            width=8,
-            fill=0,
-            legend="bottom",
-            calcs=(),
+            f"{_by_model('memory_used:bytes')} / {_by_model('memory_total:bytes')}",
         ),
         timeseries(
             "Power by model",
@@ -344,11 +329,11 @@ DASHBOARD = dashboard(
             "GPU hours and energy of the ten namespaces that cost the most, and what nobody is charged for. "
             "The part of nobody is what free GPUs cost.",
             over_time(
-                ranges.largest(f"namespace:gputally_cost:per_hour{{{_CLUSTER}}}", "namespace"),
+                top_over_range(f"namespace:gputally_cost:per_hour{{{MATCH_CLUSTER}}}", "namespace"),
                 "{{namespace}}",
             ),
-            over_time(f"sum(host:gputally_cost:per_hour{{{_CLUSTER}}})", "not in Kubernetes"),
-            over_time(f"sum(cluster:gputally_unallocated_cost:per_hour{{{_CLUSTER}}})", "nobody"),
+            over_time(f"sum(host:gputally_cost:per_hour{{{MATCH_CLUSTER}}})", "not in Kubernetes"),
+            over_time(f"sum(cluster:gputally_unallocated_cost:per_hour{{{MATCH_CLUSTER}}})", "nobody"),
             unit="short",
             width=12,
             stack=True,
@@ -368,24 +353,24 @@ DASHBOARD = dashboard(
             rows(_of_nodes(_by_node("idle:gpus"))),
             rows(_of_nodes(_by_node("utilization:ratio"))),
             rows(_of_nodes(_by_node("power:watts"))),
-            rows(_of_nodes(f"max by (cluster, node) (gputally_gpu_temperature_celsius{{{_CLUSTER}}})")),
+            rows(_of_nodes(f"max by (cluster, node) (gputally_gpu_temperature_celsius{{{MATCH_CLUSTER}}})")),
             columns=(
-                fields.column("node", name="Node", link=_TO_NODE),
-                fields.column("Value #A", name="GPUs", width=80),
-                fields.column("Value #B", name="Lost", width=80, steps=_ANY_IS_BAD),
-                fields.column("Value #C", name="Held", decimals=1, width=80),
-                fields.column("Value #D", name="Held, idle", decimals=1, width=100, steps=_ANY_IS_IDLE),
-                fields.share("Value #E", "Utilisation", width=300),
-                fields.column("Value #F", name="Power", unit="watt", width=120),
-                fields.column("Value #G", name="Hottest GPU", unit="celsius", width=120, steps=_HEAT),
+                column("node", name="Node", link=links.TO_NODE),
+                column("Value #A", name="GPUs", width=80),
+                column("Value #B", name="Lost", width=80, steps=fields.CELL_ANY_IS_CRITICAL),
+                column("Value #C", name="Held", decimals=1, width=80),
+                column("Value #D", name="Held, idle", decimals=1, width=100, steps=fields.CELL_ANY_IS_IDLE),
+                share_column("Value #E", "Utilisation", width=300),
+                column("Value #F", name="Power", unit="watt", width=120),
+                column("Value #G", name="Hottest GPU", unit="celsius", width=120, steps=fields.CELL_HOT),
             ),
             hidden=("cluster",),
-            order=("node", *(f"Value #{letter}" for letter in "ABCDEFG")),
+            order=("node", *value_columns(7)),
             sort_by="Held, idle",
             filterable=True,
             height=10,
         ),
     ),
-    variables=(CLUSTER, MODEL_OF_FLEET),
+    variables=(CLUSTER, MODEL),
     refresh="30s",
 )

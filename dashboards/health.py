@@ -1,35 +1,43 @@
 """Which GPUs are ill, what ails them, and what to do: errors, memory, heat, power, links, and what hangs."""
 
-from typing import Any
-
 from alerts.filling import defaults
 from alerts.groups import GROUPS
-from alerts.schema import GPU
 from alerts.settings import SETTINGS
 from alerts.xids import CATALOG, XIDS, Xid
-from dashboards import fields, links, palette
+from dashboards import Json, fields, links, palette
 from dashboards.build import dashboard, row
-from dashboards.panels import bar_gauge, now, over_time, rows, stat, table, timed, timeseries
+from dashboards.panels import Panel, bar_gauge, now, over_time, rows, stat, timed, timeseries
+from dashboards.queries import BY_GPU, MATCH_NODE
+from dashboards.tables import column, table, value_columns
 from dashboards.variables import CLUSTER, NODE
 
-_NODE = 'cluster=~"$cluster", node=~"$node"'
 _SET = defaults()
-_ANY_IS_BAD = fields.thresholds((1, palette.CRITICAL))
-_ANY_IS_WORTH_A_LOOK = fields.thresholds((1, palette.WARNING))
-# In cells that may be empty nothing is good, either.
-_ONLY_BAD = fields.thresholds((1, palette.CRITICAL), base=palette.CLEAR)
 _SLOW = fields.thresholds((0.001, palette.WARNING), base=palette.CLEAR)
-_ONLY_YES = fields.words({1: ("yes", palette.CRITICAL)})
-_INFO = f"max by (cluster, node, uuid, model) (gputally_gpu_info{{{_NODE}}})"
+_ONLY_YES = fields.value_texts({1: ("yes", palette.CRITICAL)})
+_INFO = f"max by (cluster, node, uuid, model) (gputally_gpu_info{{{MATCH_NODE}}})"
 _WITH_MODEL = f"* on (cluster, node, uuid) group_left (model) {_INFO}"
 _HOUR, _DAY = 3600, 86400
 
 
 def _of(metric: str, *matchers: str, more: str = "", over: str = "", within: str = "") -> str:
     """One sample for each GPU, of the metric now or of what a function says of its last while."""
-    selected = f"gputally_gpu_{metric}{{{', '.join((_NODE, *matchers))}}}"
+    selected = f"gputally_gpu_{metric}{{{', '.join((MATCH_NODE, *matchers))}}}"
     value = f"{over}({selected}[{within}])" if over else selected
-    return f"max by ({GPU}{', ' + more if more else ''}) ({value})"
+    return f"max by ({BY_GPU}{', ' + more if more else ''}) ({value})"
+
+
+def _count_stat(title: str, description: str, count: str, steps: Json = fields.ANY_IS_CRITICAL) -> Panel:
+    """One of the tiles at the top: a number that is normally 0."""
+    return stat(
+        title,
+        description,
+        now(count),
+        unit="short",
+        width=6,
+        height=3,
+        steps=steps,
+        background=True,
+    )
 
 
 def _throttled(reasons: str) -> str:
@@ -59,7 +67,7 @@ _STALLED = (
     f"{_of('power_watts', over='max_over_time', within='5m')} / {_LIMIT} < {_SET['hang_power_ratio']} and "
     f"{_of('utilization_ratio', over='min_over_time', within='5m')} >= {_SET['hang_utilization_ratio']}"
 )
-_LINKS = f'{{__name__=~"gpu:gputally_gpu_(nvlink|xgmi)_up:sum", {_NODE}}}'
+_LINKS = f'{{__name__=~"gpu:gputally_gpu_(nvlink|xgmi)_up:sum", {MATCH_NODE}}}'
 _LINKS_LOST = f"max_over_time({_LINKS}[{_SET['link_window']}]) - {_LINKS}"
 _MARGIN = (
     f"({_of('temperature_margin_celsius')}"
@@ -71,8 +79,8 @@ _PCIE_SPEED = (
     f" and {_of('utilization_ratio', over='avg_over_time', within='15m')} >= {_SET['pcie_busy_ratio']}"
 )
 _HOLDERS = (
-    f"(max by ({GPU}, namespace, pod) (gputally_pod_active{{{_NODE}}}) == 1"
-    f" or max by ({GPU}, owner) (gputally_host_active{{{_NODE}}}) == 1)"
+    f"(max by ({BY_GPU}, namespace, pod) (gputally_pod_active{{{MATCH_NODE}}}) == 1"
+    f" or max by ({BY_GPU}, owner) (gputally_host_active{{{MATCH_NODE}}}) == 1)"
 )
 
 
@@ -100,36 +108,32 @@ def _xid_color(xid: Xid) -> str:
     return palette.FREE
 
 
-def _xid_words(attribute: str, otherwise: str) -> list[dict[str, Any]]:
-    known = fields.words({xid.code: (getattr(xid, attribute), _xid_color(xid)) for xid in XIDS.values()})
+def _xid_words(attribute: str, otherwise: str) -> list[Json]:
+    known = fields.value_texts(
+        {xid.code: (getattr(xid, attribute), _xid_color(xid)) for xid in XIDS.values()}
+    )
     rest = {"pattern": ".+", "result": {"text": otherwise, "color": palette.UNKNOWN, "index": len(XIDS)}}
     return [*known, {"type": "regex", "options": rest}]
 
 
 def _alerting(severities: str) -> str:
     """When each alert about a GPU or a node began, whether it fires yet or not."""
-    chosen = f'alertname=~"GPUTally.+", severity=~"{severities}", node!="", namespace="", {_NODE}'
+    chosen = f'alertname=~"GPUTally.+", severity=~"{severities}", node!="", namespace="", {MATCH_NODE}'
     return f"max by (alertname, node, gpu, model) (ALERTS_FOR_STATE{{{chosen}}})"
 
 
-def _alert_words() -> list[dict[str, Any]]:
+def _alert_words() -> list[Json]:
     return fields.texts({alert.name: alert.fault for group in GROUPS for alert in group.alerts})
 
 
-_TO_NODE = links.by_row("Node", "node", "node")
-_TO_GPU = links.by_row("GPU", "node", "node", "gpu")
-_SERIES_TO_GPU = links.by_label("GPU", "node", "node", "gpu")
-_TO_POD = links.by_row("Pod", "workloads", "namespace", "pod")
 _TO_CATALOG = {"title": "NVIDIA's catalog", "url": CATALOG, "targetBlank": True}
-_NODE_COLUMN = fields.column("node", name="Node", width=150, link=_TO_NODE)
-_WIDE_NODE_COLUMN = fields.column("node", name="Node", width=170, link=_TO_NODE)
-_GPU_COLUMN = fields.column("gpu", name="GPU", width=60, link=_TO_GPU)
-_MODEL_COLUMN = fields.column("model", name="Model")
+_NODE_COLUMN = column("node", name="Node", width=150, link=links.TO_NODE)
+_WIDE_NODE_COLUMN = column("node", name="Node", width=170, link=links.TO_NODE)
+_GPU_COLUMN = column("gpu", name="GPU", width=60, link=links.TO_GPU)
+_MODEL_COLUMN = column("model", name="Model")
 _XID_COLUMNS = (
-    fields.column("xid", name="XID", width=60, link=_TO_CATALOG),
-    fields.column(
-        "meaning", name="What happened", width=290, mappings=_xid_words("meaning", "not known here")
-    ),
+    column("xid", name="XID", width=60, link=_TO_CATALOG),
+    column("meaning", name="What happened", width=290, mappings=_xid_words("meaning", "not known here")),
     fields.override("cause", displayName="Look at", mappings=_xid_words("cause", "?"), custom__width=80),
     fields.override(
         "action", displayName="What to do", mappings=_xid_words("action", "look it up in NVIDIA's catalog")
@@ -142,92 +146,57 @@ DASHBOARD = dashboard(
     "Which GPUs are ill, what ails them, and what to do about it.",
     row(
         "",
-        stat(
+        _count_stat(
             "Lost",
             "GPUs that are there and do not answer. 0 is good; else their work has failed.",
-            now(_count(f"{_of('up')} == 0")),
-            unit="short",
-            width=6,
-            height=3,
-            steps=_ANY_IS_BAD,
-            background=True,
+            _count(f"{_of('up')} == 0"),
         ),
-        stat(
+        _count_stat(
             "Critical XIDs",
             "GPUs that reported, in the chosen time, an XID after which they have to be reset or repaired. "
             "0 is good.",
-            now(_count(f"max by ({GPU}) ({_CRITICAL_XIDS}) > time() - $__range_s")),
-            unit="short",
-            width=6,
-            height=3,
-            steps=_ANY_IS_BAD,
-            background=True,
+            _count(f"max by ({BY_GPU}) ({_CRITICAL_XIDS}) > time() - $__range_s"),
         ),
-        stat(
+        _count_stat(
             "Uncorrected errors",
             "GPUs with an error that ECC or RAS could not correct since the driver was loaded. 0 is good; "
             "what the others computed may be wrong.",
-            now(_count(_UNCORRECTED)),
-            unit="short",
-            width=6,
-            height=3,
-            steps=_ANY_IS_BAD,
-            background=True,
+            _count(_UNCORRECTED),
         ),
-        stat(
+        _count_stat(
             "Want a reset",
             "GPUs for which the driver asks for a reset or more, or that need one to replace broken memory. "
             "0 is good; else plan it for when their jobs have ended.",
-            now(_count(f"max by ({GPU}) ({_WANTS_RESET})")),
-            unit="short",
-            width=6,
-            height=3,
-            steps=_ANY_IS_WORTH_A_LOOK,
-            background=True,
+            _count(f"max by ({BY_GPU}) ({_WANTS_RESET})"),
+            fields.ANY_IS_WARNING,
         ),
-        stat(
+        _count_stat(
             "Slowed down by heat",
             "GPUs that run slower now because they are too hot. 0 is good; several in one node or rack mean "
             "fans or air.",
-            now(_count(f"max by ({GPU}) ({_throttled('hw_thermal_slowdown|sw_thermal_slowdown')})")),
-            unit="short",
-            width=6,
-            height=3,
-            steps=_ANY_IS_WORTH_A_LOOK,
-            background=True,
+            _count(f"max by ({BY_GPU}) ({_throttled('hw_thermal_slowdown|sw_thermal_slowdown')})"),
+            fields.ANY_IS_WARNING,
         ),
-        stat(
+        _count_stat(
             "Power brake",
             "GPUs that the machine's power supply holds down now. 0 is good; else a supply has failed or is "
             "overloaded.",
-            now(_count(_throttled("hw_power_brake_slowdown"))),
-            unit="short",
-            width=6,
-            height=3,
-            steps=_ANY_IS_WORTH_A_LOOK,
-            background=True,
+            _count(_throttled("hw_power_brake_slowdown")),
+            fields.ANY_IS_WARNING,
         ),
-        stat(
+        _count_stat(
             "Links down",
             f"NVLink and XGMI links that were up within {_SET['link_window']} and are not now. 0 is good; "
             "else jobs over several GPUs fail or crawl.",
-            now(f"sum({_LINKS_LOST}) or vector(0)"),
-            unit="short",
-            width=6,
-            height=3,
-            steps=_ANY_IS_WORTH_A_LOOK,
-            background=True,
+            f"sum({_LINKS_LOST}) or vector(0)",
+            fields.ANY_IS_WARNING,
         ),
-        stat(
+        _count_stat(
             "Look hung",
             "GPUs that are fully busy and draw next to no power, as one does that waits for another for "
             "ever. 0 is good.",
-            now(_count(_STALLED)),
-            unit="short",
-            width=6,
-            height=3,
-            steps=_ANY_IS_WORTH_A_LOOK,
-            background=True,
+            _count(_STALLED),
+            fields.ANY_IS_WARNING,
         ),
         table(
             "XID errors",
@@ -236,11 +205,11 @@ DASHBOARD = dashboard(
             rows(_copied(f"topk(100, {_XID_TIMES})", "xid", "meaning", "cause", "action") + " * 1000"),
             rows(_of("xid_errors_total", more="xid", over="last_over_time", within="$__range")),
             columns=(
-                fields.column("Value #A", name="Last", unit="dateTimeFromNow", width=150),
+                column("Value #A", name="Last", unit="dateTimeFromNow", width=150),
                 _WIDE_NODE_COLUMN,
                 _GPU_COLUMN,
                 *_XID_COLUMNS,
-                fields.column("Value #B", name="Errors", width=75),
+                column("Value #B", name="Errors", width=75),
             ),
             hidden=("cluster", "uuid"),
             order=("Value #A", "node", "gpu", "xid", "meaning", "cause", "action", "Value #B"),
@@ -256,18 +225,18 @@ DASHBOARD = dashboard(
             rows(f"{_alerting('critical')} * 0 + 2 or {_alerting('warning')} * 0 + 1"),
             rows(f"{_alerting('critical|warning')} * 1000"),
             columns=(
-                fields.column(
+                column(
                     "Value #A",
                     name="Severity",
                     width=90,
-                    mappings=fields.words(
+                    mappings=fields.value_texts(
                         {2: ("critical", palette.CRITICAL), 1: ("warning", palette.WARNING)}
                     ),
                 ),
-                fields.column("Value #B", name="Since", unit="dateTimeFromNow", width=150),
+                column("Value #B", name="Since", unit="dateTimeFromNow", width=150),
                 _WIDE_NODE_COLUMN,
                 _GPU_COLUMN,
-                fields.column("model", name="Model", width=250),
+                column("model", name="Model", width=250),
                 fields.override(
                     "alertname",
                     displayName="What is wrong, and what to do",
@@ -293,7 +262,7 @@ DASHBOARD = dashboard(
                 "that could not be corrected has ended work, and its card wants a reset.",
                 over_time(
                     "sum by (type) (increase("
-                    f'gputally_gpu_ecc_errors_total{{lifetime="volatile", {_NODE}}}[$__rate_interval]))',
+                    f'gputally_gpu_ecc_errors_total{{lifetime="volatile", {MATCH_NODE}}}[$__rate_interval]))',
                     "{{type}}",
                 ),
                 unit="short",
@@ -318,7 +287,7 @@ DASHBOARD = dashboard(
                 for kind in ("uncorrected", "corrected")
             ),
             rows(
-                f"topk(50, sum by ({GPU}) ({_of('remapped_rows', more='cause')}"
+                f"topk(50, sum by ({BY_GPU}) ({_of('remapped_rows', more='cause')}"
                 f" or {_of('retired_pages', more='cause')}) > 0) {_WITH_MODEL}"
             ),
             rows(
@@ -330,14 +299,22 @@ DASHBOARD = dashboard(
                 _NODE_COLUMN,
                 _GPU_COLUMN,
                 _MODEL_COLUMN,
-                fields.column("Value #A", name="Not corrected", width=115, steps=_ONLY_BAD),
-                fields.column("Value #B", name="Corrected", width=90),
-                fields.column("Value #C", name="Taken out", width=85),
-                fields.column("Value #D", name="To reset", width=85, mappings=_ONLY_YES, steps=_ONLY_BAD),
-                fields.column("Value #E", name="Failed", width=70, mappings=_ONLY_YES, steps=_ONLY_BAD),
+                column("Value #A", name="Not corrected", width=115, steps=fields.CELL_ANY_IS_CRITICAL),
+                column("Value #B", name="Corrected", width=90),
+                column("Value #C", name="Taken out", width=85),
+                column(
+                    "Value #D",
+                    name="To reset",
+                    width=85,
+                    mappings=_ONLY_YES,
+                    steps=fields.CELL_ANY_IS_CRITICAL,
+                ),
+                column(
+                    "Value #E", name="Failed", width=70, mappings=_ONLY_YES, steps=fields.CELL_ANY_IS_CRITICAL
+                ),
             ),
             hidden=("cluster", "uuid"),
-            order=("node", "gpu", "model", *(f"Value #{letter}" for letter in "ABCDE")),
+            order=("node", "gpu", "model", *value_columns(5)),
             sort_by="Not corrected",
             no_value="No card has errors",
             width=16,
@@ -355,15 +332,15 @@ DASHBOARD = dashboard(
                 _NODE_COLUMN,
                 _GPU_COLUMN,
                 _MODEL_COLUMN,
-                fields.column(
+                column(
                     "availability",
                     name="Spare rows",
                     width=100,
-                    mappings=fields.words(
+                    mappings=fields.value_texts(
                         {"low": ("few", palette.WARNING), "none": ("none", palette.CRITICAL)}
                     ),
                 ),
-                fields.column("Value", name="Banks", width=80),
+                column("Value", name="Banks", width=80),
             ),
             hidden=("cluster", "uuid"),
             order=("node", "gpu", "model", "availability", "Value"),
@@ -380,20 +357,14 @@ DASHBOARD = dashboard(
                 _NODE_COLUMN,
                 _GPU_COLUMN,
                 _MODEL_COLUMN,
-                fields.column("block", name="Block", width=80),
-                fields.column(
+                column("block", name="Block", width=80),
+                column(
                     "type",
                     name="Errors that were",
                     width=130,
-                    mappings=fields.words(
-                        {
-                            "corrected": ("corrected", palette.HELD),
-                            "deferred": ("deferred", palette.WARNING),
-                            "uncorrected": ("not corrected", palette.CRITICAL),
-                        }
-                    ),
+                    mappings=fields.ERROR_TYPES,
                 ),
-                fields.column("Value", name="Errors", width=80),
+                column("Value", name="Errors", width=80),
             ),
             hidden=("cluster", "uuid"),
             order=("node", "gpu", "model", "block", "type", "Value"),
@@ -439,7 +410,7 @@ DASHBOARD = dashboard(
             columns=(
                 _NODE_COLUMN,
                 _GPU_COLUMN,
-                fields.column(
+                column(
                     "Value",
                     name="Degrees left",
                     unit="none",
@@ -471,22 +442,22 @@ DASHBOARD = dashboard(
                 )
                 # Of the minutes in which there was anything to tell: the range may be longer than the data.
                 + " * on (cluster, node) group_left () "
-                f"(count_over_time(node:gputally_gpus:count{{{_NODE}}}[$__range]) * 60) > 0)"
+                f"(count_over_time(node:gputally_gpus:count{{{MATCH_NODE}}}[$__range]) * 60) > 0)"
             ),
             columns=(
                 _NODE_COLUMN,
                 _GPU_COLUMN,
-                fields.column(
+                column(
                     "reason",
                     name="By",
-                    mappings=fields.words(
+                    mappings=fields.value_texts(
                         {
                             "hw_thermal_slowdown": ("heat", palette.CRITICAL),
                             "hw_power_brake_slowdown": ("power", palette.BUSY),
                         }
                     ),
                 ),
-                fields.column("Value", name="For", unit="s", decimals=0, width=90),
+                column("Value", name="For", unit="s", decimals=0, width=90),
             ),
             hidden=("cluster", "uuid"),
             order=("node", "gpu", "reason", "Value"),
@@ -506,7 +477,7 @@ DASHBOARD = dashboard(
                 _NODE_COLUMN,
                 _GPU_COLUMN,
                 _MODEL_COLUMN,
-                fields.column("Value", name="Links", width=70, steps=_ANY_IS_WORTH_A_LOOK),
+                column("Value", name="Links", width=70, steps=fields.ANY_IS_WARNING),
             ),
             hidden=("cluster",),
             order=("node", "gpu", "model", "Value"),
@@ -520,13 +491,13 @@ DASHBOARD = dashboard(
             "corrected and do no harm; any other kind is a link that fails.",
             rows(
                 "topk(50, sum by (cluster, node, gpu, type) "
-                f"(rate(gputally_gpu_nvlink_errors_total{{{_NODE}}}[$__rate_interval])) > 0)"
+                f"(rate(gputally_gpu_nvlink_errors_total{{{MATCH_NODE}}}[$__rate_interval])) > 0)"
             ),
             columns=(
                 _NODE_COLUMN,
                 _GPU_COLUMN,
-                fields.column("type", name="Kind"),
-                fields.column("Value", name="Per second", decimals=2, width=100),
+                column("type", name="Kind"),
+                column("Value", name="Per second", decimals=2, width=100),
             ),
             hidden=("cluster",),
             order=("node", "gpu", "type", "Value"),
@@ -543,7 +514,7 @@ DASHBOARD = dashboard(
             columns=(
                 _NODE_COLUMN,
                 _GPU_COLUMN,
-                fields.column(
+                column(
                     "Value #A",
                     name="Speed",
                     width=70,
@@ -551,7 +522,7 @@ DASHBOARD = dashboard(
                     decimals=0,
                     steps=_SLOW,
                 ),
-                fields.column(
+                column(
                     "Value #B",
                     name="Replays/min",
                     decimals=1,
@@ -581,10 +552,10 @@ DASHBOARD = dashboard(
             columns=(
                 _NODE_COLUMN,
                 _GPU_COLUMN,
-                fields.column("namespace", name="Namespace", width=110),
-                fields.column("pod", name="Pod", link=_TO_POD),
-                fields.column("owner", name="No pod"),
-                fields.column("Value", name="Of its power limit", unit="percentunit", decimals=0, width=130),
+                column("namespace", name="Namespace", width=110),
+                column("pod", name="Pod", link=links.TO_POD),
+                column("owner", name="No pod"),
+                column("Value", name="Of its power limit", unit="percentunit", decimals=0, width=130),
             ),
             hidden=("cluster", "uuid"),
             order=("node", "gpu", "namespace", "pod", "owner", "Value"),
@@ -631,9 +602,9 @@ DASHBOARD = dashboard(
             rows(f"max by (xid) ({_of('xid_last_timestamp_seconds', more='xid')}) * 1000"),
             columns=(
                 *_XID_COLUMNS[:-1],
-                fields.column("Value #A", name="GPUs", width=65),
-                fields.column("Value #B", name="Errors", width=75),
-                fields.column("Value #C", name="Last", unit="dateTimeFromNow"),
+                column("Value #A", name="GPUs", width=65),
+                column("Value #B", name="Errors", width=75),
+                column("Value #C", name="Last", unit="dateTimeFromNow"),
             ),
             order=("xid", "meaning", "cause", "Value #A", "Value #B", "Value #C"),
             sort_by="Last",

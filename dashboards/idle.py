@@ -3,41 +3,29 @@
 from alerts.filling import defaults
 from dashboards import fields, links, palette
 from dashboards.build import dashboard, row
-from dashboards.panels import bar_gauge, now, over_time, rows, stat, table, timeseries
-from dashboards.ranges import hours, largest
+from dashboards.panels import bar_gauge, now, over_time, rows, stat, timeseries
+from dashboards.queries import BY_GPU, BY_POD, MATCH_CLUSTER, MATCH_NAMESPACE, hours, top_over_range
+from dashboards.tables import column, share_column, table, value_columns
 from dashboards.variables import CLUSTER, NAMESPACE
 
-_CLUSTER = 'cluster=~"$cluster"'
-_NAMESPACE = f'{_CLUSTER}, namespace=~"$namespace"'
-_BY_POD = "cluster, node, namespace, pod"
-_BY_DEVICE = "cluster, node, gpu, uuid"
-_HOLDER = f"{_BY_DEVICE}, namespace, pod"
+_HOLDER = f"{BY_GPU}, namespace, pod"
 _SETTINGS = defaults()
 _IDLE, _UNDERUSED = _SETTINGS["idle_busy_ratio"], _SETTINGS["underused_busy_ratio"]
 _SMALL_MEMORY, _SMALL_BUSY = 0.25, 0.5
 
-_LESS_IS_BETTER = fields.thresholds((0.2, palette.WARNING), (0.5, palette.CRITICAL))
-_ANY_IS_IDLE = fields.thresholds((0.5, palette.IDLE))
-_IDLE_CELL = fields.thresholds((0.5, palette.IDLE), base=palette.CLEAR)
 _STATES = {"busy": palette.BUSY, "held, idle": palette.IDLE, "free": palette.FREE}
-_MONEY: fields.Json = {"unit": "none", "decimals": 2}
-
-_TO_NODE = links.by_row("Node", "node", "node")
-_TO_NAMESPACE = links.by_row("Its pods", "workloads", "namespace")
-_TO_POD = links.by_row("This pod", "workloads", "namespace", "pod")
-_TO_MODEL = links.by_row("GPUs of this model", "fleet", "model")
 
 
 def _all(record: str) -> str:
-    return f"sum(cluster:gputally_{record}{{{_CLUSTER}}})"
+    return f"sum(cluster:gputally_{record}{{{MATCH_CLUSTER}}})"
 
 
 def _namespaces(record: str) -> str:
-    return f"namespace:gputally_{record}{{{_NAMESPACE}}}"
+    return f"namespace:gputally_{record}{{{MATCH_NAMESPACE}}}"
 
 
 def _pods(record: str) -> str:
-    return f"pod:gputally_{record}{{{_NAMESPACE}}}"
+    return f"pod:gputally_{record}{{{MATCH_NAMESPACE}}}"
 
 
 def _total(record: str) -> str:
@@ -45,11 +33,11 @@ def _total(record: str) -> str:
 
 
 def _of_pod(record: str) -> str:
-    return f"sum by ({_BY_POD}) ({_pods(record)})"
+    return f"sum by ({BY_POD}) ({_pods(record)})"
 
 
 def _sum_of_pod(record: str) -> str:
-    return hours(_pods(record), _BY_POD)
+    return hours(_pods(record), BY_POD)
 
 
 def _worked(busy: str, wasted: str) -> str:
@@ -58,52 +46,52 @@ def _worked(busy: str, wasted: str) -> str:
 
 
 def _devices(operation: str) -> str:
-    return f"device:gputally_pod_{operation}{{{_NAMESPACE}}}"
+    return f"device:gputally_pod_{operation}{{{MATCH_NAMESPACE}}}"
 
 
 def _device_worked(window: str) -> str:
     """As in the alerts: where processes are not sampled, the device's own utilisation says it."""
     busy, held = (f"sum_over_time({_devices(part)}[{window}])" for part in ("busy:ratio", "held:ratio"))
-    of_device = f"avg_over_time(device:gputally_utilization:ratio{{{_CLUSTER}}}[{window}])"
-    of_holder = f"({_devices('held:ratio')} > bool 0) * on ({_BY_DEVICE}) group_left () {of_device}"
+    of_device = f"avg_over_time(device:gputally_utilization:ratio{{{MATCH_CLUSTER}}}[{window}])"
+    of_holder = f"({_devices('held:ratio')} > bool 0) * on ({BY_GPU}) group_left () {of_device}"
     return f"({busy} / {held} or on ({_HOLDER}) {of_holder})"
 
 
 def _staying() -> str:
     """GPUs that a pod holds now and did an hour ago: of shorter ones nothing can be said."""
-    share = f"on ({_BY_DEVICE}) group_left () device:gputally_share:ratio{{{_CLUSTER}}}"
+    share = f"on ({BY_GPU}) group_left () device:gputally_share:ratio{{{MATCH_CLUSTER}}}"
     an_hour_ago = f"last_over_time({_devices('held:ratio')}[15m] offset 1h)"
     return f"({_devices('part:ratio')} * {share} and on ({_HOLDER}) {an_hour_ago})"
 
 
 def _of_staying(expression: str) -> str:
-    return f"{expression} and on ({_BY_POD}) {_staying()}"
+    return f"{expression} and on ({BY_POD}) {_staying()}"
 
 
 def _held_for() -> str:
     """Seconds. An exporter counts from when its books begin, perhaps after the pod did: records know more."""
-    counted = f"max by ({_BY_POD}) (gputally_pod_held_seconds_total{{{_NAMESPACE}}})"
-    recorded = f"60 * max by ({_BY_POD}) (sum_over_time({_devices('held:ratio')}[$__range]))"
+    counted = f"max by ({BY_POD}) (gputally_pod_held_seconds_total{{{MATCH_NAMESPACE}}})"
+    recorded = f"60 * max by ({BY_POD}) (sum_over_time({_devices('held:ratio')}[$__range]))"
     return f"({recorded} > {counted} or {counted})"
 
 
 def _idle_now() -> str:
-    return f"sum by ({_BY_POD}) ({_staying()} and on ({_HOLDER}) {_device_worked('1h')} <= {_UNDERUSED})"
+    return f"sum by ({BY_POD}) ({_staying()} and on ({_HOLDER}) {_device_worked('1h')} <= {_UNDERUSED})"
 
 
 def _hint(words: str, condition: str) -> str:
-    pods = f"sum by ({_BY_POD}) ({_staying()}) and on ({_BY_POD}) ({condition})"
+    pods = f"sum by ({BY_POD}) ({_staying()}) and on ({BY_POD}) ({condition})"
     return f'label_replace({pods}, "hint", "{words}", "pod", ".*")'
 
 
 def _hints() -> str:
     """For each pod that stays, the first that is true over the range."""
     worked = _device_worked("$__range")
-    idle, every = f"count by ({_BY_POD}) ({worked} <= {_IDLE})", f"count by ({_BY_POD}) ({worked})"
-    hardly = f"max by ({_BY_POD}) ({worked}) <= {_UNDERUSED}"
+    idle, every = f"count by ({BY_POD}) ({worked} <= {_IDLE})", f"count by ({BY_POD}) ({worked})"
+    hardly = f"max by ({BY_POD}) ({worked}) <= {_UNDERUSED}"
     small = (
-        f"{_peak_memory()} <= {_SMALL_MEMORY} and on ({_BY_POD}) "
-        f"max by ({_BY_POD}) (max_over_time({_devices('busy:ratio')}[$__range])) <= {_SMALL_BUSY}"
+        f"{_peak_memory()} <= {_SMALL_MEMORY} and on ({BY_POD}) "
+        f"max by ({BY_POD}) (max_over_time({_devices('busy:ratio')}[$__range])) <= {_SMALL_BUSY}"
     )
     found = (
         _hint("runs nothing: stop it", f"{idle} == {every}"),
@@ -111,18 +99,18 @@ def _hints() -> str:
         _hint("hardly runs: share a GPU, or take a MIG device", hardly),
         _hint("small: a part of a GPU, or a smaller one, would do", small),
     )
-    return f" or on ({_BY_POD}) ".join(found)
+    return f" or on ({BY_POD}) ".join(found)
 
 
 def _peak_memory() -> str:
     """Of the device on which a pod took the largest part."""
-    size = f'max by ({_BY_DEVICE}) ({{__name__=~"gputally_(gpu|mig)_memory_total_bytes", {_CLUSTER}}})'
+    size = f'max by ({BY_GPU}) ({{__name__=~"gputally_(gpu|mig)_memory_total_bytes", {MATCH_CLUSTER}}})'
     taken = f"max_over_time({_devices('memory_used:bytes')}[$__range])"
-    return f"max by ({_BY_POD}) ({taken} / on ({_BY_DEVICE}) group_left () {size})"
+    return f"max by ({BY_POD}) ({taken} / on ({BY_GPU}) group_left () {size})"
 
 
 def _models(record: str, function: str = "") -> str:
-    selector = f"model:gputally_{record}{{{_CLUSTER}}}"
+    selector = f"model:gputally_{record}{{{MATCH_CLUSTER}}}"
     return f"sum by (model) ({f'{function}({selector}[$__range])' if function else selector})"
 
 
@@ -142,7 +130,7 @@ DASHBOARD = dashboard(
             unit="short",
             width=4,
             decimals=1,
-            steps=_ANY_IS_IDLE,
+            steps=fields.ANY_IS_IDLE,
             sparkline=True,
         ),
         stat(
@@ -156,7 +144,7 @@ DASHBOARD = dashboard(
             unit="percentunit",
             width=4,
             decimals=0,
-            steps=_LESS_IS_BETTER,
+            steps=fields.LOWER_IS_BETTER,
         ),
         stat(
             "Idle GPU hours",
@@ -175,7 +163,7 @@ DASHBOARD = dashboard(
             width=4,
             steps=fields.thresholds(base=palette.IDLE),
             links=(links.link("Energy and chargeback", "energy", "namespace"),),
-            **_MONEY,
+            **fields.MONEY,
         ),
         stat(
             "To have back",
@@ -185,7 +173,7 @@ DASHBOARD = dashboard(
             unit="short",
             width=4,
             decimals=1,
-            steps=_ANY_IS_IDLE,
+            steps=fields.ANY_IS_IDLE,
             background=True,
         ),
         stat(
@@ -206,19 +194,19 @@ DASHBOARD = dashboard(
             "hour; at most 100, those that hold the most. Ask whose they are, or stop them. How long they "
             "hold them is what the exporter has counted or, if that is more, what the range shows.",
             rows(f"topk(100, {_idle_now()})"),
-            rows(_of_staying(f"avg by ({_BY_POD}) {_device_worked('1h')}")),
+            rows(_of_staying(f"avg by ({BY_POD}) {_device_worked('1h')}")),
             rows(_of_staying(_held_for())),
             rows(_of_staying(_of_pod("idle_cost:per_hour"))),
             columns=(
-                fields.column("namespace", name="Namespace", width=110, link=_TO_NAMESPACE),
-                fields.column("pod", name="Pod", link=_TO_POD),
-                fields.column("Value #A", name="GPUs", decimals=2, width=75),
-                fields.column("Value #B", name="Worked", unit="percentunit", decimals=1, width=80),
-                fields.column("Value #C", name="Held for", unit="dtdurations", width=110),
-                fields.column("Value #D", name="Cost per hour", width=115, **_MONEY),
+                column("namespace", name="Namespace", width=110, link=links.TO_NAMESPACE),
+                column("pod", name="Pod", link=links.TO_POD),
+                column("Value #A", name="GPUs", decimals=2, width=75),
+                column("Value #B", name="Worked", unit="percentunit", decimals=1, width=80),
+                column("Value #C", name="Held for", unit="dtdurations", width=110),
+                column("Value #D", name="Cost per hour", width=115, **fields.MONEY),
             ),
             hidden=("cluster", "node"),
-            order=("namespace", "pod", *(f"Value #{letter}" for letter in "ABCD")),
+            order=("namespace", "pod", *value_columns(4)),
             sort_by="GPUs",
             only_with="Value #A",
             no_value="No pod holds GPUs idle",
@@ -233,14 +221,14 @@ DASHBOARD = dashboard(
             rows(_sum_of_pod("idle:gpus")),
             rows(_worked(_sum_of_pod("busy:gpus"), _sum_of_pod("idle:gpus"))),
             columns=(
-                fields.column("namespace", name="Namespace", width=110, link=_TO_NAMESPACE),
-                fields.column("pod", name="Pod", link=_TO_POD),
-                fields.column("Value #A", name="Cost of idle", width=110, **_MONEY),
-                fields.column("Value #B", name="Idle hours", unit="none", decimals=1, width=85),
-                fields.share("Value #C", "Worked", width=110),
+                column("namespace", name="Namespace", width=110, link=links.TO_NAMESPACE),
+                column("pod", name="Pod", link=links.TO_POD),
+                column("Value #A", name="Cost of idle", width=110, **fields.MONEY),
+                column("Value #B", name="Idle hours", unit="none", decimals=1, width=85),
+                share_column("Value #C", "Worked", width=110),
             ),
             hidden=("cluster", "node"),
-            order=("namespace", "pod", *(f"Value #{letter}" for letter in "ABC")),
+            order=("namespace", "pod", *value_columns(3)),
             sort_by="Cost of idle",
             only_with="Value #A",
             width=11,
@@ -250,13 +238,13 @@ DASHBOARD = dashboard(
             "Held, but idle, by namespace",
             "Idle GPUs of the ten namespaces that waste the most over the range. A flat floor is what is "
             "never used; peaks are pauses between jobs.",
-            over_time(largest(_namespaces("idle:gpus"), "namespace"), "{{namespace}}"),
+            over_time(top_over_range(_namespaces("idle:gpus"), "namespace"), "{{namespace}}"),
             unit="short",
             width=13,
             height=9,
             decimals=1,
             stack=True,
-            links=(links.by_label("Its pods", "workloads", "namespace"),),
+            links=(links.SERIES_TO_NAMESPACE,),
             calcs=("mean", "lastNotNull"),
         ),
         bar_gauge(
@@ -267,8 +255,8 @@ DASHBOARD = dashboard(
             width=11,
             height=9,
             steps=fields.thresholds(base=palette.IDLE),
-            links=(links.by_label("Its pods", "workloads", "namespace"),),
-            **_MONEY,
+            links=(links.SERIES_TO_NAMESPACE,),
+            **fields.MONEY,
         ),
     ),
     row(
@@ -283,17 +271,17 @@ DASHBOARD = dashboard(
             rows(_of_staying(_peak_memory())),
             rows(_of_staying(_sum_of_pod("idle_cost:per_hour"))),
             columns=(
-                fields.column("hint", name="Hint"),
-                fields.column("namespace", name="Namespace", link=_TO_NAMESPACE),
-                fields.column("pod", name="Pod", link=_TO_POD),
-                fields.column("node", name="Node", link=_TO_NODE),
-                fields.column("Value #A", name="GPUs held", decimals=2, width=100),
-                fields.share("Value #B", "Part that worked", width=190),
-                fields.share("Value #C", "Most memory", width=190),
-                fields.column("Value #D", name="Cost of idle", width=110, **_MONEY),
+                column("hint", name="Hint"),
+                column("namespace", name="Namespace", link=links.TO_NAMESPACE),
+                column("pod", name="Pod", link=links.TO_POD),
+                column("node", name="Node", link=links.TO_NODE),
+                column("Value #A", name="GPUs held", decimals=2, width=100),
+                share_column("Value #B", "Part that worked", width=190),
+                share_column("Value #C", "Most memory", width=190),
+                column("Value #D", name="Cost of idle", width=110, **fields.MONEY),
             ),
             hidden=("cluster",),
-            order=("hint", "namespace", "pod", "node", *(f"Value #{letter}" for letter in "ABCD")),
+            order=("hint", "namespace", "pod", "node", *value_columns(4)),
             sort_by="Cost of idle",
             only_with="hint",
             no_value="Every pod fits",
@@ -309,15 +297,15 @@ DASHBOARD = dashboard(
             rows(_models("gpus:count")),
             rows(_models("gpus_free:count")),
             rows(_NEVER_TAKEN),
-            rows(f"{_NEVER_TAKEN} * max by (model) (gpu:gputally_price:per_hour{{{_CLUSTER}}})"),
+            rows(f"{_NEVER_TAKEN} * max by (model) (gpu:gputally_price:per_hour{{{MATCH_CLUSTER}}})"),
             columns=(
-                fields.column("model", name="Model", link=_TO_MODEL),
-                fields.column("Value #A", name="GPUs", width=65),
-                fields.column("Value #B", name="Free now", decimals=1, width=85),
-                fields.column("Value #C", name="Never taken", decimals=1, width=120, steps=_IDLE_CELL),
-                fields.column("Value #D", name="Cost per hour", width=115, **_MONEY),
+                column("model", name="Model", link=links.TO_MODEL),
+                column("Value #A", name="GPUs", width=65),
+                column("Value #B", name="Free now", decimals=1, width=85),
+                column("Value #C", name="Never taken", decimals=1, width=120, steps=fields.CELL_ANY_IS_IDLE),
+                column("Value #D", name="Cost per hour", width=115, **fields.MONEY),
             ),
-            order=("model", *(f"Value #{letter}" for letter in "ABCD")),
+            order=("model", *value_columns(4)),
             sort_by="Never taken",
             width=11,
         ),

@@ -1,24 +1,22 @@
-"""Ways from one dashboard to another: fleet -> node -> GPU -> pod."""
-
-from typing import Any
+"""Links between dashboards: fleet -> node -> GPU -> pod."""
 
 from alerts.runbooks import runbook_url
+from dashboards import Json
 
-Json = dict[str, Any]
 TAG = "gputally"
 KEPT = ("datasource", "cluster")
-"""Variables that every dashboard has, and that a link therefore always takes along."""
+"""Variables of every dashboard; every link passes their values on."""
 
 
 def uid(name: str) -> str:
-    """The same for ever: bookmarks and links survive new versions."""
+    """The uid; it never changes, so bookmarks and links survive upgrades."""
     return f"gputally-{name}"
 
 
 def url(dashboard: str, *kept: str, **variables: str) -> str:
     """The address of a dashboard; a value may be `${__field.labels.node}` or `${__data.fields.node}`.
 
-    What is `kept` has there the value that it has here.
+    Variables named in `kept` keep their present value.
     """
     same = [f"${{{name}:queryparam}}" for name in (*KEPT, *kept)]
     given = [f"var-{name}={value}" for name, value in variables.items()]
@@ -26,31 +24,40 @@ def url(dashboard: str, *kept: str, **variables: str) -> str:
 
 
 def link(title: str, dashboard: str, *kept: str, **variables: str) -> Json:
-    """A drill-down of a panel or a column."""
+    """A link of a panel or a column."""
     return {"title": title, "url": url(dashboard, *kept, **variables), "targetBlank": False}
 
 
 def by_label(title: str, dashboard: str, *labels: str) -> Json:
-    """A drill-down of a graph: the series' own labels choose what is shown."""
+    """A link of a graph; the labels of the series set the variables."""
     return link(title, dashboard, **{label: f"${{__field.labels.{label}}}" for label in labels})
 
 
 def by_row(title: str, dashboard: str, *columns: str, **renamed: str) -> Json:
-    """A drill-down of a table: its own columns choose what is shown; variable=column where they differ."""
+    """A link of a table; columns set the variables (`variable=column` where the names differ)."""
     fields = {column: column for column in columns} | renamed
     return link(
         title, dashboard, **{name: f'${{__data.fields["{field}"]}}' for name, field in fields.items()}
     )
 
 
+TO_NODE = by_row("Node", "node", "node")
+TO_GPU = by_row("GPU", "node", "node", "gpu")
+TO_MODEL = by_row("GPUs of this model", "fleet", "model")
+TO_NAMESPACE = by_row("Pods of this namespace", "workloads", "namespace")
+TO_POD = by_row("Pod", "workloads", "namespace", "pod")
+SERIES_TO_GPU = by_label("GPU", "node", "node", "gpu")
+SERIES_TO_NAMESPACE = by_label("Pods of this namespace", "workloads", "namespace")
+
+
 def runbook(column: str) -> Json:
-    """From an alert's name in a table to what it means and what to do."""
+    """A link from an alert name in a table to its runbook."""
     address = runbook_url(f'${{__data.fields["{column}"]}}')
     return {"title": "Runbook", "url": address, "targetBlank": True}
 
 
 def related() -> list[Json]:
-    """At the top of each dashboard: all the others."""
+    """The menu at the top of each dashboard with all other dashboards."""
     return [
         {
             "title": "GPUTally",

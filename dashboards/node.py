@@ -1,30 +1,17 @@
 """Everything about one machine and its cards: who is on them, what they do, and what ails them."""
 
-from dashboards import fields, links, palette
+from dashboards import Json, fields, links, palette
 from dashboards.build import dashboard, row
-from dashboards.panels import (
-    Modern,
-    alert_list,
-    now,
-    over_time,
-    rows,
-    stat,
-    state_timeline,
-    table,
-    timeseries,
-)
+from dashboards.panels import Panel, now, over_time, rows, stat, state_timeline, timeseries
+from dashboards.queries import BY_GPU, MATCH_GPU, MATCH_NODE
+from dashboards.tables import alert_list, column, hidden_columns, share_column, table, value_columns
 from dashboards.variables import CLUSTER, Variable
 
-_NODE = 'cluster=~"$cluster", node=~"$node"'
-_CARD = f'{_NODE}, gpu=~"$gpu"'
 _ONE_NODE = Variable("node", "Node", 'gputally_gpu_info{cluster=~"$cluster"}', multi=False)
-_GPU = Variable("gpu", "GPU", f"gputally_gpu_info{{{_NODE}}}")
+_GPU = Variable("gpu", "GPU", f"gputally_gpu_info{{{MATCH_NODE}}}")
 
-_ANY_IS_BAD = fields.thresholds((1, palette.CRITICAL), base=palette.CLEAR)
-_HEAT = fields.thresholds((80, palette.WARNING), (90, palette.CRITICAL))
-_HEAT_OF_CELL = fields.thresholds((80, palette.WARNING), (90, palette.CRITICAL), base=palette.CLEAR)
 
-_YES_IS_BAD = fields.words({0: ("no", palette.CLEAR), 1: ("yes", palette.CRITICAL)})
+_YES_IS_BAD = fields.value_texts({0: ("no", palette.CLEAR), 1: ("yes", palette.CRITICAL)})
 _STATES = {
     4: ("lost", palette.CRITICAL),
     3: ("slowed down by its hardware", palette.WARNING),
@@ -58,44 +45,45 @@ _ACTIONS = {
 
 def _of(metric: str, *matchers: str, by: str = "gpu", how: str = "max") -> str:
     """One series for each card, or for what `by` says."""
-    return f"{how} by ({by}) (gputally_gpu_{metric}{{{', '.join((_CARD, *matchers))}}})"
+    return f"{how} by ({by}) (gputally_gpu_{metric}{{{', '.join((MATCH_GPU, *matchers))}}})"
 
 
 def _rate(metric: str, *matchers: str, by: str = "gpu") -> str:
-    return f"sum by ({by}) (rate(gputally_gpu_{metric}{{{', '.join((_CARD, *matchers))}}}[$__rate_interval]))"
+    selected = f"gputally_gpu_{metric}{{{', '.join((MATCH_GPU, *matchers))}}}"
+    return f"sum by ({by}) (rate({selected}[$__rate_interval]))"
 
 
 def _increase(metric: str, *matchers: str, by: str = "gpu") -> str:
-    chosen = f"gputally_gpu_{metric}{{{', '.join((_CARD, *matchers))}}}"
+    chosen = f"gputally_gpu_{metric}{{{', '.join((MATCH_GPU, *matchers))}}}"
     return f"sum by ({by}) (increase({chosen}[$__rate_interval]))"
 
 
 def _all(metric: str, how: str) -> str:
-    return f"{how}(max by (cluster, node, gpu, uuid) (gputally_gpu_{metric}{{{_CARD}}}))"
+    return f"{how}(max by ({BY_GPU}) (gputally_gpu_{metric}{{{MATCH_GPU}}}))"
 
 
 def _coded(metric: str, label: str, codes: dict[str, tuple[int, str, str]]) -> str:
     """One number for each card: the highest code of the states that it is in, 0 in none."""
     parts = (
-        f'(gputally_gpu_{metric}{{{_CARD}, {label}="{value}"}} == 1) * {code}'
+        f'(gputally_gpu_{metric}{{{MATCH_GPU}, {label}="{value}"}} == 1) * {code}'
         for value, (code, _, _) in codes.items()
     )
-    return f"max by (gpu) ({' or '.join(parts)} or gputally_gpu_{metric}{{{_CARD}}} * 0)"
+    return f"max by (gpu) ({' or '.join(parts)} or gputally_gpu_{metric}{{{MATCH_GPU}}} * 0)"
 
 
 def _state() -> str:
-    hardware = f'gputally_gpu_throttle_active{{{_CARD}, reason=~"hw_.+"}}'
+    hardware = f'gputally_gpu_throttle_active{{{MATCH_GPU}, reason=~"hw_.+"}}'
     return (
-        f"(max by (gpu) (gputally_gpu_up{{{_CARD}}}) == 0) + 4"
+        f"(max by (gpu) (gputally_gpu_up{{{MATCH_GPU}}}) == 0) + 4"
         f" or (max by (gpu) ({hardware}) == 1) * 3"
-        f" or (max by (gpu) (device:gputally_utilization:ratio{{{_CARD}}}) > 0.01) * 0 + 1"
-        f" or (max by (gpu) (device:gputally_held:gpus{{{_CARD}}}) > 0) * 0 + 2"
-        f" or max by (gpu) (gputally_gpu_up{{{_CARD}}}) * 0"
+        f" or (max by (gpu) (device:gputally_utilization:ratio{{{MATCH_GPU}}}) > 0.01) * 0 + 1"
+        f" or (max by (gpu) (device:gputally_held:gpus{{{MATCH_GPU}}}) > 0) * 0 + 2"
+        f" or max by (gpu) (gputally_gpu_up{{{MATCH_GPU}}}) * 0"
     )
 
 
 def _links_down(kind: str) -> str:
-    return f"sum by (gpu) (max by (gpu, link) (gputally_gpu_{kind}_up{{{_CARD}}}) == bool 0)"
+    return f"sum by (gpu) (max by (gpu, link) (gputally_gpu_{kind}_up{{{MATCH_GPU}}}) == bool 0)"
 
 
 def _owners(of_pod: str, of_host: str, of_unknown: str = "") -> str:
@@ -118,8 +106,8 @@ def _lines(
     *,
     width: int = 8,
     most: float | None = None,
-    steps: fields.Json | None = None,
-) -> Modern:
+    steps: Json | None = None,
+) -> Panel:
     """A line for each card."""
     return timeseries(
         title,
@@ -137,7 +125,8 @@ def _lines(
 
 
 _WITH_MODEL = (
-    f"label_replace(max by (node, gpu, model) (gputally_gpu_info{{{_CARD}}}) * on (node, gpu) group_left () "
+    f"label_replace(max by (node, gpu, model) (gputally_gpu_info{{{MATCH_GPU}}})"
+    " * on (node, gpu) group_left () "
     + _of("up", by="node, gpu")
     + ', "model", "$1", "model", "(?:NVIDIA|AMD) (.+)")'
 )
@@ -153,7 +142,6 @@ _IDENTITY = (
 )
 _NO_LINKS = "These cards have no links to one another"
 _TO_CARD = links.by_row("This GPU only", "node", "gpu", node="node")
-_TO_POD = links.by_row("This pod", "workloads", "namespace", "pod")
 
 DASHBOARD = dashboard(
     "node",
@@ -168,8 +156,8 @@ DASHBOARD = dashboard(
             now(f"{_all('up', 'count')} - {_all('up', 'sum')}", "lost"),
             unit="short",
             width=3,
-            steps=fields.thresholds(base=palette.CLEAR),
-            overrides=(fields.override("lost", thresholds=_ANY_IS_BAD),),
+            steps=fields.NO_COLOUR,
+            overrides=(fields.override("lost", thresholds=fields.CELL_ANY_IS_CRITICAL),),
             background=True,
         ),
         stat(
@@ -180,7 +168,7 @@ DASHBOARD = dashboard(
             unit="percentunit",
             width=3,
             decimals=0,
-            steps=fields.thresholds((0.3, palette.WARNING), (0.6, palette.GOOD), base=palette.CRITICAL),
+            steps=fields.HIGHER_IS_BETTER,
             sparkline=True,
         ),
         stat(
@@ -199,7 +187,7 @@ DASHBOARD = dashboard(
             over_time(_all("power_watts", "sum")),
             unit="watt",
             width=3,
-            steps=fields.thresholds(base=palette.POWER),
+            steps=fields.POWER,
             sparkline=True,
         ),
         stat(
@@ -209,24 +197,24 @@ DASHBOARD = dashboard(
             unit="celsius",
             width=3,
             decimals=0,
-            steps=_HEAT,
+            steps=fields.HOT,
             sparkline=True,
         ),
         stat(
             "Held idle",
             "GPUs that somebody holds and does not use, counted by time. Near 0 is good.",
-            over_time(f"sum(device:gputally_idle:gpus{{{_CARD}}})"),
+            over_time(f"sum(device:gputally_idle:gpus{{{MATCH_GPU}}})"),
             unit="short",
             width=3,
             decimals=1,
-            steps=fields.thresholds((0.5, palette.IDLE)),
+            steps=fields.ANY_IS_IDLE,
             sparkline=True,
             links=(links.link("Idle GPUs", "idle"),),
         ),
         stat(
             "Cost/hour",
             "GPU hours and energy of the whole node, at the prices that are set in the rules.",
-            over_time(f"sum(node:gputally_cost:per_hour{{{_NODE}}})"),
+            over_time(f"sum(node:gputally_cost:per_hour{{{MATCH_NODE}}})"),
             unit="short",
             width=3,
             decimals=2,
@@ -236,7 +224,7 @@ DASHBOARD = dashboard(
             "Data age",
             "How long ago the exporter of this node last looked. More than a minute is bad: what this page "
             "shows is old.",
-            now(f"time() - max(gputally_snapshot_timestamp_seconds{{{_NODE}}})"),
+            now(f"time() - max(gputally_snapshot_timestamp_seconds{{{MATCH_NODE}}})"),
             unit="s",
             width=3,
             decimals=0,
@@ -248,30 +236,28 @@ DASHBOARD = dashboard(
             "Each GPU now. High utilisation at little power may be a job that hangs; a hot card will slow "
             "down.",
             rows(_WITH_MODEL),
-            rows(f"max by (node, gpu) (device:gputally_utilization:ratio{{{_CARD}}})"),
+            rows(f"max by (node, gpu) (device:gputally_utilization:ratio{{{MATCH_GPU}}})"),
             rows(f"{_of('memory_used_bytes', by='node, gpu')} / {_of('memory_total_bytes', by='node, gpu')}"),
             rows(_of("power_watts", by="node, gpu")),
             rows(f"{_of('power_watts', by='node, gpu')} / {_of('power_limit_watts', by='node, gpu')}"),
             rows(_of("temperature_celsius", by="node, gpu")),
             columns=(
-                fields.column("gpu", name="GPU", width=45, link=_TO_CARD),
-                fields.column("model", name="Model", width=120),
-                fields.column(
+                column("gpu", name="GPU", width=45, link=_TO_CARD),
+                column("model", name="Model", width=120),
+                column(
                     "Value #A",
                     name="State",
                     width=55,
-                    mappings=fields.words({0: ("lost", palette.CRITICAL), 1: ("up", palette.CLEAR)}),
+                    mappings=fields.value_texts({0: ("lost", palette.CRITICAL), 1: ("up", palette.CLEAR)}),
                 ),
-                fields.share("Value #B", "Utilisation"),
-                fields.share("Value #C", "Memory"),
-                fields.column("Value #D", name="Power", unit="watt", decimals=0, width=65),
-                fields.share("Value #E", "Of limit"),
-                fields.column(
-                    "Value #F", name="Core", unit="celsius", decimals=0, width=60, steps=_HEAT_OF_CELL
-                ),
-                *fields.hide("node"),
+                share_column("Value #B", "Utilisation"),
+                share_column("Value #C", "Memory"),
+                column("Value #D", name="Power", unit="watt", decimals=0, width=65),
+                share_column("Value #E", "Of limit"),
+                column("Value #F", name="Core", unit="celsius", decimals=0, width=60, steps=fields.CELL_HOT),
+                *hidden_columns("node"),
             ),
-            order=("gpu", "model", *(f"Value #{letter}" for letter in "ABCDEF")),
+            order=("gpu", "model", *value_columns(6)),
             width=12,
             height=10,
         ),
@@ -281,45 +267,45 @@ DASHBOARD = dashboard(
             "unknown, or memory without SM time for long, is worth a question.",
             rows(
                 _owners(
-                    f"gputally_pod_processes{{{_CARD}}}",
-                    f"gputally_host_processes{{{_CARD}}}",
-                    f"gputally_gpu_unattributed_processes{{{_CARD}}}",
+                    f"gputally_pod_processes{{{MATCH_GPU}}}",
+                    f"gputally_host_processes{{{MATCH_GPU}}}",
+                    f"gputally_gpu_unattributed_processes{{{MATCH_GPU}}}",
                 )
             ),
             rows(
                 _owners(
-                    f"gputally_pod_sm_utilization_ratio{{{_CARD}}}",
-                    f"gputally_host_sm_utilization_ratio{{{_CARD}}}",
-                    f"gputally_gpu_unattributed_sm_utilization_ratio{{{_CARD}}}",
+                    f"gputally_pod_sm_utilization_ratio{{{MATCH_GPU}}}",
+                    f"gputally_host_sm_utilization_ratio{{{MATCH_GPU}}}",
+                    f"gputally_gpu_unattributed_sm_utilization_ratio{{{MATCH_GPU}}}",
                 )
             ),
             rows(
                 _owners(
-                    f"gputally_pod_memory_used_bytes{{{_CARD}}}",
-                    f"gputally_host_memory_used_bytes{{{_CARD}}}",
-                    f"gputally_gpu_unattributed_memory_used_bytes{{{_CARD}}}",
+                    f"gputally_pod_memory_used_bytes{{{MATCH_GPU}}}",
+                    f"gputally_host_memory_used_bytes{{{MATCH_GPU}}}",
+                    f"gputally_gpu_unattributed_memory_used_bytes{{{MATCH_GPU}}}",
                 )
             ),
             rows(
                 _owners(
-                    f"rate(gputally_pod_energy_joules_total{{{_CARD}}}[$__rate_interval])",
-                    f"rate(gputally_host_energy_joules_total{{{_CARD}}}[$__rate_interval])",
+                    f"rate(gputally_pod_energy_joules_total{{{MATCH_GPU}}}[$__rate_interval])",
+                    f"rate(gputally_host_energy_joules_total{{{MATCH_GPU}}}[$__rate_interval])",
                 )
             ),
             columns=(
-                fields.column("gpu", name="GPU", width=50),
-                fields.column("namespace", name="Namespace", width=100, link=_TO_POD),
-                fields.column("owner", name="Pod or owner"),
-                fields.column("Value #A", name="Processes", width=92),
-                fields.share("Value #B", "SM time", width=90),
-                fields.column("Value #C", name="Memory", unit="bytes", width=80),
-                fields.column("Value #D", name="Power", unit="watt", decimals=0, width=65),
-                *fields.hide("pod"),
+                column("gpu", name="GPU", width=50),
+                column("namespace", name="Namespace", width=100, link=links.TO_POD),
+                column("owner", name="Pod or owner"),
+                column("Value #A", name="Processes", width=92),
+                share_column("Value #B", "SM time", width=90),
+                column("Value #C", name="Memory", unit="bytes", width=80),
+                column("Value #D", name="Power", unit="watt", decimals=0, width=65),
+                *hidden_columns("pod"),
             ),
             hidden=("reason",),
             sort_by="GPU",
             ascending=True,
-            order=("gpu", "namespace", "owner", *(f"Value #{letter}" for letter in "ABCD")),
+            order=("gpu", "namespace", "owner", *value_columns(4)),
             width=12,
             height=10,
         ),
@@ -328,7 +314,7 @@ DASHBOARD = dashboard(
             "Blue is work, yellow is held by somebody and idle, grey is free. Orange and red ask for a "
             "look: the hardware slowed the card down, or it did not answer.",
             over_time(_state(), "GPU {{gpu}}"),
-            mappings=fields.words(_STATES),
+            mappings=fields.value_texts(_STATES),
             width=12,
             height=8,
         ),
@@ -337,7 +323,7 @@ DASHBOARD = dashboard(
             "The gravest reason for each GPU. At its power limit is where a busy card should be; too hot or "
             "a power brake is bad.",
             over_time(_coded("throttle_active", "reason", _THROTTLE), "GPU {{gpu}}"),
-            mappings=fields.words(
+            mappings=fields.value_texts(
                 {0: ("nothing", palette.GOOD)}
                 | {code: (word, color) for code, word, color in _THROTTLE.values()}
             ),
@@ -400,7 +386,7 @@ DASHBOARD = dashboard(
             "Core temperature. The lower the better; most cards slow down between 85 and 95 degrees.",
             _of("temperature_celsius"),
             "celsius",
-            steps=_HEAT,
+            steps=fields.HOT,
         ),
         _lines(
             "Memory temperature",
@@ -429,7 +415,7 @@ DASHBOARD = dashboard(
             "under load; all else is not.",
             over_time(
                 "max by (gpu, reason) (avg_over_time("
-                f'gputally_gpu_throttle_active{{{_CARD}, reason!="gpu_idle"}}[$__rate_interval])) > 0',
+                f'gputally_gpu_throttle_active{{{MATCH_GPU}, reason!="gpu_idle"}}[$__rate_interval])) > 0',
                 "GPU {{gpu}} {{reason}}",
             ),
             unit="percentunit",
@@ -523,12 +509,12 @@ DASHBOARD = dashboard(
             "The driver's errors by code, with the time of the last. 13, 31, 43 and 45 are mostly faults of "
             "programs; 48, 79, 94, 95 and 119 are the card's.",
             rows(_of("xid_last_timestamp_seconds", by="gpu, xid") + " * 1000"),
-            rows(f"max by (gpu, xid) (gputally_gpu_xid_errors_total{{{_CARD}}})"),
+            rows(f"max by (gpu, xid) (gputally_gpu_xid_errors_total{{{MATCH_GPU}}})"),
             columns=(
-                fields.column("gpu", name="GPU", width=45),
-                fields.column("xid", name="XID", width=50),
-                fields.column("Value #A", name="Last", unit="dateTimeFromNow"),
-                fields.column("Value #B", name="Errors", width=60),
+                column("gpu", name="GPU", width=45),
+                column("xid", name="XID", width=50),
+                column("Value #A", name="Last", unit="dateTimeFromNow"),
+                column("Value #B", name="Errors", width=60),
             ),
             order=("gpu", "xid", "Value #A", "Value #B"),
             sort_by="Last",
@@ -566,14 +552,14 @@ DASHBOARD = dashboard(
             rows(f"{_of('remapped_rows_pending')} or {_of('retired_pages_pending')}"),
             rows(_of("remapped_rows_failure")),
             columns=(
-                fields.column("gpu", name="GPU", width=45),
-                fields.column("Value #A", name="Corrected", width=85),
-                fields.column("Value #B", name="Uncorrected", width=100, steps=_ANY_IS_BAD),
-                fields.column("Value #C", name="Remaps", width=76),
-                fields.column("Value #D", name="Pending", width=76, mappings=_YES_IS_BAD),
-                fields.column("Value #E", name="Failed", width=60, mappings=_YES_IS_BAD),
+                column("gpu", name="GPU", width=45),
+                column("Value #A", name="Corrected", width=85),
+                column("Value #B", name="Uncorrected", width=100, steps=fields.CELL_ANY_IS_CRITICAL),
+                column("Value #C", name="Remaps", width=76),
+                column("Value #D", name="Pending", width=76, mappings=_YES_IS_BAD),
+                column("Value #E", name="Failed", width=60, mappings=_YES_IS_BAD),
             ),
-            order=("gpu", *(f"Value #{letter}" for letter in "ABCDE")),
+            order=("gpu", *value_columns(5)),
             width=9,
             height=8,
         ),
@@ -583,7 +569,7 @@ DASHBOARD = dashboard(
             over_time(
                 f"{_coded('recovery_action', 'action', _ACTIONS)} or {_of('up')} * 0 - 1", "GPU {{gpu}}"
             ),
-            mappings=fields.words(
+            mappings=fields.value_texts(
                 {-1: ("does not tell", palette.FREE)}
                 | {code: (word, color) for code, word, color in _ACTIONS.values()}
             ),
@@ -595,7 +581,7 @@ DASHBOARD = dashboard(
             "Alerts of GPUTally that fire now for this node, its GPUs and the pods on them.",
             width=24,
             height=7,
-            chosen=_NODE,
+            chosen=MATCH_NODE,
         ),
     ),
     row(
@@ -603,16 +589,16 @@ DASHBOARD = dashboard(
         table(
             "Identity",
             "What a technician needs to find a card, and which driver it runs.",
-            rows(f"max by ({', '.join(_IDENTITY)}) (gputally_gpu_info{{{_CARD}}})"),
+            rows(f"max by ({', '.join(_IDENTITY)}) (gputally_gpu_info{{{MATCH_GPU}}})"),
             columns=(
-                fields.column("gpu", name="GPU", width=60),
-                fields.column("model", name="Model"),
-                fields.column("serial", name="Serial"),
-                fields.column("pci_bus_id", name="PCI bus"),
-                fields.column("vbios_version", name="VBIOS"),
-                fields.column("driver_version", name="Driver"),
-                fields.column("cuda_version", name="CUDA", width=80),
-                fields.column("energy_source", name="Energy by", width=100),
+                column("gpu", name="GPU", width=60),
+                column("model", name="Model"),
+                column("serial", name="Serial"),
+                column("pci_bus_id", name="PCI bus"),
+                column("vbios_version", name="VBIOS"),
+                column("driver_version", name="Driver"),
+                column("cuda_version", name="CUDA", width=80),
+                column("energy_source", name="Energy by", width=100),
             ),
             hidden=("Value",),
             order=_IDENTITY,
@@ -631,17 +617,19 @@ DASHBOARD = dashboard(
             rows(_of("persistence_mode")),
             rows(_of("mig_mode")),
             columns=(
-                fields.column("gpu", name="GPU", width=60),
-                fields.column("Value #A", name="Power limit", unit="watt"),
-                fields.column("Value #B", name="Can be set to", unit="watt"),
-                fields.column("Value #C", name="Highest core clock", unit="hertz"),
-                fields.column("Value #D", name="Slows down at", unit="celsius"),
+                column("gpu", name="GPU", width=60),
+                column("Value #A", name="Power limit", unit="watt"),
+                column("Value #B", name="Can be set to", unit="watt"),
+                column("Value #C", name="Highest core clock", unit="hertz"),
+                column("Value #D", name="Slows down at", unit="celsius"),
                 *(
-                    fields.override(f"Value #{letter}", displayName=name, mappings=fields.words(_ON_OFF))
+                    fields.override(
+                        f"Value #{letter}", displayName=name, mappings=fields.value_texts(_ON_OFF)
+                    )
                     for letter, name in (("E", "ECC"), ("F", "Persistence"), ("G", "MIG"))
                 ),
             ),
-            order=("gpu", *(f"Value #{letter}" for letter in "ABCDEFG")),
+            order=("gpu", *value_columns(7)),
             width=24,
             height=8,
         ),

@@ -1,8 +1,8 @@
-"""Panels in the schema that Grafana has today, on grafanalib's classes.
+"""Panels of Grafana's current schema, on grafanalib's classes.
 
-grafanalib writes what Grafana 6 read. `Modern` keeps of its output what is still true, and each function
-below makes one kind of panel whose field configuration and options are whole. Every panel says in its
-description what is good and what is bad, and has a unit.
+grafanalib writes the schema of Grafana 6. `Panel` keeps the keys that are still valid, and each function
+below makes one kind of panel with complete field configuration and options. Every panel has a unit and a
+description: the value shown, its normal range, the action to take.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,10 @@ from typing import Any
 
 from grafanalib import core
 
-from dashboards import fields, links, palette
+from dashboards import Json, fields, palette
 
-Json = dict[str, Any]
 DATASOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
-KEPT = (
+_VALID_KEYS = (
     "id",
     "type",
     "title",
@@ -37,8 +36,8 @@ KEPT = (
 )
 
 
-class Modern(core.Panel):
-    """A panel of any kind, with nothing in it that Grafana would have to migrate."""
+class Panel(core.Panel):
+    """A panel of any kind that Grafana loads without migrating it."""
 
     def __init__(self, kind: str, field_config: Json, options: Json, **rest: Any) -> None:
         super().__init__(**rest)
@@ -47,16 +46,16 @@ class Modern(core.Panel):
     def to_json_data(self) -> Json:
         own = {"type": self.kind, "fieldConfig": self.field_config, "options": self.options}
         written: Json = self.panel_json(own)  # type: ignore[no-untyped-call]
-        return tidy(written)
+        return _valid_keys(written)
 
 
-def tidy(panel: Json) -> Json:
-    """Only what today's schema has, and nothing that is unset."""
-    return {key: panel[key] for key in KEPT if panel.get(key) not in (None, [], "", False)}
+def _valid_keys(panel: Json) -> Json:
+    """The keys of the current schema that are set."""
+    return {key: panel[key] for key in _VALID_KEYS if panel.get(key) not in (None, [], "", False)}
 
 
-class Query(core.Target):
-    """A PromQL query at full resolution; `instant` asks for now only, `as_table` gives rows."""
+class Target(core.Target):
+    """A PromQL query over the range; with `instant` at its end only, with `as_table` as table rows."""
 
     def __init__(self, expr: str, legend: str = "", *, instant: bool = False, as_table: bool = False) -> None:
         super().__init__(expr=expr, legendFormat=legend, instant=instant)
@@ -76,25 +75,25 @@ class Query(core.Target):
         }
 
 
-def over_time(expr: str, legend: str = "") -> Query:
-    """A query over the range of the dashboard."""
-    return Query(expr, legend)
+def over_time(expr: str, legend: str = "") -> Target:
+    """A query over the dashboard's range."""
+    return Target(expr, legend)
 
 
-def now(expr: str, legend: str = "") -> Query:
+def now(expr: str, legend: str = "") -> Target:
     """A query at the end of the range."""
-    return Query(expr, legend, instant=True)
+    return Target(expr, legend, instant=True)
 
 
-def rows(expr: str) -> Query:
+def rows(expr: str) -> Target:
     """A query whose samples become the rows of a table."""
-    return Query(expr, instant=True, as_table=True)
+    return Target(expr, instant=True, as_table=True)
 
 
 def timeseries(
     title: str,
     description: str,
-    *queries: Query,
+    *queries: Target,
     unit: str,
     width: int = 12,
     height: int = 8,
@@ -110,11 +109,11 @@ def timeseries(
     legend: str = "right",
     calcs: Sequence[str] = ("mean", "max", "lastNotNull"),
     no_value: str = "",
-) -> Modern:
+) -> Panel:
     """Lines over time, or bars. `steps` draws thresholds as lines, `legend` is right, bottom or hidden."""
     custom: Json = {
         "drawStyle": "bars" if bars else "line",
-        # The line of a part that is 0 would lie on the part below it, in the wrong colour.
+        # The line of a part of 0 would cover the part below it in the wrong colour.
         "lineWidth": 0 if stack else 1,
         "fillOpacity": 70 if stack or bars else fill,
         "gradientMode": "none",
@@ -125,18 +124,18 @@ def timeseries(
         "stacking": {"mode": "normal" if stack else "none", "group": "A"},
         "thresholdsStyle": {"mode": "line" if steps else "off"},
     }
-    # A table below would take the height of a line for each series.
+    # Below the graph a table would take one line of height per series.
     shape = "table" if legend == "right" else "list"
     shown = {"displayMode": shape, "placement": legend, "showLegend": True, "calcs": list(calcs)}
     hidden = {"displayMode": "list", "placement": "bottom", "showLegend": False, "calcs": []}
-    return _panel(
+    return make_panel(
         "timeseries",
         title,
         description,
         queries,
         width,
         height,
-        _defaults(
+        field_defaults(
             unit,
             least,
             most,
@@ -155,10 +154,43 @@ def timeseries(
     )
 
 
+def line_per_gpu(
+    title: str,
+    description: str,
+    expr: str,
+    unit: str,
+    *,
+    legend: str,
+    link: Json,
+    height: int = 8,
+    most: float | None = None,
+    decimals: int | None = None,
+    fill: int = 10,
+    steps: Json | None = None,
+    calcs: Sequence[str] = ("mean",),
+) -> Panel:
+    """A graph with one line per GPU, a third of the page wide, with a link to the GPU."""
+    return timeseries(
+        title,
+        description,
+        over_time(expr, legend),
+        unit=unit,
+        width=8,
+        height=height,
+        most=most,
+        decimals=decimals,
+        fill=fill,
+        steps=steps,
+        links=(link,),
+        legend="bottom",
+        calcs=calcs,
+    )
+
+
 def stat(
     title: str,
     description: str,
-    *queries: Query,
+    *queries: Target,
     unit: str,
     width: int = 4,
     height: int = 4,
@@ -170,16 +202,16 @@ def stat(
     sparkline: bool = False,
     background: bool = False,
     no_value: str = "",
-) -> Modern:
-    """One number, or a few. With `sparkline` give a query over time; `no_value` stands for none."""
-    return _panel(
+) -> Panel:
+    """One or several numbers. `sparkline` needs a query over time; `no_value` is shown without data."""
+    return make_panel(
         "stat",
         title,
         description,
         queries,
         width,
         height,
-        _defaults(unit, None, None, decimals, steps, links, mappings=mappings, no_value=no_value),
+        field_defaults(unit, None, None, decimals, steps, links, mappings=mappings, no_value=no_value),
         overrides,
         {
             "colorMode": "background" if background else "value",
@@ -192,40 +224,10 @@ def stat(
     )
 
 
-def gauge(
-    title: str,
-    description: str,
-    *queries: Query,
-    unit: str,
-    most: float,
-    width: int = 4,
-    height: int = 6,
-    decimals: int | None = None,
-    steps: Json = fields.PLAIN,
-    links: Sequence[Json] = (),
-) -> Modern:
-    return _panel(
-        "gauge",
-        title,
-        description,
-        queries,
-        width,
-        height,
-        _defaults(unit, 0, most, decimals, steps, links),
-        (),
-        {
-            "orientation": "auto",
-            "showThresholdLabels": False,
-            "showThresholdMarkers": True,
-            "reduceOptions": _last(),
-        },
-    )
-
-
 def bar_gauge(
     title: str,
     description: str,
-    *queries: Query,
+    *queries: Target,
     unit: str,
     width: int = 8,
     height: int = 8,
@@ -234,16 +236,16 @@ def bar_gauge(
     steps: Json = fields.PLAIN,
     overrides: Sequence[Json] = (),
     links: Sequence[Json] = (),
-) -> Modern:
-    """A bar per series, the longest first if the query sorts them (`sort_desc`, `topk`)."""
-    return _panel(
+) -> Panel:
+    """A bar per series, in the order of the query (`sort_desc`, `topk`)."""
+    return make_panel(
         "bargauge",
         title,
         description,
         queries,
         width,
         height,
-        _defaults(unit, 0, most, decimals, steps, links),
+        field_defaults(unit, 0, most, decimals, steps, links),
         overrides,
         {
             "displayMode": "basic",
@@ -260,23 +262,23 @@ def bar_gauge(
 def pie(
     title: str,
     description: str,
-    *queries: Query,
+    *queries: Target,
     unit: str,
     width: int = 6,
     height: int = 8,
     decimals: int | None = None,
     overrides: Sequence[Json] = (),
     links: Sequence[Json] = (),
-) -> Modern:
-    """Parts of a whole: a donut with the parts' names and shares beside it."""
-    return _panel(
+) -> Panel:
+    """A donut chart with the names and shares of the parts beside it."""
+    return make_panel(
         "piechart",
         title,
         description,
         queries,
         width,
         height,
-        _defaults(unit, None, None, decimals, None, links, color={"mode": "palette-classic"}),
+        field_defaults(unit, None, None, decimals, None, links, color={"mode": "palette-classic"}),
         overrides,
         {
             "pieType": "donut",
@@ -296,25 +298,24 @@ def pie(
 def state_timeline(
     title: str,
     description: str,
-    *queries: Query,
+    *queries: Target,
     mappings: Sequence[Json],
     width: int = 12,
     height: int = 8,
     overrides: Sequence[Json] = (),
     links: Sequence[Json] = (),
-) -> Modern:
-    """What was when: a band per series, with the words and colours of the mappings."""
+) -> Panel:
+    """A band per series over time, with the texts and colours of the mappings."""
     custom = {"fillOpacity": 80, "lineWidth": 0}
-    return _panel(
+    return make_panel(
         "state-timeline",
         title,
         description,
         queries,
         width,
         height,
-        # A fixed colour, where a mapping has none: with thresholds the legend shows ranges instead of the
-        # words, and with a continuous scale nothing.
-        _defaults(
+        # With threshold colours the legend would show ranges instead of the texts.
+        field_defaults(
             "none",
             None,
             None,
@@ -340,22 +341,22 @@ def state_timeline(
 def heatmap(
     title: str,
     description: str,
-    *queries: Query,
+    *queries: Target,
     unit: str,
     width: int = 12,
     height: int = 8,
     counted: bool = False,
-) -> Modern:
-    """How many GPUs are in each range of the value, over time: readable with ten thousand of them.
+) -> Panel:
+    """Number of GPUs per value range over time: readable with ten thousand GPUs.
 
-    `counted`: the series are the ranges, each named by where it begins (`count_values`); else the values of
-    the series are counted in the browser.
+    With `counted` each series is a range, named by its lower bound (`count_values`); otherwise the browser
+    counts the values of the series.
     """
     custom = {
         "hideFrom": {"legend": False, "tooltip": False, "viz": False},
         "scaleDistribution": {"type": "linear"},
     }
-    return _panel(
+    return make_panel(
         "heatmap",
         title,
         description,
@@ -388,74 +389,10 @@ def heatmap(
     )
 
 
-def table(
-    title: str,
-    description: str,
-    *queries: Query,
-    columns: Sequence[Json] = (),
-    hidden: Sequence[str] = (),
-    order: Sequence[str] = (),
-    sort_by: str = "",
-    width: int = 24,
-    height: int = 8,
-    unit: str = "short",
-    join_on: str = "",
-    only_with: str = "",
-    filterable: bool = False,
-    no_value: str = "",
-    ascending: bool = False,
-) -> Modern:
-    """Rows of samples. Several queries become columns of the same rows, joined on all labels or on one.
+def timed(panel: Panel, *, step: str = "", since: str = "") -> Panel:
+    """The panel with a minimum `step` between points, or with its own time range (`now/d` is today).
 
-    `columns` are from fields.column, `hidden` are dropped, `order` names the columns from the left, as they
-    come from Prometheus (`Value #A` is the first query's value). Rows in which the column `only_with` is
-    empty are left out: the first query says which rows there are, and the others only add to them.
-    """
-    steps: list[Json] = []
-    if len(queries) > 1:
-        by = {"id": "joinByField", "options": {"byField": join_on, "mode": "outer"}}
-        steps.append(by if join_on else {"id": "merge", "options": {}})
-    if only_with:
-        filled = {"fieldName": only_with, "config": {"id": "isNotNull", "options": {}}}
-        options = {"type": "include", "match": "all", "filters": [filled]}
-        steps.append({"id": "filterByValue", "options": options})
-    dropped = dict.fromkeys(("Time", *hidden), True)
-    placed = {name: index for index, name in enumerate(order)}
-    steps.append(
-        {"id": "organize", "options": {"excludeByName": dropped, "indexByName": placed, "renameByName": {}}}
-    )
-    custom: Json = {
-        "align": "auto",
-        "cellOptions": {"type": "auto"},
-        "filterable": filterable,
-        "inspect": False,
-        # Grafana's own is 150: more than half a page has for each of eight columns.
-        "minWidth": 80,
-    }
-    sorting = [{"displayName": sort_by, "desc": not ascending}] if sort_by else []
-    # What an empty table says is not what an empty cell says.
-    silent = [fields.override_matching(".*", noValue="")] if no_value else []
-    # A label that looks like a number (a serial, a process id) is none, and must not get the unit.
-    labels = fields.override_text(unit="string")
-    made = _panel(
-        "table",
-        title,
-        description,
-        queries,
-        width,
-        height,
-        _defaults(unit, None, None, None, fields.PLAIN, (), custom, no_value=no_value),
-        (labels, *silent, *columns),
-        {"showHeader": True, "cellHeight": "sm", "footer": _no_footer(), "sortBy": sorting},
-    )
-    made.transformations = steps
-    return made
-
-
-def timed(panel: Modern, *, step: str = "", since: str = "") -> Modern:
-    """The panel with at least `step` between its points, or with a range of its own: `now/d` is today.
-
-    Its title has to say so: there is no room for Grafana's own mark.
+    Its title must name the range: Grafana's own note is hidden for lack of space.
     """
     panel.interval = step or None
     if since:
@@ -463,62 +400,30 @@ def timed(panel: Modern, *, step: str = "", since: str = "") -> Modern:
     return panel
 
 
-def text(content: str, *, width: int = 24, height: int = 3) -> Modern:
-    """Markdown, for what a number cannot say."""
+def text(content: str, *, width: int = 24, height: int = 3) -> Panel:
+    """A panel of Markdown text."""
     options = {
         "mode": "markdown",
         "content": content,
         "code": {"language": "plaintext", "showLineNumbers": False, "showMiniMap": False},
     }
-    return _panel("text", "", "", (), width, height, {}, (), options)
+    return make_panel("text", "", "", (), width, height, {}, (), options)
 
 
-def alert_list(
-    title: str, description: str, *, width: int = 12, height: int = 8, chosen: str = 'cluster=~"$cluster"'
-) -> Modern:
-    """What fires now, the gravest first: Prometheus's own ALERTS, so that it needs no second source."""
-    grave = dict(enumerate(("info", "warning", "critical"), start=1))
-    labels = ("alertname", "node", "gpu", "namespace", "pod")
-    chosen = f'alertname=~"GPUTally.+", alertstate="firing", {chosen}'
-    firing = " or ".join(
-        f'max by ({", ".join(labels)}) (ALERTS{{{chosen}, severity="{severity}"}}) * {number}'
-        for number, severity in reversed(grave.items())
-    )
-    words = {number: (severity, palette.BY_SEVERITY[severity]) for number, severity in grave.items()}
-    return table(
-        title,
-        description,
-        rows(f"topk(200, {firing})"),
-        columns=(
-            fields.column("Value", name="Severity", width=80, mappings=fields.words(words)),
-            fields.column("alertname", name="Alert", width=210, link=links.runbook("alertname")),
-            fields.column("node", name="Node", link=links.by_row("Node", "node", "node")),
-            fields.column("gpu", name="GPU", width=50, link=links.by_row("GPU", "node", "node", "gpu")),
-            fields.column("namespace", name="Namespace", width=108),
-            fields.column("pod", name="Pod", link=links.by_row("Pod", "workloads", "namespace", "pod")),
-        ),
-        order=("Value", *labels),
-        sort_by="Severity",
-        width=width,
-        height=height,
-        no_value="No alert fires",
-    )
-
-
-def _panel(
+def make_panel(
     kind: str,
     title: str,
     description: str,
-    queries: Sequence[Query],
+    queries: Sequence[Target],
     width: int,
     height: int,
     defaults: Mapping[str, Any],
     overrides: Sequence[Json],
     options: Json,
-) -> Modern:
+) -> Panel:
     for letter, query in zip("ABCDEFGHIJKLMNOP", queries, strict=False):
         query.refId = letter
-    panel = Modern(
+    panel = Panel(
         kind=kind,
         title=title,
         description=description or None,
@@ -527,12 +432,12 @@ def _panel(
         field_config={"defaults": dict(defaults), "overrides": list(overrides)},
         options=options,
     )
-    # Where it goes is for the layout to say; how large it is, it knows itself.
+    # The layout sets the position later.
     panel.gridPos = core.GridPos(h=height, w=width, x=0, y=0)
     return panel
 
 
-def _defaults(
+def field_defaults(
     unit: str,
     least: float | None,
     most: float | None,
@@ -562,7 +467,3 @@ def _defaults(
 
 def _last() -> Json:
     return {"calcs": ["lastNotNull"], "fields": "", "values": False}
-
-
-def _no_footer() -> Json:
-    return {"show": False, "reducer": ["sum"], "countRows": False, "fields": ""}

@@ -1,11 +1,10 @@
-"""Finds the way in the JSON of a dashboard: its panels, queries and variables."""
+"""Reads panels, queries and variables from the JSON of a dashboard."""
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-Json = dict[str, Any]
+from dashboards import Json
 
 _VARIABLE = re.compile(r"\$(?:\{(?P<braced>[A-Za-z_]\w*)(?::\w+)?\}|(?P<bare>[A-Za-z_]\w*))")
 _LABEL_VALUES = re.compile(r"label_values\((?P<selector>.+), (?P<label>\w+)\)")
@@ -14,10 +13,10 @@ _IN_LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One question to Prometheus, and where it stands."""
+    """A query to Prometheus and where it occurs."""
 
-    place: str
-    """The panel's title, or which variable or annotation it is."""
+    location: str
+    """The title of the panel, or the name of the variable or annotation."""
     expr: str
     legend: str = ""
     instant: bool = False
@@ -25,7 +24,7 @@ class Query:
 
 
 def panels(dashboard: Json) -> Iterator[Json]:
-    """Every panel, also those that a collapsed row holds; not the headings of rows."""
+    """Every panel, including those of collapsed rows; no row headings."""
     for panel in dashboard["panels"]:
         if panel["type"] == "row":
             yield from panel.get("panels", ())
@@ -33,13 +32,13 @@ def panels(dashboard: Json) -> Iterator[Json]:
             yield panel
 
 
-def called(panel: Json) -> str:
-    """What to call it, title or not."""
+def panel_name(panel: Json) -> str:
+    """Its title, or its id if it has none."""
     return panel.get("title") or f"panel {panel['id']}"
 
 
 def column_names(panel: Json) -> dict[str, str]:
-    """Of a table: name of a column -> what stands above it."""
+    """The titles of a table's columns, by field name."""
     return {
         override["matcher"]["options"]: changed["value"]
         for override in panel["fieldConfig"]["overrides"]
@@ -50,13 +49,13 @@ def column_names(panel: Json) -> dict[str, str]:
 
 def panel_queries(panel: Json) -> list[Query]:
     return [
-        Query(called(panel), target["expr"], target["legendFormat"], target["instant"], target["refId"])
+        Query(panel_name(panel), target["expr"], target["legendFormat"], target["instant"], target["refId"])
         for target in panel.get("targets", ())
     ]
 
 
 def annotation_queries(dashboard: Json) -> list[Query]:
-    """Their texts are in the place of a legend: both name labels."""
+    """Queries of the annotations; their texts are the legend, because both refer to labels."""
     return [
         Query(f"annotation {each['name']}", each["expr"], each["titleFormat"] + each["textFormat"])
         for each in dashboard["annotations"]["list"]
@@ -67,8 +66,8 @@ def variables(dashboard: Json) -> dict[str, Json]:
     return {variable["name"]: variable for variable in dashboard["templating"]["list"]}
 
 
-def asked_by(variable: Json) -> tuple[str, str]:
-    """The selector and the label of `label_values(selector, label)`; both empty if it is something else."""
+def label_values_query(variable: Json) -> tuple[str, str]:
+    """The selector and the label of `label_values(selector, label)`; both empty for any other query."""
     query = variable["query"]
     found = _LABEL_VALUES.fullmatch(query["query"] if isinstance(query, dict) else query)
     return (found["selector"], found["label"]) if found else ("", "")
@@ -82,6 +81,6 @@ def labels_in(legend: str) -> list[str]:
     return _IN_LEGEND.findall(legend)
 
 
-def fill(text: str, values: Mapping[str, str]) -> str:
-    """The text with values in place of variables; those that have none stay."""
+def fill_variables(text: str, values: Mapping[str, str]) -> str:
+    """The text with variables replaced by their values; variables without a value stay."""
     return _VARIABLE.sub(lambda found: values.get(found["braced"] or found["bare"], found[0]), text)

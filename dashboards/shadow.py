@@ -2,21 +2,26 @@
 
 from dashboards import fields, links, palette
 from dashboards.build import dashboard, row
-from dashboards.panels import now, over_time, rows, stat, table, timeseries
-from dashboards.ranges import hours, kilowatt_hours, largest
+from dashboards.panels import now, over_time, rows, stat, timeseries
+from dashboards.queries import (
+    BY_GPU,
+    BY_POD,
+    MATCH_CLUSTER,
+    MATCH_NAMESPACE,
+    MATCH_NODE,
+    hours,
+    kilowatt_hours,
+    or_zero,
+    top_over_range,
+)
+from dashboards.tables import column, share_column, table, value_columns
 from dashboards.variables import CLUSTER, NAMESPACE, NODE
 
-_CLUSTER = 'cluster=~"$cluster"'
-_NODE = f'{_CLUSTER}, node=~"$node"'
-_POD = f'{_NODE}, namespace=~"$namespace"'
-_GPU = "cluster, node, gpu, uuid"
-_BY_POD = "cluster, node, namespace, pod"
+_POD = f'{MATCH_NODE}, namespace=~"$namespace"'
 _BY_OWNER = "cluster, node, owner"
 _BY_REASON = "cluster, node, reason"
 _OF_POD = "on (cluster, namespace, pod)"
 
-_ANY_IS_WARNING = fields.thresholds((1, palette.WARNING))
-_ANY_IS_BAD = fields.thresholds((1, palette.CRITICAL))
 _KINDS = {
     "pods that asked": palette.BUSY,
     "pods that did not ask": palette.CRITICAL,
@@ -36,20 +41,16 @@ _REMEDIES = {
     "ambiguous_pod": "its cgroups name two pods: report it",
 }
 
-_TO_NODE = links.by_row("Node", "node", "node")
-_TO_GPU = links.by_row("GPU", "node", "node", "gpu")
-_TO_POD = links.by_row("This pod", "workloads", "namespace", "pod")
-
 
 def _info(requested: str) -> str:
-    chosen = f'{_CLUSTER}, namespace=~"$namespace", requested="{requested}"'
+    chosen = f'{MATCH_NAMESPACE}, requested="{requested}"'
     return f"max by (cluster, namespace, pod) (gputally_pod_info{{{chosen}}})"
 
 
 _SHADOW = _info("false")
 _SHADOW_OF_RANGE = (
     "max by (cluster, namespace, pod) (last_over_time("
-    f'gputally_pod_info{{{_CLUSTER}, namespace=~"$namespace", requested="false"}}[$__range]))'
+    f'gputally_pod_info{{{MATCH_NAMESPACE}, requested="false"}}[$__range]))'
 )
 
 
@@ -59,11 +60,13 @@ def _pods(metric: str) -> str:
 
 def _of_device(metric: str) -> str:
     """Of each pod on each device, its containers together."""
-    return f"sum by ({_GPU}, namespace, pod) (max by ({_GPU}, namespace, pod, container) ({_pods(metric)}))"
+    return (
+        f"sum by ({BY_GPU}, namespace, pod) (max by ({BY_GPU}, namespace, pod, container) ({_pods(metric)}))"
+    )
 
 
 def _of_pod(metric: str) -> str:
-    return f"sum by ({_BY_POD}) ({_of_device(metric)}) and {_OF_POD} {_SHADOW}"
+    return f"sum by ({BY_POD}) ({_of_device(metric)}) and {_OF_POD} {_SHADOW}"
 
 
 def _recorded(operation: str) -> str:
@@ -72,38 +75,34 @@ def _recorded(operation: str) -> str:
 
 def _host(metric: str, how: str = "sum") -> str:
     """Of owners that are there now: what is gone keeps its series for a while."""
-    there = f"max by ({_GPU}, owner) (gputally_host_active{{{_NODE}}}) == 1"
-    each = f"max by ({_GPU}, owner) (gputally_host_{metric}{{{_NODE}}})"
-    return f"{how} by ({_BY_OWNER}) ({each} and on ({_GPU}, owner) ({there}))"
+    there = f"max by ({BY_GPU}, owner) (gputally_host_active{{{MATCH_NODE}}}) == 1"
+    each = f"max by ({BY_GPU}, owner) (gputally_host_{metric}{{{MATCH_NODE}}})"
+    return f"{how} by ({_BY_OWNER}) ({each} and on ({BY_GPU}, owner) ({there}))"
 
 
 def _unknown(metric: str, how: str = "sum") -> str:
-    each = f"max by ({_GPU}, reason) (gputally_gpu_unattributed_{metric}{{{_NODE}}})"
+    each = f"max by ({BY_GPU}, reason) (gputally_gpu_unattributed_{metric}{{{MATCH_NODE}}})"
     return f"{how} by ({_BY_REASON}) ({each})"
-
-
-def _or_zero(expression: str) -> str:
-    return f"({expression} or vector(0))"
 
 
 def _with_holder(metric: str) -> str:
     """Of each pod that did not ask, on each device; with one of those to whom it was given, if any."""
     shadow = f"{_of_device(metric)} and {_OF_POD} {_SHADOW}"
-    given = f"(device:gputally_pod_held:ratio{{{_NODE}}} and {_OF_POD} {_info_everywhere('true')})"
-    first = f"topk by ({_GPU}) (1, {given})"
+    given = f"(device:gputally_pod_held:ratio{{{MATCH_NODE}}} and {_OF_POD} {_info_everywhere('true')})"
+    first = f"topk by ({BY_GPU}) (1, {given})"
     holder = f'label_join({first}, "holder", "/", "namespace", "pod")'
-    joined = f"({shadow}) + on ({_GPU}) group_left (holder) 0 * {holder}"
-    return f"{joined} or on ({_GPU}, namespace, pod) {shadow}"
+    joined = f"({shadow}) + on ({BY_GPU}) group_left (holder) 0 * {holder}"
+    return f"{joined} or on ({BY_GPU}, namespace, pod) {shadow}"
 
 
 def _info_everywhere(requested: str) -> str:
-    return f'max by (cluster, namespace, pod) (gputally_pod_info{{{_CLUSTER}, requested="{requested}"}})'
+    return f'max by (cluster, namespace, pod) (gputally_pod_info{{{MATCH_CLUSTER}, requested="{requested}"}})'
 
 
 _SHADOW_MEMORY = f"sum({_of_pod('memory_used_bytes')})"
 _UNKNOWN_MEMORY = f"sum({_unknown('memory_used_bytes')})"
 _HOST_MEMORY = f"sum({_host('memory_used_bytes')})"
-_UNKNOWN_WATTS = f'node:gputally_unattributed:watts{{{_NODE}, reason="unknown"}}'
+_UNKNOWN_WATTS = f'node:gputally_unattributed:watts{{{MATCH_NODE}, reason="unknown"}}'
 
 DASHBOARD = dashboard(
     "shadow",
@@ -119,25 +118,26 @@ DASHBOARD = dashboard(
             now(f"count({_of_pod('processes')} > 0) or vector(0)"),
             unit="short",
             width=4,
-            steps=_ANY_IS_BAD,
+            steps=fields.ANY_IS_CRITICAL,
             background=True,
         ),
         stat(
             "On GPUs",
             "GPUs on which such a pod has a process. Whoever was given these gets less than was promised.",
             now(
-                f"count(sum by ({_GPU}) ({_of_device('processes')} > 0 and {_OF_POD} {_SHADOW})) or vector(0)"
+                f"count(sum by ({BY_GPU}) ({_of_device('processes')} > 0 and {_OF_POD} {_SHADOW}))"
+                " or vector(0)"
             ),
             unit="short",
             width=3,
-            steps=_ANY_IS_BAD,
+            steps=fields.ANY_IS_CRITICAL,
         ),
         stat(
             "Their cost",
             "What these pods have cost over the chosen range, those that are gone included. No request "
             "means no quota: it is in no plan.",
             now(
-                f"sum({hours(_recorded('cost:per_hour'), _BY_POD)} and {_OF_POD} {_SHADOW_OF_RANGE})"
+                f"sum({hours(_recorded('cost:per_hour'), BY_POD)} and {_OF_POD} {_SHADOW_OF_RANGE})"
                 " or vector(0)"
             ),
             unit="none",
@@ -152,7 +152,7 @@ DASHBOARD = dashboard(
             now(f"count({_info('')}) or vector(0)"),
             unit="short",
             width=3,
-            steps=_ANY_IS_WARNING,
+            steps=fields.ANY_IS_WARNING,
         ),
         stat(
             "Not in pods",
@@ -170,13 +170,13 @@ DASHBOARD = dashboard(
             now(f"sum({_unknown('processes')}) or vector(0)"),
             unit="short",
             width=4,
-            steps=_ANY_IS_WARNING,
+            steps=fields.ANY_IS_WARNING,
         ),
         stat(
             "Memory",
             "GPU memory of all three: pods without a request, owners outside Kubernetes, and the "
             "unnamed. Jobs that run out of memory for no reason often meet these.",
-            now(f"{_or_zero(_SHADOW_MEMORY)} + {_or_zero(_HOST_MEMORY)} + {_or_zero(_UNKNOWN_MEMORY)}"),
+            now(f"{or_zero(_SHADOW_MEMORY)} + {or_zero(_HOST_MEMORY)} + {or_zero(_UNKNOWN_MEMORY)}"),
             unit="bytes",
             width=3,
         ),
@@ -188,17 +188,17 @@ DASHBOARD = dashboard(
             rows(_with_holder("processes")),
             rows(_with_holder("sm_utilization_ratio")),
             columns=(
-                fields.column("pod", name="Pod", link=_TO_POD),
-                fields.column("node", name="Node", link=_TO_NODE),
-                fields.column("gpu", name="GPU", width=70, link=_TO_GPU),
-                fields.column("holder", name="Given to"),
-                fields.column("Value #A", name="Memory", unit="bytes", width=120),
-                fields.column("Value #B", name="Processes", width=100),
-                fields.share("Value #C", "SM use", width=240),
-                fields.column("namespace", name="Namespace"),
+                column("pod", name="Pod", link=links.TO_POD),
+                column("node", name="Node", link=links.TO_NODE),
+                column("gpu", name="GPU", width=70, link=links.TO_GPU),
+                column("holder", name="Given to"),
+                column("Value #A", name="Memory", unit="bytes", width=120),
+                column("Value #B", name="Processes", width=100),
+                share_column("Value #C", "SM use", width=240),
+                column("namespace", name="Namespace"),
             ),
             hidden=("cluster", "uuid"),
-            order=("namespace", "pod", "node", "gpu", "holder", *(f"Value #{letter}" for letter in "ABC")),
+            order=("namespace", "pod", "node", "gpu", "holder", *value_columns(3)),
             sort_by="Memory",
             only_with="Value #A",
             height=7,
@@ -214,15 +214,15 @@ DASHBOARD = dashboard(
             rows(_host("processes")),
             rows(_host("sm_utilization_ratio", "avg")),
             columns=(
-                fields.column("owner", name="Owner"),
-                fields.column("node", name="Node", width=130, link=_TO_NODE),
-                fields.column("Value #A", name="Memory", unit="bytes", width=90),
-                fields.column("Value #B", name="GPUs", width=60),
-                fields.column("Value #C", name="Processes", width=92),
-                fields.share("Value #D", "SM use", width=110),
+                column("owner", name="Owner"),
+                column("node", name="Node", width=130, link=links.TO_NODE),
+                column("Value #A", name="Memory", unit="bytes", width=90),
+                column("Value #B", name="GPUs", width=60),
+                column("Value #C", name="Processes", width=92),
+                share_column("Value #D", "SM use", width=110),
             ),
             hidden=("cluster",),
-            order=("owner", "node", *(f"Value #{letter}" for letter in "ABCD")),
+            order=("owner", "node", *value_columns(4)),
             sort_by="Memory",
             only_with="Value #A",
             width=12,
@@ -240,13 +240,13 @@ DASHBOARD = dashboard(
                 fields.override(
                     "reason", displayName="Why, and what helps", mappings=fields.texts(_REMEDIES)
                 ),
-                fields.column("node", name="Node", link=_TO_NODE, width=130),
-                fields.column("Value #A", name="Processes", width=90),
-                fields.column("Value #B", name="GPUs", width=65),
-                fields.column("Value #C", name="Memory", unit="bytes", width=100),
+                column("node", name="Node", link=links.TO_NODE, width=130),
+                column("Value #A", name="Processes", width=90),
+                column("Value #B", name="GPUs", width=65),
+                column("Value #C", name="Memory", unit="bytes", width=100),
             ),
             hidden=("cluster",),
-            order=("reason", "node", *(f"Value #{letter}" for letter in "ABC")),
+            order=("reason", "node", *value_columns(3)),
             sort_by="Memory",
             width=12,
             height=7,
@@ -260,7 +260,7 @@ DASHBOARD = dashboard(
             "Memory of pods that asked for their GPU, and of everybody else. All but the first is taken "
             "from what the scheduler believes to be free.",
             over_time(
-                f"sum(sum by ({_BY_POD}) ({_of_device('memory_used_bytes')}) unless {_OF_POD} {_SHADOW})",
+                f"sum(sum by ({BY_POD}) ({_of_device('memory_used_bytes')}) unless {_OF_POD} {_SHADOW})",
                 "pods that asked",
             ),
             over_time(_SHADOW_MEMORY, "pods that did not ask"),
@@ -278,7 +278,7 @@ DASHBOARD = dashboard(
             "used it cannot be named. All but the first is in no plan.",
             over_time(f"sum({_recorded('energy:watts')} unless {_OF_POD} {_SHADOW})", "pods that asked"),
             over_time(f"sum({_recorded('energy:watts')} and {_OF_POD} {_SHADOW})", "pods that did not ask"),
-            over_time(f"sum(host:gputally_energy:watts{{{_NODE}}})", "not in Kubernetes"),
+            over_time(f"sum(host:gputally_energy:watts{{{MATCH_NODE}}})", "not in Kubernetes"),
             over_time(f"sum({_UNKNOWN_WATTS})", "nobody can name"),
             unit="watt",
             stack=True,
@@ -291,9 +291,7 @@ DASHBOARD = dashboard(
             "GPUs, counted by the part that pods without a request hold of them, of the ten namespaces "
             "that take the most. A namespace that comes back day by day needs a quota, or a talk.",
             over_time(
-                largest(
-                    f'namespace:gputally_unrequested:gpus{{{_CLUSTER}, namespace=~"$namespace"}}', "namespace"
-                ),
+                top_over_range(f"namespace:gputally_unrequested:gpus{{{MATCH_NAMESPACE}}}", "namespace"),
                 "{{namespace}}",
             ),
             unit="short",
@@ -306,7 +304,10 @@ DASHBOARD = dashboard(
             "Owners outside Kubernetes",
             "Power of the six owners that are no pods and use the most energy. On a node of a cluster, "
             "each of them takes a GPU past the scheduler.",
-            over_time(largest(f"host:gputally_energy:watts{{{_NODE}}}", _BY_OWNER, 6), "{{node}} {{owner}}"),
+            over_time(
+                top_over_range(f"host:gputally_energy:watts{{{MATCH_NODE}}}", _BY_OWNER, 6),
+                "{{node}} {{owner}}",
+            ),
             unit="watt",
             stack=True,
             legend="bottom",
@@ -320,21 +321,21 @@ DASHBOARD = dashboard(
             "Every pod of the range that used a GPU and never asked, also if it is gone; at most 100, "
             "those with the most energy. The same name again and again is a deployment to mend.",
             rows(
-                f"topk(100, {kilowatt_hours(_recorded('energy:watts'), _BY_POD)} and {_OF_POD} "
+                f"topk(100, {kilowatt_hours(_recorded('energy:watts'), BY_POD)} and {_OF_POD} "
                 f"{_SHADOW_OF_RANGE})"
             ),
-            rows(hours(_recorded("held:gpus"), _BY_POD)),
-            rows(hours(_recorded("cost:per_hour"), _BY_POD)),
+            rows(hours(_recorded("held:gpus"), BY_POD)),
+            rows(hours(_recorded("cost:per_hour"), BY_POD)),
             columns=(
-                fields.column("namespace", name="Namespace"),
-                fields.column("pod", name="Pod", link=_TO_POD),
-                fields.column("node", name="Node", link=_TO_NODE),
-                fields.column("Value #A", name="Energy", unit="kwatth", decimals=2, width=130),
-                fields.column("Value #B", name="GPU hours", unit="none", decimals=1, width=130),
-                fields.column("Value #C", name="Cost", unit="none", decimals=2, width=130),
+                column("namespace", name="Namespace"),
+                column("pod", name="Pod", link=links.TO_POD),
+                column("node", name="Node", link=links.TO_NODE),
+                column("Value #A", name="Energy", unit="kwatth", decimals=2, width=130),
+                column("Value #B", name="GPU hours", unit="none", decimals=1, width=130),
+                column("Value #C", name="Cost", unit="none", decimals=2, width=130),
             ),
             hidden=("cluster",),
-            order=("namespace", "pod", "node", *(f"Value #{letter}" for letter in "ABC")),
+            order=("namespace", "pod", "node", *value_columns(3)),
             sort_by="Energy",
             only_with="Value #A",
             height=8,

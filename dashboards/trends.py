@@ -5,31 +5,31 @@ Sums over time of what is recorded once a minute are GPU-minutes, watt-minutes a
 
 from collections.abc import Sequence
 
-from dashboards import fields, links, palette, ranges
+from dashboards import fields, links, palette
 from dashboards.build import dashboard, row
-from dashboards.panels import Modern, Query, now, over_time, rows, stat, table, timed, timeseries
-from dashboards.variables import CLUSTER, MODEL_OF_FLEET, Variable
+from dashboards.panels import Panel, Target, now, over_time, rows, stat, timed, timeseries
+from dashboards.queries import MATCH_CLUSTER, MATCH_GPU, MATCH_MODEL, MATCH_NAMESPACE, hours, kilowatt_hours
+from dashboards.tables import column, table, value_columns
+from dashboards.variables import CLUSTER, MODEL, Variable
 
-_CLUSTER = 'cluster=~"$cluster"'
-_MODEL = f'{_CLUSTER}, model=~"$model"'
-_NAMESPACE = f'{_CLUSTER}, namespace=~"$namespace"'
-_GPU = f'{_CLUSTER}, node=~"$node", gpu=~"$gpu"'
 _ONE_NAMESPACE = Variable(
-    "namespace", "Namespace", f"namespace:gputally_anomaly:input{{{_CLUSTER}}}", multi=False
+    "namespace", "Namespace", f"namespace:gputally_anomaly:input{{{MATCH_CLUSTER}}}", multi=False
 )
-_ONE_NODE = Variable("node", "Node", f"gpu:gputally_anomaly:input{{{_CLUSTER}}}", multi=False)
-_ONE_GPU = Variable("gpu", "GPU", f'gpu:gputally_anomaly:input{{{_CLUSTER}, node=~"$node"}}', multi=False)
+_ONE_NODE = Variable("node", "Node", f"gpu:gputally_anomaly:input{{{MATCH_CLUSTER}}}", multi=False)
+_ONE_GPU = Variable(
+    "gpu", "GPU", f'gpu:gputally_anomaly:input{{{MATCH_CLUSTER}, node=~"$node"}}', multi=False
+)
 _DAY, _WEEK, _MONTH = 86400, 7 * 86400, 30 * 86400
 _UPPER, _LOWER = "usual, at most", "usual, at least"
 
 
 def _record(name: str, window: str = "") -> str:
-    return f"model:gputally_{name}{{{_MODEL}}}{window}"
+    return f"model:gputally_{name}{{{MATCH_MODEL}}}{window}"
 
 
 def _per_day(name: str) -> str:
     """Of the ten namespaces of which there was the most in the whole range, so much in each 24 hours."""
-    recorded = f"namespace:gputally_{name}{{{_CLUSTER}}}"
+    recorded = f"namespace:gputally_{name}{{{MATCH_CLUSTER}}}"
     most = f"topk(10, sum by (namespace) (sum_over_time({recorded}[$__range] @ end())))"
     return f"sum by (namespace) (sum_over_time({recorded}[1d]) / 60) and on (namespace) {most}"
 
@@ -51,14 +51,14 @@ _FORETOLD = (
     f"sum(clamp_min(predict_linear({_record('held:gpus', '[14d:2h] offset 7d')}, {_WEEK}), 0)"
     f" and {_record('held:gpus')} offset 20d)"
 )
-_NOT_IN_SIGHT = fields.beyond(_NEVER / 10, "not in sight", palette.GOOD)
+_NOT_IN_SIGHT = fields.above(_NEVER / 10, "not in sight", palette.GOOD)
 _NOT_YET = "not yet"
 _FULL_SOON = fields.thresholds(
     (2 * _WEEK, palette.WARNING), (2 * _MONTH, palette.GOOD), base=palette.CRITICAL
 )
 
 
-def _this_week_and_last(record: str, title: str, description: str, *, unit: str, color: str) -> Modern:
+def _this_week_and_last(record: str, title: str, description: str, *, unit: str, color: str) -> Panel:
     return timed(
         timeseries(
             title,
@@ -83,7 +83,7 @@ def _this_week_and_last(record: str, title: str, description: str, *, unit: str,
     )
 
 
-def _days(title: str, description: str, queries: Sequence[Query], unit: str) -> Modern:
+def _days(title: str, description: str, queries: Sequence[Target], unit: str) -> Panel:
     """A bar for each day, of the 24 hours before it."""
     return timed(
         timeseries(
@@ -101,7 +101,7 @@ def _days(title: str, description: str, queries: Sequence[Query], unit: str) -> 
     )
 
 
-def _band(name: str, chosen: str, title: str, description: str, *, unit: str) -> Modern:
+def _band(name: str, chosen: str, title: str, description: str, *, unit: str) -> Panel:
     """What is, before the band that its own past lets expect."""
     level = name.partition("_")[0]
 
@@ -138,8 +138,8 @@ def _band(name: str, chosen: str, title: str, description: str, *, unit: str) ->
 def _outside() -> str:
     """Everything that is outside its band now, and on which side of it."""
     found = (
-        f"label_replace({level}:gputally_anomaly:input{{{_CLUSTER}}} {than} "
-        f'{level}:gputally_anomaly:{edge}{{{_CLUSTER}}}, "side", "{side}", "anomaly_name", ".*")'
+        f"label_replace({level}:gputally_anomaly:input{{{MATCH_CLUSTER}}} {than} "
+        f'{level}:gputally_anomaly:{edge}{{{MATCH_CLUSTER}}}, "side", "{side}", "anomaly_name", ".*")'
         for level in ("gpu", "namespace")
         for edge, than, side in (("lower", "<", "too low"), ("upper", ">", "too high"))
     )
@@ -156,7 +156,7 @@ DASHBOARD = dashboard(
             "GPU hours",
             "Hours for which GPUs were held in the chosen time, added up. More is better, as long as they "
             "work.",
-            now(ranges.hours(_record("held:gpus"))),
+            now(hours(_record("held:gpus"))),
             unit="short",
             width=3,
         ),
@@ -164,18 +164,18 @@ DASHBOARD = dashboard(
             "Idle part",
             "Share of the held hours in which nothing ran. Under 20 % is good; above 50 % more is wasted "
             "than used.",
-            now(f"{ranges.hours(_record('idle:gpus'))} / {ranges.hours(_record('held:gpus'))}"),
+            now(f"{hours(_record('idle:gpus'))} / {hours(_record('held:gpus'))}"),
             unit="percentunit",
             width=3,
             decimals=0,
-            steps=fields.thresholds((0.2, palette.WARNING), (0.5, palette.CRITICAL)),
+            steps=fields.LOWER_IS_BETTER,
             links=(links.link("Idle GPUs", "idle"),),
         ),
         stat(
             "Held part",
             "GPU hours held of those that there were. Above 90 % work has to wait; under 30 % there are too "
             "many GPUs.",
-            now(f"{ranges.hours(_record('held:gpus'))} / {ranges.hours(_record('gpus_up:count'))}"),
+            now(f"{hours(_record('held:gpus'))} / {hours(_record('gpus_up:count'))}"),
             unit="percentunit",
             width=3,
             decimals=0,
@@ -184,17 +184,17 @@ DASHBOARD = dashboard(
         stat(
             "Energy",
             "What the GPUs used in the chosen time.",
-            now(ranges.kilowatt_hours(_record("energy:watts"))),
+            now(kilowatt_hours(_record("energy:watts"))),
             unit="kwatth",
             width=3,
-            steps=fields.thresholds(base=palette.POWER),
+            steps=fields.POWER,
             links=(links.link("Energy and chargeback", "energy"),),
         ),
         stat(
             "Cost",
             "What the GPUs cost in the chosen time, hours and energy, at the prices that are set in the "
             "rules.",
-            now(ranges.hours(_record("cost:per_hour"))),
+            now(hours(_record("cost:per_hour"))),
             unit="short",
             width=3,
             links=(links.link("Energy and chargeback", "energy"),),
@@ -275,12 +275,12 @@ DASHBOARD = dashboard(
             rows(f"clamp_min({_trend('predict_linear', _MONTH)}, 0)"),
             rows(_SECONDS_TO_FULL),
             columns=(
-                fields.column("model", name="Model"),
-                fields.column("Value #A", name="GPUs", width=55),
-                fields.column("Value #B", name="Held", decimals=1, width=55),
-                fields.column("Value #C", name="Per week", decimals=1, width=80),
-                fields.column("Value #D", name="In 30 days", decimals=1, width=95),
-                fields.column(
+                column("model", name="Model"),
+                column("Value #A", name="GPUs", width=55),
+                column("Value #B", name="Held", decimals=1, width=55),
+                column("Value #C", name="Per week", decimals=1, width=80),
+                column("Value #D", name="In 30 days", decimals=1, width=95),
+                column(
                     "Value #E",
                     name="Full in",
                     unit="dtdurations",
@@ -290,7 +290,7 @@ DASHBOARD = dashboard(
                     mappings=_NOT_IN_SIGHT,
                 ),
             ),
-            order=("model", *(f"Value #{letter}" for letter in "ABCDE")),
+            order=("model", *value_columns(5)),
             sort_by="GPUs",
             width=10,
             height=9,
@@ -320,7 +320,7 @@ DASHBOARD = dashboard(
                 "alert. A wave of them at once has one cause: a rollout, an outage, a new team.",
                 over_time(
                     "count by (alertname) (ALERTS{"
-                    f'alertname=~"GPUTallyAnomaly.+", alertstate="firing", {_CLUSTER}'
+                    f'alertname=~"GPUTallyAnomaly.+", alertstate="firing", {MATCH_CLUSTER}'
                     "})",
                     "{{alertname}}",
                 ),
@@ -340,15 +340,15 @@ DASHBOARD = dashboard(
             "normal; a fall to 0 is often a job that hangs.",
             rows(_outside()),
             columns=(
-                fields.column("anomaly_name", name="What"),
-                fields.column("side", name="Side", width=90),
-                fields.column("Value", name="Measured", decimals=2, width=90),
-                fields.column("node", name="Node", link=links.by_row("Node", "node", "node")),
-                fields.column("gpu", name="GPU", width=50, link=links.by_row("GPU", "node", "node", "gpu")),
-                fields.column(
+                column("anomaly_name", name="What"),
+                column("side", name="Side", width=90),
+                column("Value", name="Measured", decimals=2, width=90),
+                column("node", name="Node", link=links.TO_NODE),
+                column("gpu", name="GPU", width=50, link=links.TO_GPU),
+                column(
                     "namespace",
                     name="Namespace",
-                    link=links.by_row("Workloads", "workloads", "namespace"),
+                    link=links.TO_NAMESPACE,
                 ),
             ),
             no_value="Everything is as it used to be",
@@ -358,7 +358,7 @@ DASHBOARD = dashboard(
         ),
         _band(
             "namespace_power_watts",
-            _NAMESPACE,
+            MATCH_NAMESPACE,
             "Power of the namespace",
             "Its power before what its own past lets expect. A line that leaves the band is new: more work, "
             "or none.",
@@ -366,7 +366,7 @@ DASHBOARD = dashboard(
         ),
         _band(
             "namespace_held_gpus",
-            _NAMESPACE,
+            MATCH_NAMESPACE,
             "GPUs that the namespace holds",
             "What it holds before what its own past lets expect. Above the band it takes more than it ever "
             "did.",
@@ -374,7 +374,7 @@ DASHBOARD = dashboard(
         ),
         _band(
             "gpu_power_watts",
-            _GPU,
+            MATCH_GPU,
             "Power of the GPU",
             "Its power before what its own past lets expect. Below the band with the same user is a job "
             "that hangs.",
@@ -382,7 +382,7 @@ DASHBOARD = dashboard(
         ),
         _band(
             "gpu_utilization_ratio",
-            _GPU,
+            MATCH_GPU,
             "Utilisation of the GPU",
             "Its utilisation before what its own past lets expect. Below the band with the same user, its "
             "work has run dry.",
@@ -421,14 +421,14 @@ DASHBOARD = dashboard(
             (
                 over_time(
                     "count by (xid) (max by (cluster, node, uuid, xid) (max_over_time("
-                    f"gputally_gpu_xid_last_timestamp_seconds{{{_CLUSTER}}}[1d])) > time() - {_DAY})",
+                    f"gputally_gpu_xid_last_timestamp_seconds{{{MATCH_CLUSTER}}}[1d])) > time() - {_DAY})",
                     "XID {{xid}}",
                 ),
             ),
             "short",
         ),
     ),
-    variables=(CLUSTER, MODEL_OF_FLEET, _ONE_NAMESPACE, _ONE_NODE, _ONE_GPU),
+    variables=(CLUSTER, MODEL, _ONE_NAMESPACE, _ONE_NODE, _ONE_GPU),
     since="now-30d",
     refresh="15m",
     annotate=False,

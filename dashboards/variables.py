@@ -1,12 +1,12 @@
-"""The variables at the top of a dashboard. Each works with All and with one; each asks only for what the ones
-before it have left."""
+"""The variables at the top of a dashboard; each offers only values that match the variables before it."""
 
 from dataclasses import dataclass
-from typing import Any
 
-Json = dict[str, Any]
+from dashboards import Json
+from dashboards.queries import MATCH_CLUSTER, MATCH_NAMESPACE
+
 ALL = ".*"
-"""Also matches series that lack the label, such as `cluster` where there is only one."""
+"""Also matches series without the label, such as `cluster` where there is only one."""
 
 DATASOURCE: Json = {
     "name": "datasource",
@@ -25,7 +25,7 @@ DATASOURCE: Json = {
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable whose values are a label's, as found on a metric."""
+    """A variable that offers the values of a label of a metric."""
 
     name: str
     label: str
@@ -33,17 +33,18 @@ class Variable:
     metric: str
     """A selector, with the variables before it: gputally_gpu_info{cluster=~"$cluster"}."""
     of: str = ""
-    """The label whose values it offers; its own name unless given."""
+    """The label whose values it offers; by default the label of the variable's name."""
     multi: bool = True
+    """Offers All and several values; otherwise exactly one."""
 
     @property
     def query(self) -> str:
         return f"label_values({self.metric}, {self.of or self.name})"
 
     def to_json_data(self) -> Json:
-        all_of_them = {"selected": True, "text": ["All"], "value": ["$__all"]}
-        everything = (
-            {"current": all_of_them, "allValue": ALL, "includeAll": True}
+        all_selected = {"selected": True, "text": ["All"], "value": ["$__all"]}
+        choice = (
+            {"current": all_selected, "allValue": ALL, "includeAll": True}
             if self.multi
             else {"includeAll": False}
         )
@@ -53,7 +54,7 @@ class Variable:
             "type": "query",
             "datasource": {"type": "prometheus", "uid": "${datasource}"},
             "query": {"query": self.query, "refId": f"variable-{self.name}"},
-            **everything,
+            **choice,
             "multi": self.multi,
             "hide": 0,
             "options": [],
@@ -65,9 +66,7 @@ class Variable:
 
 
 CLUSTER = Variable("cluster", "Cluster", "gputally_gpu_info")
-NODE = Variable("node", "Node", 'gputally_gpu_info{cluster=~"$cluster"}')
-MODEL = Variable("model", "Model", 'gputally_gpu_info{cluster=~"$cluster", node=~"$node"}')
-MODEL_OF_FLEET = Variable("model", "Model", 'gputally_gpu_info{cluster=~"$cluster"}')
-GPU = Variable("gpu", "GPU", 'gputally_gpu_info{cluster=~"$cluster", node=~"$node", model=~"$model"}')
-NAMESPACE = Variable("namespace", "Namespace", 'gputally_pod_active{cluster=~"$cluster"}')
-POD = Variable("pod", "Pod", 'gputally_pod_active{cluster=~"$cluster", namespace=~"$namespace"}')
+NODE = Variable("node", "Node", f"gputally_gpu_info{{{MATCH_CLUSTER}}}")
+MODEL = Variable("model", "Model", f"gputally_gpu_info{{{MATCH_CLUSTER}}}")
+NAMESPACE = Variable("namespace", "Namespace", f"gputally_pod_active{{{MATCH_CLUSTER}}}")
+POD = Variable("pod", "Pod", f"gputally_pod_active{{{MATCH_NAMESPACE}}}")

@@ -4,27 +4,26 @@ from collections.abc import Callable
 
 from dashboards import fields, links, palette
 from dashboards.build import dashboard, row
-from dashboards.panels import Query, now, over_time, rows, stat, table, timeseries
-from dashboards.ranges import hours, kilowatt_hours, largest
+from dashboards.panels import Panel, now, over_time, rows, stat, timeseries
+from dashboards.queries import (
+    BY_POD,
+    BY_WORKLOAD,
+    MATCH_CLUSTER,
+    MATCH_NAMESPACE,
+    hours,
+    kilowatt_hours,
+    top_over_range,
+)
+from dashboards.tables import column, hidden_columns, share_column, table, value_columns
 from dashboards.variables import CLUSTER, NAMESPACE, POD
 
-_CLUSTER = 'cluster=~"$cluster"'
-_NAMESPACE = f'{_CLUSTER}, namespace=~"$namespace"'
-_POD = f'{_NAMESPACE}, pod=~"$pod"'
-_BY_POD = "cluster, node, namespace, pod"
-_BY_WORKLOAD = "cluster, namespace, workload"
+_POD = f'{MATCH_NAMESPACE}, pod=~"$pod"'
 _BY_CONTAINER = "cluster, node, gpu, uuid, namespace, pod, container"
 _BY_PROCESS = "cluster, node, gpu, uuid, namespace, pod, owner, process_name, pid"
 _PROCESS_NAME = "pod, owner, process_name, pid"
-_LETTERS = "ABCDEFGH"
 
-_MORE_IS_BETTER = fields.thresholds((0.3, palette.WARNING), (0.6, palette.GOOD), base=palette.CRITICAL)
-_ANY_IS_IDLE = fields.thresholds((0.5, palette.IDLE))
-_IDLE_CELL = fields.thresholds((0.5, palette.IDLE), base=palette.CLEAR)
 _STATES = {"busy": palette.BUSY, "held, idle": palette.IDLE, "cannot be told": palette.UNKNOWN}
 
-_TO_NODE = links.by_row("Node", "node", "node")
-_TO_GPU = links.by_row("GPU", "node", "node", "gpu")
 _TO_NAMESPACE = links.by_row("This namespace only", "workloads", "namespace")
 _TO_POD = links.by_row("This pod only", "workloads", "namespace", "pod")
 _SERIES_TO_POD = links.by_label("This pod only", "workloads", "namespace", "pod")
@@ -39,19 +38,19 @@ def _total(record: str) -> str:
 
 
 def _of_pod(record: str) -> str:
-    return f"sum by ({_BY_POD}) ({_pods(record)})"
+    return f"sum by ({BY_POD}) ({_pods(record)})"
 
 
 def _of_namespace(record: str) -> str:
-    return f"sum by (cluster, namespace) (namespace:gputally_{record}{{{_NAMESPACE}}})"
+    return f"sum by (cluster, namespace) (namespace:gputally_{record}{{{MATCH_NAMESPACE}}})"
 
 
 def _of_workload(record: str) -> str:
-    return f"workload:gputally_{record}{{{_NAMESPACE}}}"
+    return f"workload:gputally_{record}{{{MATCH_NAMESPACE}}}"
 
 
 def _of_host(record: str) -> str:
-    return f"sum by (cluster, node, owner) (host:gputally_{record}{{{_CLUSTER}}})"
+    return f"sum by (cluster, node, owner) (host:gputally_{record}{{{MATCH_CLUSTER}}})"
 
 
 def _worked(of: Callable[[str], str]) -> str:
@@ -61,11 +60,11 @@ def _worked(of: Callable[[str], str]) -> str:
 
 
 def _sum_of_workload(record: str) -> str:
-    return hours(_of_workload(record), _BY_WORKLOAD)
+    return hours(_of_workload(record), BY_WORKLOAD)
 
 
 def _sum_of_pod(record: str) -> str:
-    return hours(_pods(record), _BY_POD)
+    return hours(_pods(record), BY_POD)
 
 
 def _of_container(metric: str, how: str = "max") -> str:
@@ -85,12 +84,22 @@ def _process(metric: str) -> str:
     return f"gputally_process_{metric}{{{_POD}}}"
 
 
-def _values(count: int) -> tuple[str, ...]:
-    return tuple(f"Value #{letter}" for letter in _LETTERS[:count])
-
-
-def _by_pod_over_time(record: str) -> Query:
-    return over_time(largest(_pods(record), _BY_POD), "{{namespace}}/{{pod}}")
+def _by_pod(
+    title: str, description: str, record: str, *, unit: str, decimals: int | None = None, stack: bool = False
+) -> Panel:
+    """A graph of the ten pods with the largest sums over the range."""
+    return timeseries(
+        title,
+        description,
+        over_time(top_over_range(_pods(record), BY_POD), "{{namespace}}/{{pod}}"),
+        unit=unit,
+        height=9,
+        decimals=decimals,
+        stack=stack,
+        links=(_SERIES_TO_POD,),
+        legend="bottom",
+        calcs=("mean",),
+    )
 
 
 _PROCESSES_NEED = "Only filled where the exporters run with --process-metrics."
@@ -127,7 +136,7 @@ DASHBOARD = dashboard(
             unit="percentunit",
             width=3,
             decimals=0,
-            steps=_MORE_IS_BETTER,
+            steps=fields.HIGHER_IS_BETTER,
             sparkline=True,
         ),
         stat(
@@ -137,7 +146,7 @@ DASHBOARD = dashboard(
             unit="short",
             width=3,
             decimals=1,
-            steps=_ANY_IS_IDLE,
+            steps=fields.ANY_IS_IDLE,
             sparkline=True,
             links=(links.link("Idle GPUs", "idle", "namespace"),),
         ),
@@ -156,7 +165,7 @@ DASHBOARD = dashboard(
             over_time(_total("energy:watts")),
             unit="watt",
             width=3,
-            steps=fields.thresholds(base=palette.POWER),
+            steps=fields.POWER,
             sparkline=True,
         ),
         stat(
@@ -166,7 +175,7 @@ DASHBOARD = dashboard(
             unit="kwatth",
             width=3,
             decimals=1,
-            steps=fields.thresholds(base=palette.POWER),
+            steps=fields.POWER,
             links=(links.link("Energy and chargeback", "energy", "namespace"),),
         ),
         stat(
@@ -209,16 +218,16 @@ DASHBOARD = dashboard(
             rows(_of_namespace("energy:watts")),
             rows(_of_namespace("cost:per_hour")),
             columns=(
-                fields.column("namespace", name="Namespace", link=_TO_NAMESPACE),
-                fields.column("Value #A", name="GPUs held", decimals=1, width=90),
-                fields.column("Value #B", name="Idle", decimals=1, width=60, steps=_IDLE_CELL),
-                fields.share("Value #C", "Part that works", width=125),
-                fields.column("Value #D", name="Memory", unit="bytes", width=85),
-                fields.column("Value #E", name="Power", unit="watt", width=80),
-                fields.column("Value #F", name="Cost per hour", decimals=2, width=110),
+                column("namespace", name="Namespace", link=_TO_NAMESPACE),
+                column("Value #A", name="GPUs held", decimals=1, width=90),
+                column("Value #B", name="Idle", decimals=1, width=60, steps=fields.CELL_ANY_IS_IDLE),
+                share_column("Value #C", "Part that works", width=125),
+                column("Value #D", name="Memory", unit="bytes", width=85),
+                column("Value #E", name="Power", unit="watt", width=80),
+                column("Value #F", name="Cost per hour", decimals=2, width=110),
             ),
             hidden=("cluster",),
-            order=("namespace", *_values(6)),
+            order=("namespace", *value_columns(6)),
             sort_by="GPUs held",
             width=14,
             height=9,
@@ -230,24 +239,24 @@ DASHBOARD = dashboard(
             rows(f"topk(200, {_of_pod('held:gpus')} > 0)"),
             rows(_of_pod("idle:gpus")),
             rows(
-                f"sum by ({_BY_POD}) ({_of_pod('held:gpus')} > bool 0)"
+                f"sum by ({BY_POD}) ({_of_pod('held:gpus')} > bool 0)"
                 " * on (cluster, namespace, pod) group_left () "
                 f"max by (cluster, namespace, pod) ({_pods('utilization:ratio')})"
             ),
             rows(_of_pod("memory_used:bytes")),
             rows(_of_pod("energy:watts")),
             columns=(
-                fields.column("namespace", name="Namespace", link=_TO_NAMESPACE),
-                fields.column("pod", name="Pod", link=_TO_POD),
-                fields.column("node", name="Node", link=_TO_NODE),
-                fields.column("Value #A", name="GPUs held", decimals=2, width=110),
-                fields.column("Value #B", name="Idle", decimals=2, width=90, steps=_IDLE_CELL),
-                fields.share("Value #C", "Utilisation", width=260),
-                fields.column("Value #D", name="Memory", unit="bytes", width=120),
-                fields.column("Value #E", name="Power", unit="watt", width=110),
+                column("namespace", name="Namespace", link=_TO_NAMESPACE),
+                column("pod", name="Pod", link=_TO_POD),
+                column("node", name="Node", link=links.TO_NODE),
+                column("Value #A", name="GPUs held", decimals=2, width=110),
+                column("Value #B", name="Idle", decimals=2, width=90, steps=fields.CELL_ANY_IS_IDLE),
+                share_column("Value #C", "Utilisation", width=260),
+                column("Value #D", name="Memory", unit="bytes", width=120),
+                column("Value #E", name="Power", unit="watt", width=110),
             ),
             hidden=("cluster",),
-            order=("namespace", "pod", "node", *_values(5)),
+            order=("namespace", "pod", "node", *value_columns(5)),
             sort_by="GPUs held",
             only_with="Value #A",
             height=9,
@@ -255,51 +264,35 @@ DASHBOARD = dashboard(
     ),
     row(
         "Pods over time",
-        timeseries(
+        _by_pod(
             "GPUs that work, by pod",
             "GPUs that the ten busiest pods of the range keep at work. A line that falls to 0 while the pod "
             "lives is a job that waits or hangs.",
-            _by_pod_over_time("busy:gpus"),
+            "busy:gpus",
             unit="short",
             decimals=1,
-            links=(_SERIES_TO_POD,),
-            legend="bottom",
-            calcs=("mean",),
-            height=9,
         ),
-        timeseries(
+        _by_pod(
             "Idle GPUs, by pod",
             "GPUs that the ten most wasteful pods of the range hold without using them. Flat and high for "
             "hours is a pod to stop.",
-            _by_pod_over_time("idle:gpus"),
+            "idle:gpus",
             unit="short",
             decimals=1,
-            links=(_SERIES_TO_POD,),
-            legend="bottom",
-            calcs=("mean",),
-            height=9,
         ),
-        timeseries(
+        _by_pod(
             "Memory by pod",
             "GPU memory of the ten pods that take the most. One that only ever grows will run out of it.",
-            _by_pod_over_time("memory_used:bytes"),
+            "memory_used:bytes",
             unit="bytes",
-            links=(_SERIES_TO_POD,),
-            legend="bottom",
-            calcs=("mean",),
-            height=9,
         ),
-        timeseries(
+        _by_pod(
             "Power by pod",
             "Power of the ten pods that use the most energy. A fall at full utilisation is suspicious: work "
             "that hangs draws little.",
-            _by_pod_over_time("energy:watts"),
+            "energy:watts",
             unit="watt",
             stack=True,
-            links=(_SERIES_TO_POD,),
-            legend="bottom",
-            calcs=("mean",),
-            height=9,
         ),
     ),
     row(
@@ -311,19 +304,19 @@ DASHBOARD = dashboard(
             rows(f"topk(100, {_sum_of_workload('cost:per_hour')})"),
             rows(_sum_of_workload("held:gpus")),
             rows(_worked(_sum_of_workload)),
-            rows(kilowatt_hours(_of_workload("energy:watts"), _BY_WORKLOAD)),
+            rows(kilowatt_hours(_of_workload("energy:watts"), BY_WORKLOAD)),
             rows(_sum_of_workload("idle_cost:per_hour")),
             columns=(
-                fields.column("namespace", name="Namespace", link=_TO_NAMESPACE),
-                fields.column("workload", name="Workload"),
-                fields.column("Value #A", name="Cost", unit="none", decimals=2, width=90),
-                fields.column("Value #B", name="GPU hours", unit="none", decimals=1, width=95),
-                fields.share("Value #C", "Part that worked", width=140),
-                fields.column("Value #D", name="Energy", unit="kwatth", decimals=2, width=100),
-                fields.column("Value #E", name="Cost of idle", unit="none", decimals=2, width=105),
+                column("namespace", name="Namespace", link=_TO_NAMESPACE),
+                column("workload", name="Workload"),
+                column("Value #A", name="Cost", unit="none", decimals=2, width=90),
+                column("Value #B", name="GPU hours", unit="none", decimals=1, width=95),
+                share_column("Value #C", "Part that worked", width=140),
+                column("Value #D", name="Energy", unit="kwatth", decimals=2, width=100),
+                column("Value #E", name="Cost of idle", unit="none", decimals=2, width=105),
             ),
             hidden=("cluster",),
-            order=("namespace", "workload", *_values(5)),
+            order=("namespace", "workload", *value_columns(5)),
             sort_by="Cost",
             only_with="Value #A",
         ),
@@ -334,20 +327,20 @@ DASHBOARD = dashboard(
             rows(f"topk(100, {_sum_of_pod('cost:per_hour')})"),
             rows(_sum_of_pod("held:gpus")),
             rows(_worked(_sum_of_pod)),
-            rows(kilowatt_hours(_pods("energy:watts"), _BY_POD)),
+            rows(kilowatt_hours(_pods("energy:watts"), BY_POD)),
             rows(_sum_of_pod("idle_cost:per_hour")),
             columns=(
-                fields.column("namespace", name="Namespace", link=_TO_NAMESPACE),
-                fields.column("pod", name="Pod", link=_TO_POD),
-                fields.column("node", name="Node", link=_TO_NODE),
-                fields.column("Value #A", name="Cost", unit="none", decimals=2, width=90),
-                fields.column("Value #B", name="GPU hours", unit="none", decimals=1, width=95),
-                fields.share("Value #C", "Part that worked", width=140),
-                fields.column("Value #D", name="Energy", unit="kwatth", decimals=2, width=100),
-                fields.column("Value #E", name="Cost of idle", unit="none", decimals=2, width=105),
+                column("namespace", name="Namespace", link=_TO_NAMESPACE),
+                column("pod", name="Pod", link=_TO_POD),
+                column("node", name="Node", link=links.TO_NODE),
+                column("Value #A", name="Cost", unit="none", decimals=2, width=90),
+                column("Value #B", name="GPU hours", unit="none", decimals=1, width=95),
+                share_column("Value #C", "Part that worked", width=140),
+                column("Value #D", name="Energy", unit="kwatth", decimals=2, width=100),
+                column("Value #E", name="Cost of idle", unit="none", decimals=2, width=105),
             ),
             hidden=("cluster",),
-            order=("namespace", "pod", "node", *_values(5)),
+            order=("namespace", "pod", "node", *value_columns(5)),
             sort_by="Cost",
             only_with="Value #A",
         ),
@@ -363,18 +356,18 @@ DASHBOARD = dashboard(
             rows(_of_container(_container("sm_utilization_ratio"))),
             rows(_of_container(f"rate({_container('energy_joules_total')}[$__rate_interval])", "sum")),
             columns=(
-                fields.column("pod", name="Pod", link=_TO_POD),
-                fields.column("container", name="Container"),
-                fields.column("node", name="Node", link=_TO_NODE),
-                fields.column("gpu", name="GPU", width=70, link=_TO_GPU),
-                fields.column("Value #A", name="Memory", unit="bytes", width=120),
-                fields.column("Value #B", name="Processes", width=100),
-                fields.share("Value #C", "SM use", width=240),
-                fields.column("Value #D", name="Power", unit="watt", width=110),
-                *fields.hide("namespace"),
+                column("pod", name="Pod", link=_TO_POD),
+                column("container", name="Container"),
+                column("node", name="Node", link=links.TO_NODE),
+                column("gpu", name="GPU", width=70, link=links.TO_GPU),
+                column("Value #A", name="Memory", unit="bytes", width=120),
+                column("Value #B", name="Processes", width=100),
+                share_column("Value #C", "SM use", width=240),
+                column("Value #D", name="Power", unit="watt", width=110),
+                *hidden_columns("namespace"),
             ),
             hidden=("cluster", "uuid"),
-            order=("namespace", "pod", "container", "node", "gpu", *_values(4)),
+            order=("namespace", "pod", "container", "node", "gpu", *value_columns(4)),
             sort_by="Memory",
             only_with="Value #A",
             height=10,
@@ -393,17 +386,17 @@ DASHBOARD = dashboard(
             rows(_of_host("energy:watts")),
             rows(_of_host("cost:per_hour")),
             columns=(
-                fields.column("owner", name="Owner"),
-                fields.column("node", name="Node", link=_TO_NODE),
-                fields.column("Value #A", name="GPUs held", decimals=2, width=110),
-                fields.column("Value #B", name="Idle", decimals=2, width=90, steps=_IDLE_CELL),
-                fields.share("Value #C", "Part that works", width=260),
-                fields.column("Value #D", name="Memory", unit="bytes", width=120),
-                fields.column("Value #E", name="Power", unit="watt", width=110),
-                fields.column("Value #F", name="Cost per hour", decimals=2, width=120),
+                column("owner", name="Owner"),
+                column("node", name="Node", link=links.TO_NODE),
+                column("Value #A", name="GPUs held", decimals=2, width=110),
+                column("Value #B", name="Idle", decimals=2, width=90, steps=fields.CELL_ANY_IS_IDLE),
+                share_column("Value #C", "Part that works", width=260),
+                column("Value #D", name="Memory", unit="bytes", width=120),
+                column("Value #E", name="Power", unit="watt", width=110),
+                column("Value #F", name="Cost per hour", decimals=2, width=120),
             ),
             hidden=("cluster",),
-            order=("owner", "node", *_values(6)),
+            order=("owner", "node", *value_columns(6)),
             sort_by="GPUs held",
             only_with="Value #A",
             height=7,
@@ -420,17 +413,17 @@ DASHBOARD = dashboard(
             rows(_of_process(f"rate({_process('energy_joules_total')}[$__rate_interval])", "sum")),
             rows(f"time() - {_of_process(_process('start_time_seconds'))}"),
             columns=(
-                fields.column("pod", name="Pod or other owner"),
-                fields.column("process_name", name="Process"),
-                fields.column("pid", name="Pid", unit="string", width=90),
-                fields.column("node", name="Node", link=_TO_NODE),
-                fields.column("Value #A", name="Memory", unit="bytes", width=120),
-                fields.share("Value #B", "SM use", width=240),
-                fields.column("Value #C", name="Power", unit="watt", width=110),
-                fields.column("Value #D", name="Runs for", unit="dtdurations", width=150),
+                column("pod", name="Pod or other owner"),
+                column("process_name", name="Process"),
+                column("pid", name="Pid", unit="string", width=90),
+                column("node", name="Node", link=links.TO_NODE),
+                column("Value #A", name="Memory", unit="bytes", width=120),
+                share_column("Value #B", "SM use", width=240),
+                column("Value #C", name="Power", unit="watt", width=110),
+                column("Value #D", name="Runs for", unit="dtdurations", width=150),
             ),
             hidden=("cluster", "uuid", "gpu", "namespace", "owner"),
-            order=("pod", "process_name", "pid", "node", *_values(4)),
+            order=("pod", "process_name", "pid", "node", *value_columns(4)),
             sort_by="Memory",
             only_with="Value #A",
             height=10,
@@ -439,7 +432,7 @@ DASHBOARD = dashboard(
             "Memory by process",
             f"GPU memory of the ten largest processes. {_PROCESSES_NEED} One that only ever grows leaks.",
             over_time(
-                largest(_process("memory_used_bytes"), _PROCESS_NAME),
+                top_over_range(_process("memory_used_bytes"), _PROCESS_NAME),
                 "{{pod}}{{owner}} {{process_name}} {{pid}}",
             ),
             unit="bytes",
@@ -450,7 +443,7 @@ DASHBOARD = dashboard(
             f"Share of the GPU's time that the ten busiest processes use. {_PROCESSES_NEED} Two on one GPU "
             "that both stay high slow each other down.",
             over_time(
-                largest(_process("sm_utilization_ratio"), _PROCESS_NAME),
+                top_over_range(_process("sm_utilization_ratio"), _PROCESS_NAME),
                 "{{pod}}{{owner}} {{process_name}} {{pid}}",
             ),
             unit="percentunit",

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dashboards.reading import called, column_names, panels, variables
+from dashboards.reading import column_names, panel_name, panels, variables
 from tools import environment, programs
 
 Json = dict[str, Any]
@@ -80,7 +80,7 @@ def errors(page: Json) -> list[str]:
 def missing(page: Json, dashboard: Json) -> list[str]:
     """Panels that the dashboard has and the page has not."""
     shown = {panel["id"] for panel in page["panels"] if not panel["isRow"]}
-    return [called(panel) for panel in panels(dashboard) if panel["id"] not in shown]
+    return [panel_name(panel) for panel in panels(dashboard) if panel["id"] not in shown]
 
 
 def blank(page: Json) -> list[str]:
@@ -101,7 +101,7 @@ def strays(page: Json, dashboard: Json) -> set[tuple[str, str]]:
 
 def empty(page: Json, dashboard: Json) -> set[str]:
     """Panels that say that there is no data."""
-    titles = {panel["id"]: called(panel) for panel in panels(dashboard)}
+    titles = {panel["id"]: panel_name(panel) for panel in panels(dashboard)}
     return {titles[panel["id"]] for panel in page["panels"] if panel["isEmpty"]}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from alerts import chart, manifests
 from alerts import check as alerts_check
 from dashboards import check as dashboards_check
-from dashboards import every
+from dashboards import registry
 from tools import accuracy, alerts_page, metrics_page, migrate_page, plain_install
 from tools.chart_values import check as values_check
 from tools.chart_values import defaults, presets, readme, schema
@@ -87,7 +87,7 @@ GENERATED: tuple[tuple[str, Render], ...] = (
     ("helm/gputally/values.schema.json", lambda _: schema.text(chart_values())),
     ("helm/gputally/files/values.yaml", lambda _: defaults.text(chart_values())),
     ("helm/gputally/README.md", lambda _: readme.text(chart_values(), chart_presets())),
-    *((path, whole(text)) for path, text in (manifests.files() | chart.files() | every.files()).items()),
+    *((path, whole(text)) for path, text in (manifests.files() | chart.files() | registry.files()).items()),
     # Last: Helm makes them of the chart as it then is.
     (plain_install.EXPORTER, lambda _: plain_install.text(plain_install.EXPORTER)),
     (plain_install.STACK, lambda _: plain_install.text(plain_install.STACK)),

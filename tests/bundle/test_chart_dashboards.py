@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dashboards import console, every
+from dashboards import console, registry
 from tests.bundle import chart, crds
 from tools import environment, programs
 
@@ -33,7 +33,7 @@ def contents(found: list[chart.Object]) -> dict[str, Json]:
     return {name: json.loads(text) for made in found for name, text in made["data"].items()}
 
 
-EVERY_FILE: dict[str, Json] = {f"{name}.json": json.loads(text) for name, text in every.texts().items()}
+EVERY_FILE: dict[str, Json] = {f"{name}.json": json.loads(text) for name, text in registry.texts().items()}
 CONSOLE_FILES: dict[str, Json] = {f"{name}.json": json.loads(text) for name, text in console.texts().items()}
 
 
@@ -84,7 +84,7 @@ def test_only_those_that_are_named_are_there() -> None:
 def test_every_one_of_them_can_be_named() -> None:
     schema = json.loads((chart.CHART / "values.schema.json").read_text())
     names = schema["properties"]["dashboards"]["properties"]["include"]["items"]["enum"]
-    assert names == sorted(every.DASHBOARDS)
+    assert names == sorted(registry.DASHBOARDS)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_release_with_all_of_them_is_small_enough() -> None:
 
 
 def test_kustomize_makes_the_same_config_maps() -> None:
-    folder = environment.ROOT / every.FOLDER
+    folder = environment.ROOT / registry.DIRECTORY
     printed = subprocess.run(
         [programs.path("kubectl"), "kustomize", folder], capture_output=True, text=True, check=True
     ).stdout

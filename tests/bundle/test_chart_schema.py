@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from alerts.routing import RECEIVERS
-from dashboards.every import DASHBOARDS
+from dashboards.registry import DASHBOARDS
 from gputally.config import LOG_FORMATS, LOG_LEVELS, READERS
 from gputally.metrics.compat import PROFILES
 from tests.bundle import chart

@@ -23,7 +23,7 @@ import pytest
 import yaml
 
 from alerts.rules import rule_groups
-from dashboards import every
+from dashboards import registry
 from tests.bundle import chart
 from tests.bundle.kubelet import MountedPod
 from tests.running import Exporter
@@ -374,8 +374,8 @@ def test_every_dashboard_is_in_our_folder_and_cannot_be_changed(stack: Stack) ->
         listed: list[dict[str, Any]] = stack.grafana.ask("/api/search?type=dash-db", login).json
         return listed
 
-    stack.grafana.wait_until(lambda: len(found()) >= len(every.DASHBOARDS), "all dashboards are there")
-    assert {dashboard["uid"] for dashboard in found()} == {made.uid for made in every.DASHBOARDS.values()}
+    stack.grafana.wait_until(lambda: len(found()) >= len(registry.DASHBOARDS), "all dashboards are there")
+    assert {dashboard["uid"] for dashboard in found()} == {made.uid for made in registry.DASHBOARDS.values()}
     assert {dashboard["folderTitle"] for dashboard in found()} == {"GPUTally"}
     fleet = stack.grafana.ask("/api/dashboards/uid/gputally-fleet", login).json["dashboard"]
     saved = stack.grafana.ask(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from alerts.rules import rule_groups
-from dashboards import every
+from dashboards import registry
 from gputally.commands.verify.command import run
 from tests.bundle import chart, pod_security
 from tests.bundle.test_chart_stack_runs import VALUES, Stack, stack
@@ -87,7 +87,7 @@ def test_a_stack_is_asked_for_everything_that_it_has() -> None:
     assert found["--prometheus"] == "http://gputally-prometheus.monitoring:9090"
     assert found["--alertmanager"] == "http://gputally-alertmanager.monitoring:9093"
     assert found["--grafana"] == "http://gputally-grafana.monitoring:80"
-    assert found["--dashboards"] == str(len(every.texts()))
+    assert found["--dashboards"] == str(len(registry.texts()))
     fewer = {"enabled": True, "alertmanager": {"enabled": False}, "grafana": {"enabled": False}}
     assert flags({"stack": fewer}).keys() == {
         *("--wait", "--exporter", "--prometheus", "--job", "--rule-groups"),

@@ -3,21 +3,19 @@
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import jsonschema
 import pytest
 
 from alerts import promql
 from alerts.check import full_schema
-from dashboards import console
+from dashboards import Json, console
 from tests.bundle.lab.data import END, STEP
 from tools.replay.prometheus import Prometheus
 
 # The data take a minute to make, and on a busy machine several.
 pytestmark = pytest.mark.timeout(600)
 
-Json = dict[str, Any]
 DASHBOARDS: dict[str, Json] = {name: json.loads(text) for name, text in console.texts().items()}
 UNITS = ["Bytes", "bytes", "bps", "Bps", "pps", "ms", "s", "percentunit", "short"]
 COLORS = ["blue", "green", "orange", "purple", "red", "yellow"]

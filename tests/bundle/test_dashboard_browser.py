@@ -5,27 +5,23 @@ A picture of each is kept in build/screenshots, or in $GPUTALLY_SCREENSHOTS.
 
 import json
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
-from dashboards import every
+from dashboards import Json, registry
 from dashboards.build import dashboard, row, text_of
-from dashboards.fields import column
-from dashboards.panels import heatmap, now, over_time, rows, stat, table, text, timeseries
+from dashboards.panels import heatmap, now, over_time, rows, stat, text, timeseries
+from dashboards.tables import column, table
 from dashboards.variables import Variable
 from tests.browser import Page, Seen, blank, empty, errors, look, missing, strays, unfilled
-from tests.bundle.lab.choices import SHOWN, SHOWN_EMPTY
+from tests.bundle.lab.choices import SHOWN, SHOWN_EMPTY, default_range_seconds
 from tests.bundle.lab.data import END, STEP
-from tests.bundle.test_dashboard_data import span
 from tools import programs
 from tools.children import Children
 from tools.grafana import Grafana
 from tools.ports import free_port
 from tools.replay.prometheus import Prometheus
-
-Json = dict[str, Any]
 
 # All pages are looked at before the first test; that takes two minutes, and on a busy machine many.
 pytestmark = pytest.mark.timeout(1500)
@@ -38,7 +34,7 @@ OWN_TROUBLES = (
     "logger=settings",  # a default of its own that it calls deprecated
     "parse error: unclosed left parenthesis",  # the broken one
 )
-DASHBOARDS: dict[str, Json] = {name: json.loads(text) for name, text in every.texts().items()}
+DASHBOARDS: dict[str, Json] = {name: json.loads(text) for name, text in registry.texts().items()}
 PAGES = [(name, width) for width in WIDTHS for name in DASHBOARDS]
 BROKEN = dashboard(
     "broken",
@@ -81,7 +77,7 @@ BROKEN_PAGE = ("broken", WIDTHS[-1])
 @pytest.fixture(scope="module")
 def grafana(lab: Prometheus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grafana]:
     folder, files = tmp_path_factory.mktemp("grafana"), tmp_path_factory.mktemp("dashboards")
-    for name, written in (*every.texts().items(), ("broken", text_of(BROKEN))):
+    for name, written in (*registry.texts().items(), ("broken", text_of(BROKEN))):
         (files / f"{name}.json").write_text(written)
     made = Grafana(
         program=programs.path("grafana"),
@@ -109,7 +105,7 @@ def seen(grafana: Grafana, tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
 def query(name: str) -> str:
     """The end of the data, and what there is to choose where All cannot be chosen."""
-    seconds = span(DASHBOARDS[name]) if name in DASHBOARDS else 3600
+    seconds = default_range_seconds(DASHBOARDS[name]) if name in DASHBOARDS else 3600
     times = {"from": (END - seconds) * 1000, "to": END * 1000}
     return urlencode({**times, **{f"var-{each}": value for each, value in SHOWN.get(name, {}).items()}})
 

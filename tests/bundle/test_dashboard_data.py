@@ -3,41 +3,30 @@
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from dashboards import every
+from dashboards import Json, registry
 from dashboards.reading import (
     Query,
     annotation_queries,
-    asked_by,
-    fill,
+    fill_variables,
+    label_values_query,
     panel_queries,
     panels,
     variables,
 )
 from dashboards.variables import ALL
-from tests.bundle.lab.choices import EMPTY, EVERYTHING, ONE, Choice
+from tests.bundle.lab.choices import EMPTY, EVERYTHING, ONE, Choice, default_range_seconds
 from tests.bundle.lab.data import END, STEP
 from tools.replay.prometheus import Prometheus
-
-Json = dict[str, Any]
 
 # The data take a minute to make, and on a busy machine several.
 pytestmark = pytest.mark.timeout(600)
 
-DASHBOARDS: dict[str, Json] = {name: json.loads(text) for name, text in every.texts().items()}
-SECONDS = {"h": 3600, "d": 86_400}
+DASHBOARDS: dict[str, Json] = {name: json.loads(text) for name, text in registry.texts().items()}
 MOST_POINTS = 1000
 """About as many as a graph is wide."""
-
-
-def span(dashboard: Json) -> int:
-    """How many seconds it shows, as long as nobody chooses another range."""
-    found = re.fullmatch(r"now-(\d+)([hd])", dashboard["time"]["from"])
-    assert found, dashboard["time"]
-    return int(found[1]) * SECONDS[found[2]]
 
 
 def choose(choice: Choice) -> Choice:
@@ -50,7 +39,7 @@ def choose(choice: Choice) -> Choice:
 
 
 def answer(lab: Prometheus, dashboard: Json, query: Query, choice: Choice) -> list[Json]:
-    seconds = span(dashboard)
+    seconds = default_range_seconds(dashboard)
     step = max(STEP, seconds // MOST_POINTS)
     grafanas = {
         "__interval": f"{step}s",
@@ -58,7 +47,7 @@ def answer(lab: Prometheus, dashboard: Json, query: Query, choice: Choice) -> li
         "__range": f"{seconds}s",
         "__range_s": str(seconds),
     }
-    expr = fill(query.expr, {**choose(choice), **grafanas})
+    expr = fill_variables(query.expr, {**choose(choice), **grafanas})
     if query.instant:
         found = lab.ask("query", query=expr, time=str(END))
     else:
@@ -80,7 +69,7 @@ def expected_to_be_empty(name: str) -> set[tuple[str, str]]:
 def test_every_query_has_an_answer_when_all_is_chosen(name: str, lab: Prometheus) -> None:
     dashboard = DASHBOARDS[name]
     empty = {
-        (query.place, query.ref_id)
+        (query.location, query.ref_id)
         for query in queries(dashboard)
         if not answer(lab, dashboard, query, EVERYTHING)
     }
@@ -91,7 +80,7 @@ def test_every_query_has_an_answer_when_all_is_chosen(name: str, lab: Prometheus
 def test_every_query_has_an_answer_when_one_of_each_is_chosen(name: str, lab: Prometheus) -> None:
     dashboard = DASHBOARDS[name]
     empty = {
-        (query.place, query.ref_id)
+        (query.location, query.ref_id)
         for query in queries(dashboard)
         if not any(answer(lab, dashboard, query, choice) for choice in ONE[name])
     }
@@ -102,10 +91,14 @@ def test_every_query_has_an_answer_when_one_of_each_is_chosen(name: str, lab: Pr
 def test_every_variable_offers_what_one_can_choose(name: str, lab: Prometheus) -> None:
     dashboard = DASHBOARDS[name]
     for variable in variables(dashboard).values():
-        selector, label = asked_by(variable)
+        selector, label = label_values_query(variable)
         if selector:
             found = lab.ask(
-                "series", **{"match[]": fill(selector, EVERYTHING), "start": str(END - span(dashboard))}
+                "series",
+                **{
+                    "match[]": fill_variables(selector, EVERYTHING),
+                    "start": str(END - default_range_seconds(dashboard)),
+                },
             )
             offered = {series.get(label, "") for series in found} - {""}
             wanted = {choice[variable["name"]] for choice in ONE[name]}
@@ -116,12 +109,12 @@ def test_every_variable_offers_what_one_can_choose(name: str, lab: Prometheus) -
 def test_alerts_and_xids_are_marked(name: str, lab: Prometheus) -> None:
     hours = {**DASHBOARDS[name], "time": {"from": "now-6h"}}
     for query in annotation_queries(DASHBOARDS[name]):
-        assert answer(lab, hours, query, EVERYTHING), query.place
+        assert answer(lab, hours, query, EVERYTHING), query.location
 
 
 def test_what_is_said_to_be_empty_is_a_query_that_there_is() -> None:
     there = {
-        (name, query.place, query.ref_id) for name, made in DASHBOARDS.items() for query in queries(made)
+        (name, query.location, query.ref_id) for name, made in DASHBOARDS.items() for query in queries(made)
     }
     assert EMPTY.keys() <= there
 

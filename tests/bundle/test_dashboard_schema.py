@@ -7,19 +7,16 @@ import subprocess
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 
-from dashboards import every
+from dashboards import Json, registry
 from tools import environment, programs
 
-Json = dict[str, Any]
-
-TEXTS = every.texts()
+TEXTS = registry.texts()
 LINT = environment.ROOT / "dashboards" / ".lint"
 TYPES = Path(__file__).with_name("schema.ts")
 OLDER_KEYS = {

@@ -1,4 +1,4 @@
-"""The dashboards as they stand, and their checker: each kind of fault is found and said with its place."""
+"""The committed dashboards are without fault, and their checker finds each kind of fault."""
 
 import copy
 import json
@@ -9,16 +9,14 @@ from typing import Any
 import pytest
 
 from alerts import promql
-from dashboards import check, every, palette
+from dashboards import Json, check, palette, registry
 from dashboards.build import dashboard, row, text_of
-from dashboards.fields import column
 from dashboards.links import by_label, by_row, link
-from dashboards.panels import Modern, now, over_time, rows, stat, table, timeseries
-from dashboards.reading import fill, used_variables
+from dashboards.panels import Panel, now, over_time, rows, stat, timeseries
+from dashboards.reading import fill_variables, used_variables
+from dashboards.tables import column, table
 from dashboards.variables import CLUSTER, Variable
 from tools import environment
-
-Json = dict[str, Any]
 
 SCHEMA: promql.Schema = {
     "gputally_gpu_info": frozenset({"cluster", "node", "gpu"}),
@@ -35,21 +33,21 @@ NODE = Variable("node", "Node", 'gputally_gpu_info{cluster=~"$cluster"}')
 GRAPH = timeseries("Power", "d", over_time(POWER, "{{node}}"), unit="watt")
 
 
-def faults(*panels: Modern, variables: tuple[Variable, ...] = (CLUSTER, NODE)) -> list[str]:
+def faults(*panels: Panel, variables: tuple[Variable, ...] = (CLUSTER, NODE)) -> list[str]:
     made = dashboard("test", "Test", "d", row("", GRAPH, *panels), variables=variables)
     return check.problems({"test": json.loads(text_of(made))}, SCHEMA)
 
 
-def graph(expr: str, legend: str = "", **more: Any) -> Modern:
+def graph(expr: str, legend: str = "", **more: Any) -> Panel:
     return timeseries("Graph", "d", over_time(expr, legend), unit="watt", **more)
 
 
-def list_of(**more: Any) -> Modern:
+def list_of(**more: Any) -> Panel:
     return table("List", "d", rows(f"sum by (node, gpu) ({POWER})"), **more)
 
 
 def changed(path: str, value: object) -> list[str]:
-    """What is said of a good dashboard in whose JSON one thing is another."""
+    """The faults of a correct dashboard after one value in its JSON is changed."""
     made: Json = json.loads(
         text_of(dashboard("test", "Test", "d", row("", GRAPH), variables=(CLUSTER, NODE)))
     )
@@ -61,11 +59,11 @@ def changed(path: str, value: object) -> list[str]:
     return check.problems({"test": made}, SCHEMA)
 
 
-def test_nothing_is_wrong_with_the_dashboards() -> None:
+def test_the_dashboards_have_no_fault() -> None:
     assert check.problems() == []
 
 
-def test_nothing_is_wrong_with_a_good_one() -> None:
+def test_a_correct_dashboard_has_no_fault() -> None:
     assert faults() == []
 
 
@@ -73,48 +71,48 @@ def test_nothing_is_wrong_with_a_good_one() -> None:
     ("panel", "words"),
     [
         (graph("sum("), "test: Graph A: not PromQL"),
-        (graph(f"gputally_gpu_powr_watts{CHOSEN}"), "there is no metric gputally_gpu_powr_watts"),
+        (graph(f"gputally_gpu_powr_watts{CHOSEN}"), "gputally_gpu_powr_watts"),
         (graph(f"sum by (pod) ({POWER})"), "has no label pod"),
-        (graph("gputally_gpu_power_watts"), 'is asked for without cluster=~"$cluster"'),
-        (graph('gputally_gpu_power_watts{cluster=~"$culster"}'), "there is no variable culster"),
-        (graph(POWER, "{{pod}}"), "its legend uses pod, and the result has cluster, gpu, node"),
-        (graph(f"sum({POWER})", "{{node}}"), "its legend uses node, and the result has no labels"),
+        (graph("gputally_gpu_power_watts"), 'without cluster=~"$cluster"'),
+        (graph('gputally_gpu_power_watts{cluster=~"$culster"}'), "unknown variable culster"),
+        (graph(POWER, "{{pod}}"), "uses pod, but the result has cluster, gpu, node"),
+        (graph(f"sum({POWER})", "{{node}}"), "uses node, but the result has no labels"),
         (graph(REPLAYS), "gputally_gpu_pcie_replays_total is a counter"),
         (graph(f"sum by (node) ({REPLAYS})"), "gputally_gpu_pcie_replays_total is a counter"),
-        (graph(f"rate({REPLAYS}[5m])"), "rate() over 0:05:00: take $__rate_interval"),
+        (graph(f"rate({REPLAYS}[5m])"), "rate() over 0:05:00: use $__rate_interval"),
         (graph(f"rate({POWER}[$__rate_interval])"), "gputally_gpu_power_watts is not a counter"),
-        (graph(POWER, links=[link("Nowhere", "nowhere")]), "gputally-nowhere, which is no dashboard"),
+        (graph(POWER, links=[link("Nowhere", "nowhere")]), "gputally-nowhere, which is not a dashboard"),
         (graph(POWER, links=[link("Back", "test", pod="x")]), "gputally-test has no variable pod"),
-        (graph(POWER, links=[link("Back", "test", "pod")]), "there is no variable pod here to take along"),
-        (graph(POWER, links=[{"title": "Out", "url": "/explore"}]), "neither a dashboard nor a page"),
-        (graph(POWER, links=[{"title": "Now", "url": "/d/gputally-test"}]), "does not take the time range"),
+        (graph(POWER, links=[link("Back", "test", "pod")]), "no variable pod to pass on"),
+        (graph(POWER, links=[{"title": "Out", "url": "/explore"}]), "/explore is neither"),
+        (graph(POWER, links=[{"title": "Now", "url": "/d/gputally-test"}]), "the time range"),
         (
             graph(f"sum by (gpu) ({POWER})", links=[by_label("B", "test", "node")]),
-            "its link uses node, and A has",
+            "uses node, but A has",
         ),
-        (graph(POWER, "all", overrides=[column("none", width=1)]), "no series is called none"),
-        (list_of(hidden=("pod",)), "List: organize: there is no column pod"),
-        (list_of(order=("pod",)), "List: organize: there is no column pod"),
-        (list_of(columns=(column("pod", width=1),)), "List: there is no column pod to change"),
-        (list_of(columns=(column("gpu", width=1),), hidden=("gpu",)), "there is no column gpu to change"),
-        (list_of(sort_by="Watts"), "it is sorted by Watts, which is no column"),
-        (table("List", "d", rows(f"topk(3, {POWER})")), "List: it has a column with the metric's name"),
-        (list_of(only_with="Value #A"), "filterByValue: there is no column Value #A"),
+        (graph(POWER, "all", overrides=[column("none", width=1)]), "no series has the name none"),
+        (list_of(hidden=("pod",)), "List: organize: no column pod"),
+        (list_of(order=("pod",)), "List: organize: no column pod"),
+        (list_of(columns=(column("pod", width=1),)), "List: an override is for pod"),
+        (list_of(columns=(column("gpu", width=1),), hidden=("gpu",)), "an override is for gpu"),
+        (list_of(sort_by="Watts"), "sorted by Watts"),
+        (table("List", "d", rows(f"topk(3, {POWER})")), "List: a column shows the metric name"),
+        (list_of(only_with="Value #A"), "filterByValue: no column Value #A"),
         (
             list_of(columns=(column("gpu", link=by_row("B", "test", "node")),), hidden=("node",)),
-            "link B: there is no column node",
+            "link B: no column node",
         ),
-        (stat("Stat", "", now(f"sum({POWER})"), unit="watt"), "Stat: it has no description"),
-        (stat("Stat", "d", now(f"sum({POWER})"), unit=""), "Stat: it has no unit"),
-        (timeseries("", "d", over_time(POWER), unit="watt"), "has no title"),
+        (stat("Stat", "", now(f"sum({POWER})"), unit="watt"), "Stat: no description"),
+        (stat("Stat", "d", now(f"sum({POWER})"), unit=""), "Stat: no unit"),
+        (timeseries("", "d", over_time(POWER), unit="watt"), "no title"),
         (
             graph(POWER, overrides=[column("x", steps={"steps": [{"color": "red"}]})]),
             "red is not a colour of the",
         ),
-        (graph(POWER, width=25), "Graph: it does not fit into 24 columns"),
+        (graph(POWER, width=25), "Graph: wider than 24 columns"),
     ],
 )
-def test_a_fault_of_a_panel_is_said_with_its_place(panel: Modern, words: str) -> None:
+def test_a_fault_of_a_panel_is_found(panel: Panel, words: str) -> None:
     found = faults(copy.deepcopy(panel))
     assert any(words in fault for fault in found), found
 
@@ -131,21 +129,24 @@ def test_a_fault_of_a_panel_is_said_with_its_place(panel: Modern, words: str) ->
         table("T", "d", rows(f"{POWER} > 9"), rows(POWER), order=("Value #B",), hidden=("__name__",)),
     ],
 )
-def test_what_is_right_is_not_called_wrong(panel: Modern) -> None:
+def test_a_correct_panel_has_no_fault(panel: Panel) -> None:
     assert faults(copy.deepcopy(panel)) == []
 
 
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
-        ((CLUSTER, NODE, Variable("gpu", "GPU", "gputally_gpu_info")), "variable gpu is used by no panel"),
-        ((NODE, CLUSTER), "variable node: cluster does not stand before it"),
-        ((CLUSTER, Variable("node", "Node", "gputally_gpu_inf")), "variable node: there is no metric"),
+        ((CLUSTER, NODE, Variable("gpu", "GPU", "gputally_gpu_info")), "variable gpu is not used"),
+        ((NODE, CLUSTER), "variable node: cluster is not defined before it"),
+        ((CLUSTER, Variable("node", "Node", "gputally_gpu_inf")), "variable node: "),
         (
             (CLUSTER, Variable("node", "Node", "gputally_gpu_info", of="pod")),
             "gputally_gpu_info has no label pod",
         ),
-        ((CLUSTER, Variable("node", "Node", "")), "variable node: it is not label_values(selector, label)"),
+        (
+            (CLUSTER, Variable("node", "Node", "")),
+            "variable node: the query is not label_values",
+        ),
     ],
 )
 def test_a_fault_of_a_variable_is_found(variables: tuple[Variable, ...], words: str) -> None:
@@ -156,10 +157,10 @@ def test_a_fault_of_a_variable_is_found(variables: tuple[Variable, ...], words: 
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        ("uid", "another", "test: its uid is another, and is to be gputally-test"),
-        ("description", "", "test: it has no description"),
+        ("uid", "another", "test: the uid is another, expected gputally-test"),
+        ("description", "", "test: no description"),
         ("annotations/list/0/expr", "ALERTS(", "annotation Alerts A: not PromQL"),
-        ("annotations/list/1/titleFormat", "{{pod}}", "annotation XIDs A: its legend uses pod"),
+        ("annotations/list/1/titleFormat", "{{pod}}", "annotation XIDs A: the legend uses pod"),
         ("annotations/list/1/iconColor", "red", "annotation XIDs: red is not a colour of the palette"),
         ("links/0/tags", ["others"], "link GPUTally: no dashboard has the tag others"),
     ],
@@ -168,12 +169,12 @@ def test_a_fault_of_the_page_is_found(path: str, value: object, words: str) -> N
     assert any(words in fault for fault in changed(path, value)), changed(path, value)
 
 
-def test_panels_that_lie_upon_each_other_are_found() -> None:
+def test_overlapping_panels_are_found() -> None:
     made: Json = json.loads(
         text_of(dashboard("test", "Test", "d", row("", GRAPH, graph(POWER)), variables=(CLUSTER, NODE)))
     )
     made["panels"][1]["gridPos"]["x"] -= 1
-    assert check.problems({"test": made}, SCHEMA) == ["test: Power and Graph lie upon each other"]
+    assert check.problems({"test": made}, SCHEMA) == ["test: Power and Graph overlap"]
 
 
 def test_two_dashboards_with_one_uid_are_found() -> None:
@@ -181,23 +182,23 @@ def test_two_dashboards_with_one_uid_are_found() -> None:
         text_of(dashboard("test", "Test", "d", row("", GRAPH), variables=(CLUSTER, NODE)))
     )
     found = check.problems({"test": made, "other": made}, SCHEMA)
-    assert {"uid gputally-test is there 2 times", "title GPUTally / Test is there 2 times"} <= set(found)
+    assert {"uid gputally-test occurs 2 times", "title GPUTally / Test occurs 2 times"} <= set(found)
 
 
-def test_every_dashboard_says_on_its_first_screen_what_it_is_about() -> None:
-    for name, text in every.texts().items():
+def test_every_dashboard_starts_with_key_figures() -> None:
+    for name, text in registry.texts().items():
         first = json.loads(text)["panels"][0]
-        assert first["type"] == "stat", f"{name} begins with {first.get('title')}"
+        assert first["type"] == "stat", f"{name} starts with {first.get('title')}"
 
 
-def test_the_colours_are_all_different_where_they_mean_something_different() -> None:
+def test_different_meanings_have_different_colours() -> None:
     meanings = [palette.GOOD, palette.WARNING, palette.CRITICAL, palette.FREE, palette.UNKNOWN]
     meanings += [palette.BUSY, palette.HELD, palette.IDLE, palette.NEUTRAL]
     assert len(set(meanings)) == len(meanings)
 
 
 def test_another_process_renders_the_same() -> None:
-    program = "from dashboards import every; print(*every.texts().values(), sep='', end='')"
+    program = "from dashboards import registry; print(*registry.texts().values(), sep='', end='')"
     again = subprocess.run(
         [sys.executable, "-c", program],
         cwd=environment.ROOT,
@@ -206,12 +207,12 @@ def test_another_process_renders_the_same() -> None:
         capture_output=True,
         text=True,
     )
-    assert again.stdout == "".join(every.texts().values())
+    assert again.stdout == "".join(registry.texts().values())
 
 
-@pytest.mark.parametrize("path", every.files())
-def test_the_chart_has_what_the_source_says(path: str) -> None:
-    assert (environment.ROOT / path).read_text() == every.files()[path], "tools/render brings it up to date"
+@pytest.mark.parametrize("path", registry.files())
+def test_the_chart_is_up_to_date(path: str) -> None:
+    assert (environment.ROOT / path).read_text() == registry.files()[path], "run tools/render"
 
 
 @pytest.mark.parametrize(
@@ -225,4 +226,4 @@ def test_the_chart_has_what_the_source_says(path: str) -> None:
 )
 def test_variables_are_found_and_filled(text: str, names: list[str], filled: str) -> None:
     assert used_variables(text) == names
-    assert fill(text, {"node": "n1", "step": "1m"}) == filled
+    assert fill_variables(text, {"node": "n1", "step": "1m"}) == filled

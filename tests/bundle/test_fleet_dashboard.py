@@ -15,10 +15,9 @@ def of_cards(metric: str, values: dict[int, float], more: str = "") -> dict[str,
 
 
 def test_of_the_gpus_in_trouble_the_worst_fifty_are_shown(tmp_path: Path) -> None:
+    labels = 'cluster="lab", node="n{}", model="H100", problem="p"'
     series = {
-        f'gpu:gputally_problem:severity{{cluster="lab", node="n{number}", model="H", problem="p"}}': always(
-            3 if number < 10 else 1
-        )
+        f"gpu:gputally_problem:severity{{{labels.format(number)}}}": always(3 if number < 10 else 1)
         for number in range(60)
     }
     worst = query(fleet.DASHBOARD, "Worst GPUs")

@@ -21,8 +21,15 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from alerts.rules import rule_groups
-from dashboards import every
-from dashboards.reading import asked_by, called, fill, panel_queries, panels, variables
+from dashboards import registry
+from dashboards.reading import (
+    fill_variables,
+    label_values_query,
+    panel_name,
+    panel_queries,
+    panels,
+    variables,
+)
 from dashboards.variables import ALL
 from gputally.commands.verify.asking import Login, LoginNeeded, NotAnswered, Server
 from gputally.commands.verify.prometheus import Prometheus
@@ -51,7 +58,7 @@ STORY_SECONDS = 3600
 GPUS = 8
 WARNINGS = {"gpus": "warning", "pods": "warning"}
 """In the story one GPU is lost, and one process is nobody's."""
-DASHBOARDS: dict[str, Json] = {name: json.loads(text) for name, text in every.texts().items()}
+DASHBOARDS: dict[str, Json] = {name: json.loads(text) for name, text in registry.texts().items()}
 RECORDED = {
     rule["record"]
     for group in rule_groups()
@@ -243,7 +250,9 @@ def test_seen_from_outside_all_is_well(installed: Namespace, recorded: float) ->
 
 def not_due(name: str, page: Json, since: float) -> set[str]:
     """Panels with a point every 5 minutes, hour or day, none of which has been due since."""
-    steps = {called(panel): panel["interval"] for panel in panels(DASHBOARDS[name]) if "interval" in panel}
+    steps = {
+        panel_name(panel): panel["interval"] for panel in panels(DASHBOARDS[name]) if "interval" in panel
+    }
     opened: float = page["opened"]
     return {panel for panel, step in steps.items() if opened - opened % parse_duration(step) < since}
 
@@ -315,6 +324,6 @@ def chosen_by(link: str, target: str) -> dict[str, list[str]]:
 def offered(prometheus: Prometheus, target: str, variable: str) -> set[str]:
     """What one can choose there."""
     known = variables(DASHBOARDS[target])
-    selector, label = asked_by(known[variable])
-    rows = prometheus.rows(f"group by ({label}) ({fill(selector, dict.fromkeys(known, ALL))})")
+    selector, label = label_values_query(known[variable])
+    rows = prometheus.rows(f"group by ({label}) ({fill_variables(selector, dict.fromkeys(known, ALL))})")
     return {row.labels.get(label, "") for row in rows}

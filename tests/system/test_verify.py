@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from alerts.rules import rule_groups
-from dashboards.every import texts
+from dashboards.registry import texts
 from tests.running import Exporter
 from tests.system.alerting import Alertmanager, inbox, write_alertmanager_config, write_rules
 from tests.system.test_prometheus import Prometheus, free_port, prometheus_on

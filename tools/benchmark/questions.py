@@ -7,8 +7,8 @@ from dashboards.build import WIDTH
 from dashboards.reading import (
     Json,
     annotation_queries,
-    asked_by,
-    fill,
+    fill_variables,
+    label_values_query,
     panel_queries,
     panels,
     used_variables,
@@ -52,15 +52,15 @@ def questions(dashboard: Json, view: View) -> Iterator[Question]:
         least = parse_duration(panel.get("interval", f"{view.scrape_seconds}s"))
         step = step_between_points(seconds / pixels, least)
         for query in panel_queries(panel):
-            place = f"{query.place}, {query.ref_id}"
+            place = f"{query.location}, {query.ref_id}"
             expr = _filled(query.expr, view, seconds, step)
             yield _now(place, expr, view) if query.instant else _over_time(place, expr, view, seconds, step)
     for query, marks in zip(annotation_queries(dashboard), dashboard["annotations"]["list"], strict=True):
         step = parse_duration(marks["step"])
         expr = _filled(query.expr, view, view.seconds, step)
-        yield _over_time(query.place, expr, view, view.seconds, step)
+        yield _over_time(query.location, expr, view, view.seconds, step)
     for name, variable in variables(dashboard).items():
-        selector, label = asked_by(variable)
+        selector, label = label_values_query(variable)
         if selector:
             chosen = {"match[]": _filled(selector, view, view.seconds, view.scrape_seconds)}
             yield Question(
@@ -94,4 +94,4 @@ def _filled(expr: str, view: View, seconds: int, step: float) -> str:
         "__range": f"{seconds}s",
         "__range_s": f"{seconds}",
     }
-    return fill(expr, {**dict.fromkeys(used_variables(expr), ALL), **grafanas})
+    return fill_variables(expr, {**dict.fromkeys(used_variables(expr), ALL), **grafanas})

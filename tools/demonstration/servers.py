@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from alerts import manifests
-from dashboards.every import texts
+from dashboards.registry import texts
 from tools.children import Child
 from tools.demonstration.machines import SAMPLE_SECONDS
 from tools.demonstration.past import step_of

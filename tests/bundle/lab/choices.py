@@ -1,7 +1,9 @@
 """What dashboards are asked for in tests: everything, or one of each; and what is rightly empty there."""
 
+import re
 from collections.abc import Mapping
 
+from dashboards import Json
 from dashboards.variables import ALL
 from tests.bundle.lab.data import CLUSTER
 
@@ -58,3 +60,11 @@ SHOWN_EMPTY: Mapping[tuple[str, str], str] = {
     ("exporter", "How long saving the books takes"): _NO_STATE_FILE,
 }
 """Dashboard and panel -> why it says that there is no data."""
+_SECONDS = {"h": 3600, "d": 86_400}
+
+
+def default_range_seconds(dashboard: Json) -> int:
+    """The length of the dashboard's default time range."""
+    found = re.fullmatch(r"now-(\d+)([hd])", dashboard["time"]["from"])
+    assert found, dashboard["time"]
+    return int(found[1]) * _SECONDS[found[2]]
