@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from dashboards import Json
 from dashboards.build import WIDTH
 from dashboards.reading import (
-    Json,
     annotation_queries,
     fill_variables,
     label_values_query,
