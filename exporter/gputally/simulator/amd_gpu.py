@@ -1,11 +1,11 @@
 """A simulated card of AMD's, as the files of the amdgpu driver tell of it."""
 
 from gputally.model import Process, ProcessSample, Reading
-from gputally.simulator import health, signals
-from gputally.simulator.cards import AmdCard
+from gputally.simulator import driver_values as driver
 from gputally.simulator.gpu import Pids, SimulatedGpu, State
-from gputally.simulator.residents import MIB, deal, video_percent
+from gputally.simulator.gpu_models import AmdModel
 from gputally.simulator.scenario import Scenario
+from gputally.simulator.workload_processes import MIB, deal, video_percent
 
 GTT_MIB_PER_PROCESS = 2
 NAME_LENGTH = 15
@@ -15,20 +15,20 @@ NAME_LENGTH = 15
 class AmdGpu(SimulatedGpu):
     """One AMD card of a scenario."""
 
-    _card: AmdCard
+    _card: AmdModel
 
     def __init__(
-        self, scenario: Scenario, index: int, card: AmdCard, pids: Pids, *, pcie_throughput: bool
+        self, scenario: Scenario, index: int, card: AmdModel, pids: Pids, *, pcie_throughput: bool
     ) -> None:
         super().__init__(scenario, index, card, pids, pcie_throughput=pcie_throughput)
-        self._links = health.XgmiLinks(card, self._faults) if card.links else None
-        self._clock_max = signals.amd_clocks_max(card)
+        self._links = driver.XgmiLinks(card, self._faults) if card.links else None
+        self._clock_max = driver.amd_clocks_max(card)
 
     def _tell(self, state: State) -> Reading:
         card, links, second = self._card, self._links, state.moment.second
         total, used = card.memory_mib * MIB, state.used_mib * MIB
-        sensors = signals.sensors(card, round(state.celsius), state.intensity)
-        ras, ecc = health.ras_errors(card, self._faults, second) if card.ras_blocks else (None, None)
+        sensors = driver.sensors(card, round(state.celsius), state.intensity)
+        ras, ecc = driver.ras_errors(card, self._faults, second) if card.ras_blocks else (None, None)
         generation, width = self._pcie_best(second)
         return Reading(
             gpu=self._gpu,
@@ -59,9 +59,9 @@ class AmdGpu(SimulatedGpu):
                 for sensor in card.sensors
                 if sensor.critical is not None
             },
-            clock_hertz=signals.amd_clocks_now(card, state.working, state.clock_factor),
+            clock_hertz=driver.amd_clocks_now(card, state.working, state.clock_factor),
             clock_max_hertz=self._clock_max,
-            fan_speed_ratio=signals.fan_speeds(card, round(state.celsius)),
+            fan_speed_ratio=driver.fan_speeds(card, round(state.celsius)),
             throttle_active={(reason,): float(reason in state.reasons) for reason in card.throttle_reasons},
             ras_errors=ras,
             ecc_errors=ecc,

@@ -6,7 +6,7 @@ Eight roles go around the GPUs in turn. With fewer than eight GPUs, several role
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputally.simulator.cards import AmdCard, AnyCard, NvidiaCard
+from gputally.simulator.gpu_models import AmdModel, AnyModel, NvidiaModel
 from gputally.simulator.ownership import HostOwner, PodOwner
 from gputally.simulator.scenario import (
     DEFAULT_GPUS,
@@ -137,7 +137,7 @@ def _in_turns(gpus: int) -> tuple[Workload, ...]:
     return (*workloads, *_visitors((gpus - 1,)))
 
 
-def _faults(gpus: int, card: AnyCard) -> tuple[Fault, ...]:
+def _faults(gpus: int, card: AnyModel) -> tuple[Fault, ...]:
     second, last = min(1, gpus - 1), gpus - 1
     faults = [
         Fault(
@@ -152,7 +152,7 @@ def _faults(gpus: int, card: AnyCard) -> tuple[Fault, ...]:
         faults.append(
             Fault(kind=FaultKind.LOST, gpus=(last,), span=Span(gone, gone + 4 * _MINUTE, 12 * _HOUR))
         )
-    if isinstance(card, NvidiaCard):
+    if isinstance(card, NvidiaModel):
         hanging = (6,) if gpus >= len(_ROLES) else (last,)
         faults.append(
             Fault(kind=FaultKind.XID, gpus=hanging, code=31, moment=Moment(12 * _MINUTE, 4 * _HOUR))
@@ -169,7 +169,7 @@ _BITS_FLIP = Moment(40 * _MINUTE, 3 * _HOUR)
 _LINK_IS_DOWN = Span(2 * _HOUR, 2 * _HOUR + 5 * _MINUTE, 8 * _HOUR)
 
 
-def _nvidia_faults(second: int, card: NvidiaCard) -> Iterator[Fault]:
+def _nvidia_faults(second: int, card: NvidiaModel) -> Iterator[Fault]:
     if card.ecc == "on":
         yield Fault(kind=FaultKind.ECC, gpus=(0,), corrected=1, moment=_BITS_FLIP)
     if card.remap_banks or card.retires_pages:
@@ -181,7 +181,7 @@ def _nvidia_faults(second: int, card: NvidiaCard) -> Iterator[Fault]:
         yield Fault(kind=FaultKind.NVLINK_DOWN, gpus=(0,), links=(3,), span=_LINK_IS_DOWN)
 
 
-def _amd_faults(card: AmdCard) -> Iterator[Fault]:
+def _amd_faults(card: AmdModel) -> Iterator[Fault]:
     if card.ras_blocks:
         yield Fault(kind=FaultKind.RAS, gpus=(0,), block="umc", type="corrected", moment=_BITS_FLIP)
     if card.links:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from gputally.model import Reading
 from gputally.simulator.amd_gpu import AmdGpu
-from gputally.simulator.cards import AmdCard
-from gputally.simulator.gpu import Moment, Pids, SimulatedGpu
+from gputally.simulator.gpu import Pids, ReadingTime, SimulatedGpu
+from gputally.simulator.gpu_models import AmdModel
 from gputally.simulator.nvidia_gpu import NvidiaGpu
-from gputally.simulator.residents import Run, runs_between
 from gputally.simulator.scenario import FaultKind, Scenario
+from gputally.simulator.workload_processes import Run, runs_between
 
 
 class Engine:
@@ -42,7 +42,7 @@ class Engine:
         """
         second, millisecond = split_seconds(elapsed_seconds)
         seen, seen_millisecond = (None, 0) if since is None else split_seconds(since)
-        moment = Moment(second, millisecond, seen, epoch_seconds, seen_millisecond)
+        moment = ReadingTime(second, millisecond, seen, epoch_seconds, seen_millisecond)
         return tuple(gpu.reading(moment) for gpu in self.gpus)
 
     def is_down(self, source: str, elapsed_seconds: float) -> bool:
@@ -63,7 +63,7 @@ class Engine:
 
 def _make_gpu(scenario: Scenario, index: int, pids: Pids, *, pcie_throughput: bool) -> SimulatedGpu:
     card = scenario.card(index)
-    if isinstance(card, AmdCard):
+    if isinstance(card, AmdModel):
         return AmdGpu(scenario, index, card, pids, pcie_throughput=pcie_throughput)
     return NvidiaGpu(scenario, index, card, pids, pcie_throughput=pcie_throughput)
 

@@ -3,23 +3,30 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from random import Random
+from uuid import UUID
 
-from gputally.model import Labelled, Process, Reading
-from gputally.simulator import signals
-from gputally.simulator.activity import Utilization, utilization
-from gputally.simulator.cards import Card
+from gputally.devices.amd_identity import gpu_uuid
+from gputally.model import Gpu, Labelled, MigInstance, Process, Reading
+from gputally.simulator import driver_values as driver
 from gputally.simulator.faults import GpuFaults
-from gputally.simulator.identity import gpu_identity, mig_instances
-from gputally.simulator.physics import SLICES, GpuPhysics, Resident, Totals
-from gputally.simulator.residents import DRIVER_BUFFER_SECONDS, MIB, Place, processes_at
+from gputally.simulator.gpu_models import AmdModel, GpuModel, MigProfile
+from gputally.simulator.physics import SLICES, GpuPhysics, PlacedWorkload, Totals
 from gputally.simulator.scenario import Scenario
+from gputally.simulator.workload_processes import (
+    DRIVER_BUFFER_SECONDS,
+    MIB,
+    Utilization,
+    WorkloadProcesses,
+    processes_at,
+    utilization,
+)
 from gputally.simulator.workloads import MINUTE
 
 INSTANCE_OWN_MIB = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ReadingTime:
     """The time that a reading is of."""
 
     second: int
@@ -59,7 +66,7 @@ class Pids:
 class State:
     """How a card is at a moment, whatever its driver tells of it."""
 
-    moment: Moment
+    moment: ReadingTime
     power_mw: int
     limit_mw: int
     capped: bool
@@ -83,7 +90,7 @@ class SimulatedGpu(ABC):
     """One card of a scenario."""
 
     def __init__(
-        self, scenario: Scenario, index: int, card: Card, pids: Pids, *, pcie_throughput: bool
+        self, scenario: Scenario, index: int, card: GpuModel, pids: Pids, *, pcie_throughput: bool
     ) -> None:
         self._card = card
         self._gpu = gpu_identity(scenario, index)
@@ -103,7 +110,7 @@ class SimulatedGpu(ABC):
         self._errors_before = rng.randrange(6)
         self._replays_before = rng.randrange(3)
 
-    def _place(self, scenario: Scenario, number: int, pids: Pids) -> Place:
+    def _place(self, scenario: Scenario, number: int, pids: Pids) -> WorkloadProcesses:
         workload = scenario.workloads[number]
         index = self._gpu.index
         available = self._card.memory_mib - self._card.reserved_mib - self._card.own_mib
@@ -114,13 +121,13 @@ class SimulatedGpu(ABC):
             available, slices = profile.memory_mib - INSTANCE_OWN_MIB, profile.slices
             gpu_instance, compute_instance = instance.gpu_instance_id, instance.compute_instance_id
             uuid = instance.uuid
-        resident = Resident(number, workload, slices, f"{scenario.seed}:{number}:{index}")
+        resident = PlacedWorkload(number, workload, slices, f"{scenario.seed}:{number}:{index}")
         first = pids.first[number] + workload.gpus.index(index) * workload.count
-        return Place(
+        return WorkloadProcesses(
             resident, first, pids.total, available, self._card.vendor, uuid, gpu_instance, compute_instance
         )
 
-    def reading(self, moment: Moment) -> Reading:
+    def reading(self, moment: ReadingTime) -> Reading:
         """What the card would tell at that moment."""
         second = moment.second
         if self._faults.lost(second):
@@ -129,7 +136,7 @@ class SimulatedGpu(ABC):
         demand_mw, limit_mw = minute.demand_mw[slot], self.physics.limit_mw
         busy = utilization(self._residents, self.physics, second)
         reasons = self._faults.throttle_reasons(second)
-        factor = signals.clock_factor(bool(reasons), demand_mw, limit_mw)
+        factor = driver.clock_factor(bool(reasons), demand_mw, limit_mw)
         if demand_mw > limit_mw:
             reasons.add("sw_power_cap")
         if not busy.gpu:
@@ -152,7 +159,7 @@ class SimulatedGpu(ABC):
             )
         )
 
-    def _tell_lost(self, moment: Moment) -> Reading:  # noqa: ARG002  # some drivers know more
+    def _tell_lost(self, moment: ReadingTime) -> Reading:  # noqa: ARG002  # some drivers know more
         return Reading(gpu=self._gpu, up=False)
 
     @abstractmethod
@@ -186,4 +193,70 @@ class SimulatedGpu(ABC):
     def _pcie_throughput(self, state: State) -> Labelled | None:
         if not self._asks_throughput:
             return None
-        return signals.pcie_throughput(*self._pcie_best(state.moment.second), state.intensity)
+        return driver.pcie_throughput(*self._pcie_best(state.moment.second), state.intensity)
+
+
+_FIRST_GPU_INSTANCE = {7: 0, 4: 1, 3: 1, 2: 3, 1: 7}
+"""The driver numbers GPU instances by their size in slices."""
+
+
+def gpu_identity(scenario: Scenario, index: int) -> Gpu:
+    card = scenario.card(index)
+    rng = Random(f"{scenario.seed}:{index}:identity")  # noqa: S311
+    number = rng.getrandbits(128)
+    serial = f"1{rng.randrange(10**9):09d}{index:04d}"[-13:]
+    # 32 to a PCI domain, as far apart as the slots of a large server are.
+    domain, bus = index // 32, 7 + index % 32 * 7
+    driver_version = scenario.driver_version or card.driver_version
+    if isinstance(card, AmdModel):
+        address = f"{domain:04x}:{bus:02x}:00.0"
+        return Gpu(
+            uuid=gpu_uuid(number >> 64, address),
+            index=index,
+            vendor=card.vendor,
+            model=card.name,
+            pci_bus_id=address,
+            serial=f"69{serial[-10:]}" if card.data_center else None,
+            vbios_version=card.vbios_version,
+            driver_version=driver_version,
+            minor_number=index,
+            simulated=True,
+        )
+    return Gpu(
+        uuid=f"GPU-{UUID(int=number)}",
+        index=index,
+        vendor=card.vendor,
+        model=card.name,
+        pci_bus_id=f"{domain:08X}:{bus:02X}:00.0",
+        serial=serial if card.data_center else None,
+        vbios_version=card.vbios_version,
+        driver_version=driver_version,
+        cuda_version=scenario.cuda_version,
+        compute_capability=card.compute_capability,
+        minor_number=index,
+        simulated=True,
+    )
+
+
+def mig_instances(scenario: Scenario, gpu: Gpu) -> tuple[tuple[MigInstance, MigProfile], ...]:
+    """The MIG devices of this GPU, in the order of the scenario; none when it is not in MIG mode."""
+    profiles = {profile.name: profile for profile in scenario.card(gpu.index).mig_profiles}
+    taken: set[int] = set()
+    instances = []
+    for place, name in enumerate(scenario.layout(gpu.index) or ()):
+        profile = profiles[name]
+        number = _FIRST_GPU_INSTANCE[profile.slices]
+        while number in taken:
+            number += 1
+        taken.add(number)
+        rng = Random(f"{scenario.seed}:{gpu.index}:mig:{place}:{name}")  # noqa: S311
+        instance = MigInstance(
+            uuid=f"MIG-{UUID(int=rng.getrandbits(128))}",
+            parent_uuid=gpu.uuid,
+            parent_index=gpu.index,
+            gpu_instance_id=number,
+            compute_instance_id=0,
+            profile=name,
+        )
+        instances.append((instance, profile))
+    return tuple(instances)

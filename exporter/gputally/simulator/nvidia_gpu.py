@@ -11,26 +11,25 @@ from gputally.model import (
     Reading,
     state_set,
 )
-from gputally.simulator import health, signals
-from gputally.simulator.activity import activity
-from gputally.simulator.cards import MigProfile, NvidiaCard
-from gputally.simulator.gpu import INSTANCE_OWN_MIB, Moment, Pids, SimulatedGpu, State
-from gputally.simulator.residents import MIB, samples_between
+from gputally.simulator import driver_values as driver
+from gputally.simulator.gpu import INSTANCE_OWN_MIB, Pids, ReadingTime, SimulatedGpu, State
+from gputally.simulator.gpu_models import MigProfile, NvidiaModel
 from gputally.simulator.scenario import Scenario
+from gputally.simulator.workload_processes import MIB, activity, samples_between
 
 
 class NvidiaGpu(SimulatedGpu):
     """One NVIDIA card of a scenario."""
 
-    _card: NvidiaCard
+    _card: NvidiaModel
 
     def __init__(
-        self, scenario: Scenario, index: int, card: NvidiaCard, pids: Pids, *, pcie_throughput: bool
+        self, scenario: Scenario, index: int, card: NvidiaModel, pids: Pids, *, pcie_throughput: bool
     ) -> None:
         super().__init__(scenario, index, card, pids, pcie_throughput=pcie_throughput)
-        self._links = health.Nvlinks(card, self._faults) if card.links else None
-        self._clock_max = signals.clock_domains(card.clocks_max)
-        self._clock_application = signals.application_clocks(card)
+        self._links = driver.Nvlinks(card, self._faults) if card.links else None
+        self._clock_max = driver.clock_domains(card.clocks_max)
+        self._clock_application = driver.application_clocks(card)
         self._compute_mode = state_set(COMPUTE_MODES, "default")
 
     def _tell(self, state: State) -> Reading:
@@ -45,7 +44,7 @@ class NvidiaGpu(SimulatedGpu):
         )
         xids, xid_times = self._xids(moment)
         ecc, ecc_places = (
-            health.ecc_errors(faults, self._errors_before, second) if card.ecc == "on" else (None, None)
+            driver.ecc_errors(faults, self._errors_before, second) if card.ecc == "on" else (None, None)
         )
         # The driver does not tell of remapped rows while MIG instances are there.
         remaps = card.remap_banks > 0 and whole
@@ -90,22 +89,22 @@ class NvidiaGpu(SimulatedGpu):
             temperature_margin_celsius=None
             if card.margin_from_celsius is None
             else float(card.margin_from_celsius - core),
-            clock_hertz=signals.clocks_now(card, state.working, state.clock_factor),
+            clock_hertz=driver.clocks_now(card, state.working, state.clock_factor),
             clock_max_hertz=self._clock_max,
             clock_application_hertz=self._clock_application,
-            fan_speed_ratio=signals.fan_speeds(card, core),
+            fan_speed_ratio=driver.fan_speeds(card, core),
             performance_state=card.performance_state_busy if state.working else card.performance_state_idle,
             throttle_active={(reason,): float(reason in state.reasons) for reason in THROTTLE_REASONS},
             throttle_seconds=self._throttle_seconds(state),
             ecc_errors=ecc,
             ecc_location_errors=ecc_places,
-            retired_pages=health.retired_pages(faults, second) if card.retires_pages else None,
+            retired_pages=driver.retired_pages(faults, second) if card.retires_pages else None,
             retired_pages_pending=faults.remap_pending(second) if card.retires_pages else None,
-            remapped_rows=health.remapped_rows(faults, second) if remaps else None,
+            remapped_rows=driver.remapped_rows(faults, second) if remaps else None,
             remapped_rows_pending=faults.remap_pending(second) if remaps else None,
             remapped_rows_failure=faults.remap_failed(second) if remaps else None,
-            remap_banks=health.remap_banks(card, faults, second) if remaps else None,
-            pcie_generation=min(signals.pcie_generation(card, state.working), generation),
+            remap_banks=driver.remap_banks(card, faults, second) if remaps else None,
+            pcie_generation=min(driver.pcie_generation(card, state.working), generation),
             pcie_generation_max=card.pcie_generation,
             pcie_width=width,
             pcie_width_max=card.pcie_width,
@@ -127,14 +126,14 @@ class NvidiaGpu(SimulatedGpu):
             mig=tuple(self._mig_reading(instance, profile, state) for instance, profile in self._instances),
         )
 
-    def _tell_lost(self, moment: Moment) -> Reading:
+    def _tell_lost(self, moment: ReadingTime) -> Reading:
         """The XIDs that it was lost with are known."""
         xids, times = self._xids(moment)
         return Reading(
             gpu=self._gpu, up=False, xid_errors=xids or None, xid_last_timestamp_seconds=times or None
         )
 
-    def _xids(self, moment: Moment) -> tuple[Labelled, Labelled]:
+    def _xids(self, moment: ReadingTime) -> tuple[Labelled, Labelled]:
         counts, last = self._faults.xids(moment.second)
         return counts, {code: moment.epoch_seconds + when for code, when in last.items()}
 
@@ -149,7 +148,7 @@ class NvidiaGpu(SimulatedGpu):
             seconds[reason,] = milliseconds / 1000
         return seconds
 
-    def _samples(self, moment: Moment) -> tuple[ProcessSample, ...]:
+    def _samples(self, moment: ReadingTime) -> tuple[ProcessSample, ...]:
         first = 0 if moment.since is None else moment.since
         epoch_us = round(moment.epoch_seconds * 1_000_000)
         return samples_between(self.places, self.physics, first, moment.second, epoch_us)

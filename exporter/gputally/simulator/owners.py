@@ -12,7 +12,7 @@ from gputally.attribution.join import Directory
 from gputally.model import Owner, Unknown
 from gputally.simulator import SimulatedReader
 from gputally.simulator.ownership import HostOwner, PodOwner
-from gputally.simulator.residents import DRIVER_BUFFER_SECONDS, Run
+from gputally.simulator.workload_processes import DRIVER_BUFFER_SECONDS, Run
 
 _AHEAD_SECONDS = 5
 """A cluster knows its pods a little before they run."""

@@ -42,7 +42,7 @@ LINK_KIB_PER_LINK_AND_PERMILLE = 6500
 
 
 @dataclass(frozen=True, slots=True)
-class Resident:
+class PlacedWorkload:
     """A workload of this GPU, and which share of the GPU its MIG instance is."""
 
     number: int
@@ -78,7 +78,9 @@ class Totals:
 class GpuPhysics:
     """The physics of one GPU."""
 
-    def __init__(self, scenario: Scenario, gpu: int, residents: list[Resident], faults: GpuFaults) -> None:
+    def __init__(
+        self, scenario: Scenario, gpu: int, residents: list[PlacedWorkload], faults: GpuFaults
+    ) -> None:
         card = scenario.card(gpu)
         self._residents = residents
         self._faults = faults
@@ -208,7 +210,7 @@ class GpuPhysics:
         power, demand = self._power(number, intensity)
         return Minute(utilization, shares, intensity, power, demand, moved)
 
-    def shared_loads(self, number: int) -> Iterator[tuple[Resident, list[int], list[int]]]:
+    def shared_loads(self, number: int) -> Iterator[tuple[PlacedWorkload, list[int], list[int]]]:
         """Each resident of that minute with its SM time in percent and its part of the GPU's intensity."""
         for slices, group in self._groups():
             loads = [
@@ -231,9 +233,9 @@ class GpuPhysics:
                     strength = [value * slices // SLICES for value in strength]
                 yield resident, share, strength
 
-    def _groups(self) -> list[tuple[int, list[Resident]]]:
+    def _groups(self) -> list[tuple[int, list[PlacedWorkload]]]:
         """Residents by the MIG instance that they share, with its slices."""
-        groups: dict[int, list[Resident]] = {}
+        groups: dict[int, list[PlacedWorkload]] = {}
         for resident in self._residents:
             groups.setdefault(resident.workload.instance, []).append(resident)
         return [(group[0].slices, group) for group in groups.values()]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gputally.model import RECOVERY_ACTIONS, THROTTLE_REASONS
-from gputally.simulator.cards import AmdCard, AnyCard, Card, MigProfile, NvidiaCard
-from gputally.simulator.models import find_card
+from gputally.simulator.gpu_models import AmdModel, AnyModel, GpuModel, MigProfile, NvidiaModel
+from gputally.simulator.model_registry import find_model
 from gputally.simulator.ownership import HostOwner, PodOwner
 from gputally.simulator.schedule import DAY, Moment, Span
 
@@ -177,9 +177,9 @@ class Scenario:
         for number, fault in enumerate(self.faults, start=1):
             self._check_fault(f"fault {number}", fault)
 
-    def card(self, gpu: int) -> AnyCard:
+    def card(self, gpu: int) -> AnyModel:
         try:
-            return find_card(self.model if isinstance(self.model, str) else self.model[gpu])
+            return find_model(self.model if isinstance(self.model, str) else self.model[gpu])
         except ValueError as error:
             raise ScenarioError(str(error)) from None
 
@@ -194,11 +194,11 @@ class Scenario:
                     f"{where}: gpus: there is no GPU {gpu} here; allowed: 0 to {self.gpus - 1}"
                 )
 
-    def _cards(self, gpus: Iterable[int]) -> Iterator[AnyCard]:
+    def _cards(self, gpus: Iterable[int]) -> Iterator[AnyModel]:
         """The cards of these GPUs, each model once."""
         yield from {card.name: card for card in map(self.card, gpus)}.values()
 
-    def _check_power_limit(self, card: Card) -> None:
+    def _check_power_limit(self, card: GpuModel) -> None:
         limit = self.power_limit_watts
         if limit is not None and not card.least_limit_watts <= limit <= card.max_watts:
             raise ScenarioError(
@@ -264,14 +264,14 @@ class Scenario:
             _check_fault_on(where, fault, card)
 
 
-def _check_fault_on(where: str, fault: Fault, card: AnyCard) -> None:
+def _check_fault_on(where: str, fault: Fault, card: AnyModel) -> None:
     if lacking := _lacking(fault.kind, card):
         raise ScenarioError(f"{where}: kind: {fault.kind} cannot be, {card.name} has no {lacking}")
     for key, value, allowed in (
         ("reason", fault.reason, tuple(reason for reason in card.throttle_reasons if reason != "gpu_idle")),
         ("action", fault.action, RECOVERY_ACTIONS),
         ("location", fault.location, ECC_LOCATIONS),
-        ("block", fault.block, card.ras_blocks if isinstance(card, AmdCard) else ()),
+        ("block", fault.block, card.ras_blocks if isinstance(card, AmdModel) else ()),
         ("type", fault.type, _error_types(card)),
     ):
         if value and value not in allowed:
@@ -290,15 +290,15 @@ def _check_fault_on(where: str, fault: Fault, card: AnyCard) -> None:
         )
 
 
-def _error_types(card: AnyCard) -> tuple[str, ...]:
+def _error_types(card: AnyModel) -> tuple[str, ...]:
     """The types of the errors that it counts by type."""
-    return card.ras_types if isinstance(card, AmdCard) else card.nvlink_errors
+    return card.ras_types if isinstance(card, AmdModel) else card.nvlink_errors
 
 
-def _lacking(kind: FaultKind, card: AnyCard) -> str | None:
+def _lacking(kind: FaultKind, card: AnyModel) -> str | None:
     """What the card would need to have this fault and has not."""
-    nvidia = card if isinstance(card, NvidiaCard) else None
-    amd = card if isinstance(card, AmdCard) else None
+    nvidia = card if isinstance(card, NvidiaModel) else None
+    amd = card if isinstance(card, AmdModel) else None
     has: dict[FaultKind, tuple[str, object]] = {
         FaultKind.XID: ("XID errors", nvidia),
         FaultKind.ECC: (
@@ -321,7 +321,7 @@ def _lacking(kind: FaultKind, card: AnyCard) -> str | None:
     return None if there else what
 
 
-def _check_profiles(where: str, profiles: tuple[str, ...], card: Card) -> None:
+def _check_profiles(where: str, profiles: tuple[str, ...], card: GpuModel) -> None:
     known = {profile.name: profile for profile in card.mig_profiles}
     chosen: list[MigProfile] = []
     for name in profiles:

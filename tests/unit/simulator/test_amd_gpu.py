@@ -8,14 +8,14 @@ import pytest
 from gputally.devices.amd_identity import gpu_uuid
 from gputally.devices.amdgpu import AmdgpuReader
 from gputally.model import Gpu, ProcessSample, Reading
-from gputally.simulator.amd_cards import AMD_CARDS
+from gputally.simulator.amd_models import AMD_MODELS
 from gputally.simulator.default_scenario import default_scenario
 from gputally.simulator.engine import Engine
 from gputally.simulator.scenario import Scenario, Shape, Workload
 from tests.amd_trees import planted
 
 BUSY = (Workload(shape=Shape.TRAINING, gpus=(0, 1)),)
-amd_models = pytest.mark.parametrize("model", AMD_CARDS)
+amd_models = pytest.mark.parametrize("model", AMD_MODELS)
 
 
 def real(model: str) -> Reading:

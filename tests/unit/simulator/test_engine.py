@@ -12,8 +12,8 @@ from gputally.model import Reading
 from gputally.simulator import MODEL_NAMES
 from gputally.simulator.default_scenario import default_scenario
 from gputally.simulator.engine import Engine
-from gputally.simulator.models import CARDS
-from gputally.simulator.nvidia_cards import NVIDIA_CARDS
+from gputally.simulator.model_registry import GPU_MODELS
+from gputally.simulator.nvidia_models import NVIDIA_MODELS
 from gputally.simulator.scenario import Fault, FaultKind, Scenario, Shape, Workload
 from gputally.simulator.schedule import DAY, Span
 
@@ -107,7 +107,7 @@ def test_going_far_ahead_does_not_live_through_all_the_time_between() -> None:
 @settings(max_examples=15)
 @given(
     seeds,
-    st.sampled_from([name for name, card in NVIDIA_CARDS.items() if card.energy_counter]),
+    st.sampled_from([name for name, card in NVIDIA_MODELS.items() if card.energy_counter]),
     st.integers(0, 20_000),
 )
 @example(1, "h100", 2 * DAY - 30)
@@ -138,7 +138,7 @@ def test_energy_grows_within_a_second_too() -> None:
 @example("rtx4090", 1, 1500, 1)
 @example("gb200", 1, 1500, 8)
 def test_no_reading_is_beyond_what_its_card_can_do(model: str, seed: int, elapsed: int, gpus: int) -> None:
-    card = CARDS[model]
+    card = GPU_MODELS[model]
     for reading in Engine(default_scenario(gpus, model, seed)).readings(elapsed, since=elapsed - 5):
         if not reading.up:
             continue
@@ -241,7 +241,7 @@ def test_memory_grows_in_steps_as_a_job_loads() -> None:
     used = [only(engine, second).memory_used_bytes or 0 for second in (0, 4, 10, 25, 500)]
     assert used == sorted(used)
     assert len(set(used)) == 3
-    assert used[-1] > 0.7 * CARDS["h100"].memory_mib * 2**20
+    assert used[-1] > 0.7 * GPU_MODELS["h100"].memory_mib * 2**20
 
 
 def test_a_power_limit_caps_the_power_throttles_and_slows_the_clocks() -> None:
@@ -308,7 +308,7 @@ def test_a_thousand_gpus_are_all_different() -> None:
 def test_every_gpu_says_that_it_is_simulated(model: str) -> None:
     reading = only(Engine(Scenario(gpus=1, model=model)), 0)
     assert reading.gpu.simulated
-    assert reading.gpu.model == CARDS[model].name
+    assert reading.gpu.model == GPU_MODELS[model].name
     of_nvidia = reading.gpu.vendor == "nvidia"
     assert reading.gpu.cuda_version == ("13.0" if of_nvidia else None)
     assert (reading.gpu.driver_version == "580.95.05") is of_nvidia
@@ -332,7 +332,7 @@ def test_a_fleet_can_be_of_several_models() -> None:
     assert [reading.gpu.vendor for reading in readings] == ["nvidia", "amd", "nvidia"]
     assert [reading.gpu.index for reading in readings] == [0, 1, 2]
     assert [reading.memory_total_bytes for reading in readings] == [
-        CARDS[model].memory_mib * 2**20 for model in scenario.model
+        GPU_MODELS[model].memory_mib * 2**20 for model in scenario.model
     ]
     assert [reading.power_default_limit_watts for reading in readings] == [700, 750, 70]
     assert readings[2] == Engine(replace(scenario, model="t4")).readings(300)[2], "whatever the others are"

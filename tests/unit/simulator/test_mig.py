@@ -6,7 +6,7 @@ import pytest
 
 from gputally.model import Reading
 from gputally.simulator.engine import Engine
-from gputally.simulator.models import CARDS
+from gputally.simulator.model_registry import GPU_MODELS
 from gputally.simulator.scenario import MigLayout, Scenario, Shape, Workload
 
 
@@ -78,7 +78,7 @@ def test_a_slice_draws_a_slice_of_the_power() -> None:
 
     one = watts(play("h100", ("1g.10gb",) * 7, work(Shape.TRAINING, 0)))
     all_seven = watts(play("h100", ("1g.10gb",) * 7, *(work(Shape.TRAINING, n) for n in range(7))))
-    assert CARDS["h100"].idle_watts + 70 < one < CARDS["h100"].idle_watts + 130
+    assert GPU_MODELS["h100"].idle_watts + 70 < one < GPU_MODELS["h100"].idle_watts + 130
     assert all_seven > 600
 
 
@@ -88,9 +88,9 @@ def test_activity_of_instances_needs_hopper() -> None:
     assert reading.mig[0].tensor_active_ratio is None
 
 
-@pytest.mark.parametrize("model", [model for model, card in CARDS.items() if card.mig_profiles])
+@pytest.mark.parametrize("model", [model for model, card in GPU_MODELS.items() if card.mig_profiles])
 def test_every_profile_of_every_card_can_be_used(model: str) -> None:
-    for profile in CARDS[model].mig_profiles:
+    for profile in GPU_MODELS[model].mig_profiles:
         names = (profile.name,) * profile.most
         reading = cut_gpu(play(model, names, *(work(Shape.TRAINING, n) for n in range(profile.most))), 60)
         assert len(reading.mig) == profile.most

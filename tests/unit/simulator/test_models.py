@@ -4,33 +4,33 @@ import pytest
 
 from gputally.devices.amd_identity import MODELS
 from gputally.simulator import MODEL_NAMES
-from gputally.simulator.amd_cards import AMD_CARDS
-from gputally.simulator.cards import AmdCard, AnyCard, NvidiaCard
-from gputally.simulator.models import CARDS, find_card
-from gputally.simulator.nvidia_cards import NVIDIA_CARDS
+from gputally.simulator.amd_models import AMD_MODELS
+from gputally.simulator.gpu_models import AmdModel, AnyModel, NvidiaModel
+from gputally.simulator.model_registry import GPU_MODELS, find_model
+from gputally.simulator.nvidia_models import NVIDIA_MODELS
 
-cards = pytest.mark.parametrize("card", CARDS.values(), ids=CARDS.keys())
-nvidia_cards = pytest.mark.parametrize("card", NVIDIA_CARDS.values(), ids=NVIDIA_CARDS.keys())
-amd_cards = pytest.mark.parametrize("card", AMD_CARDS.values(), ids=AMD_CARDS.keys())
+cards = pytest.mark.parametrize("card", GPU_MODELS.values(), ids=GPU_MODELS.keys())
+nvidia_cards = pytest.mark.parametrize("card", NVIDIA_MODELS.values(), ids=NVIDIA_MODELS.keys())
+amd_cards = pytest.mark.parametrize("card", AMD_MODELS.values(), ids=AMD_MODELS.keys())
 
 
 def test_every_name_that_the_command_line_offers_has_a_card() -> None:
-    assert tuple(CARDS) == MODEL_NAMES
-    assert len({card.name for card in CARDS.values()}) == len(CARDS)
+    assert tuple(GPU_MODELS) == MODEL_NAMES
+    assert len({card.name for card in GPU_MODELS.values()}) == len(GPU_MODELS)
 
 
 def test_names_are_found_in_any_case() -> None:
-    assert find_card("H100") is find_card("h100") is CARDS["h100"]
-    assert find_card("A100-80GB").name == "NVIDIA A100-SXM4-80GB"
+    assert find_model("H100") is find_model("h100") is GPU_MODELS["h100"]
+    assert find_model("A100-80GB").name == "NVIDIA A100-SXM4-80GB"
 
 
 def test_an_unknown_model_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"^model 'voodoo2' is not known; allowed: a100, .*, rx7900xtx$"):
-        find_card("voodoo2")
+        find_model("voodoo2")
 
 
 @cards
-def test_a_card_can_be_what_it_says(card: AnyCard) -> None:
+def test_a_card_can_be_what_it_says(card: AnyModel) -> None:
     assert 0 < card.idle_watts < card.least_limit_watts <= card.default_watts <= card.max_watts
     assert card.clocks_idle.graphics < card.clocks_max.graphics
     assert card.clocks_idle.memory <= card.clocks_max.memory
@@ -40,7 +40,7 @@ def test_a_card_can_be_what_it_says(card: AnyCard) -> None:
 
 
 @nvidia_cards
-def test_a_card_of_nvidia_can_be_what_it_says(card: NvidiaCard) -> None:
+def test_a_card_of_nvidia_can_be_what_it_says(card: NvidiaModel) -> None:
     assert 0 < card.clocks_idle.video <= card.clocks_max.video
     limits = [card.full_load_celsius, card.margin_from_celsius, card.slowdown_celsius]
     known = [limit for limit in limits if limit is not None]
@@ -50,13 +50,13 @@ def test_a_card_of_nvidia_can_be_what_it_says(card: NvidiaCard) -> None:
 
 
 @cards
-def test_every_card_tells_how_near_it_is_to_slowing_down(card: AnyCard) -> None:
-    tells_distance = isinstance(card, NvidiaCard) and card.margin_from_celsius is not None
+def test_every_card_tells_how_near_it_is_to_slowing_down(card: AnyModel) -> None:
+    tells_distance = isinstance(card, NvidiaModel) and card.margin_from_celsius is not None
     assert card.slowdown_celsius is not None or tells_distance
 
 
 @amd_cards
-def test_a_card_of_amd_can_be_what_it_says(card: AmdCard) -> None:
+def test_a_card_of_amd_can_be_what_it_says(card: AmdModel) -> None:
     assert card.sensors[0].critical == card.slowdown_celsius
     assert (card.sensors[0].idle, card.sensors[0].busy) == (0, 0), "the others are measured from it"
     assert "mem" in {sensor.name for sensor in card.sensors}
@@ -66,12 +66,14 @@ def test_a_card_of_amd_can_be_what_it_says(card: AmdCard) -> None:
 
 
 def test_cards_of_amd_are_called_as_their_reader_calls_them() -> None:
-    assert CARDS["mi300x"].name == "AMD Instinct MI300X OAM"
-    assert {CARDS["mi210"].name, CARDS["rx7900xtx"].name} <= {f"AMD {name}" for name in MODELS.values()}
+    assert GPU_MODELS["mi300x"].name == "AMD Instinct MI300X OAM"
+    assert {GPU_MODELS["mi210"].name, GPU_MODELS["rx7900xtx"].name} <= {
+        f"AMD {name}" for name in MODELS.values()
+    }
 
 
 @nvidia_cards
-def test_mig_profiles_are_pieces_of_their_card(card: NvidiaCard) -> None:
+def test_mig_profiles_are_pieces_of_their_card(card: NvidiaModel) -> None:
     for profile in card.mig_profiles:
         assert profile.name.startswith(f"{profile.slices}g.")
         assert profile.memory_mib <= card.memory_mib * profile.memory_slices / 8

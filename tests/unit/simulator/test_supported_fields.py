@@ -8,7 +8,7 @@ from gputally.metrics.catalog import GPU_METRICS
 from gputally.model import Activity, Reading
 from gputally.simulator.default_scenario import default_scenario
 from gputally.simulator.engine import Engine
-from gputally.simulator.nvidia_cards import NVIDIA_CARDS
+from gputally.simulator.nvidia_models import NVIDIA_MODELS
 
 GPM = frozenset(field.name for field in fields(Activity))
 REMAPPING = frozenset({"remapped_rows", "remapped_rows_pending", "remapped_rows_failure", "remap_banks"})
@@ -47,7 +47,7 @@ SILENT = {
 }
 
 
-@pytest.mark.parametrize("model", NVIDIA_CARDS)
+@pytest.mark.parametrize("model", NVIDIA_MODELS)
 def test_a_card_fills_every_field_that_the_real_one_fills_and_no_other(model: str) -> None:
     (reading,) = Engine(default_scenario(1, model), pcie_throughput=True).readings(100, since=95)
     silent = {field.name for field in fields(Reading) if getattr(reading, field.name) is None}
@@ -62,7 +62,7 @@ def test_a_card_with_ecc_off_says_so_and_one_without_ecc_says_nothing() -> None:
 
 
 def test_desktop_cards_have_no_serial_number() -> None:
-    serials = {model: Engine(default_scenario(1, model)).readings(1)[0].gpu.serial for model in NVIDIA_CARDS}
+    serials = {model: Engine(default_scenario(1, model)).readings(1)[0].gpu.serial for model in NVIDIA_MODELS}
     assert [model for model, serial in serials.items() if serial is None] == ["rtx4090", "gtx1080ti"]
 
 

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from gputally.simulator import MODEL_NAMES
 from gputally.simulator.default_scenario import default_scenario
 from gputally.simulator.engine import Engine
-from gputally.simulator.models import CARDS
+from gputally.simulator.model_registry import GPU_MODELS
 from gputally.simulator.scenario import Fault, FaultKind, MigLayout, Scenario, Shape, Workload
 from gputally.simulator.schedule import Span
 from gputally.simulator.truth import TrueEnergy, in_proportion, true_energy
 
-IDLE_MJ = CARDS["h100"].idle_watts * 1000
+IDLE_MJ = GPU_MODELS["h100"].idle_watts * 1000
 
 
 def work(shape: Shape = Shape.TRAINING, **how: object) -> Workload:
@@ -27,7 +27,7 @@ def truth(elapsed: float, *workloads: Workload, **how: object) -> TrueEnergy:
 @settings(max_examples=15)
 @given(
     st.integers(0, 20),
-    st.sampled_from([model for model in MODEL_NAMES if CARDS[model].energy_counter]),
+    st.sampled_from([model for model in MODEL_NAMES if GPU_MODELS[model].energy_counter]),
     st.sampled_from([1, 2, 8]),
     st.floats(0, 2000),
 )

@@ -8,8 +8,8 @@ import pytest
 from gputally.model import Reading
 from gputally.simulator import MODEL_NAMES
 from gputally.simulator.engine import Engine
-from gputally.simulator.models import CARDS
-from gputally.simulator.nvidia_cards import NVIDIA_CARDS
+from gputally.simulator.model_registry import GPU_MODELS
+from gputally.simulator.nvidia_models import NVIDIA_MODELS
 from gputally.simulator.scenario import Memory, Scenario, Shape, Workload
 from gputally.simulator.schedule import Span
 
@@ -105,13 +105,13 @@ def test_an_unrequested_pod_uses_a_part_of_the_gpu() -> None:
 @pytest.mark.parametrize("model", ["a100", "h100", "b200", "l40s", "t4", "rtx4090"])
 def test_a_hang_has_high_utilisation_and_low_power(model: str) -> None:
     engine = play(on_gpu_0(Shape.HANG), model=model)
-    assert (read(engine, 50).power_watts or 0) > 0.8 * CARDS[model].default_watts, "it ran well at first"
+    assert (read(engine, 50).power_watts or 0) > 0.8 * GPU_MODELS[model].default_watts, "it ran well at first"
     assert set(over(engine, range(61, 400, 7), "gpu_utilization_ratio")) == {1.0}
-    card = CARDS[model]
+    card = GPU_MODELS[model]
     near_idle = card.idle_watts + 0.1 * (card.default_watts - card.idle_watts)
     assert max(over(engine, range(61, 400, 7), "power_watts")) < near_idle
     tensor = read(engine, 300).tensor_active_ratio
-    assert tensor == (0 if NVIDIA_CARDS[model].activity_counters else None)
+    assert tensor == (0 if NVIDIA_MODELS[model].activity_counters else None)
 
 
 @pytest.mark.parametrize("model", MODEL_NAMES)

@@ -1,14 +1,116 @@
-"""Memory health and links of one GPU: the counters that faults move."""
+"""Values that a driver reports of a GPU's state: clocks, fans, sensors, throughput, errors and links."""
 
 from gputally.model import Labelled
-from gputally.simulator.cards import AmdCard, NvidiaCard
 from gputally.simulator.faults import GpuFaults
+from gputally.simulator.gpu_models import AmdModel, Clocks, GpuModel, NvidiaModel
 from gputally.simulator.scenario import ECC_LOCATIONS
+
+MHZ = 1_000_000
+CLOCK_STEP_MHZ = 15
+THROTTLED_CLOCK = 0.55
+FANS_FROM_CELSIUS = 50
+FANS_FULL_CELSIUS = 90
+# The driver says "KB": 1000 and 1024 both divide this.
+PCIE_STEP_BYTES = 128_000
+
+
+def clock_factor(throttled: bool, demand_mw: int, limit_mw: int) -> float:
+    """How much of its highest clock the card runs at: less when it is throttled or must save power."""
+    factor = THROTTLED_CLOCK if throttled else 1.0
+    if demand_mw > limit_mw:
+        factor *= (limit_mw / demand_mw) ** 0.5
+    return factor
+
+
+def clocks_now(card: GpuModel, busy: bool, factor: float) -> Labelled:
+    if not busy:
+        return clock_domains(card.clocks_idle)
+    most, least = card.clocks_max, card.clocks_idle
+    return clock_domains(
+        Clocks(
+            max(least.graphics, _stepped(most.graphics, factor)),
+            most.memory,
+            max(least.video, _stepped(most.video, factor)),
+        )
+    )
+
+
+def _stepped(mhz: int, factor: float) -> int:
+    return mhz if factor >= 1.0 else int(mhz * factor) // CLOCK_STEP_MHZ * CLOCK_STEP_MHZ
+
+
+def clock_domains(clocks: Clocks) -> Labelled:
+    return {
+        ("graphics",): float(clocks.graphics * MHZ),
+        ("sm",): float(clocks.graphics * MHZ),
+        ("memory",): float(clocks.memory * MHZ),
+        ("video",): float(clocks.video * MHZ),
+    }
+
+
+def amd_clocks_now(card: AmdModel, busy: bool, factor: float) -> Labelled:
+    most, least = card.clocks_max, card.clocks_idle
+    graphics = max(least.graphics, _stepped(most.graphics, factor)) if busy else least.graphics
+    return {
+        ("graphics",): float(graphics * MHZ),
+        ("memory",): float((most if busy else least).memory * MHZ),
+        **{(domain.name,): float((domain.busy if busy else domain.idle) * MHZ) for domain in card.domains},
+    }
+
+
+def amd_clocks_max(card: AmdModel) -> Labelled:
+    return {
+        ("graphics",): float(card.clocks_max.graphics * MHZ),
+        ("memory",): float(card.clocks_max.memory * MHZ),
+        **{(domain.name,): float(domain.most * MHZ) for domain in card.domains if domain.most is not None},
+    }
+
+
+def sensors(card: AmdModel, core: int, intensity: int) -> Labelled:
+    """All thermometers, of which the core's is the first. None but that gets beyond its limit."""
+    celsius: dict[tuple[str, ...], float] = {}
+    for sensor in card.sensors:
+        value = core + sensor.idle + (sensor.busy - sensor.idle) * intensity // 1000
+        if sensor.critical is not None and sensor is not card.sensors[0]:
+            value = min(value, sensor.critical - 1)
+        celsius[sensor.name,] = float(value)
+    return celsius
+
+
+def application_clocks(card: NvidiaModel) -> Labelled | None:
+    if card.clocks_application is None:
+        return None
+    graphics, memory = card.clocks_application
+    return {("graphics",): float(graphics * MHZ), ("memory",): float(memory * MHZ)}
+
+
+def fan_speeds(card: GpuModel, celsius: int) -> Labelled | None:
+    if not card.fans:
+        return None
+    percent = card.fan_idle_percent
+    if celsius > FANS_FROM_CELSIUS:
+        way = (celsius - FANS_FROM_CELSIUS) * 70 // (FANS_FULL_CELSIUS - FANS_FROM_CELSIUS)
+        percent = min(100, 30 + way)
+    return {(str(fan),): percent / 100 for fan in range(card.fans)}
+
+
+def pcie_generation(card: NvidiaModel, busy: bool) -> int:
+    """Cards that go to a low performance state when idle slow the link down with it."""
+    return card.pcie_generation if busy or card.performance_state_idle == 0 else 1
+
+
+def pcie_throughput(generation: int, width: int, intensity: int) -> Labelled:
+    """About a tenth of what the link can do, at full intensity; what comes in is the most of it."""
+    most = 985_000_000 * width * 2**generation // 8
+    received = most * intensity // 10_000 // PCIE_STEP_BYTES * PCIE_STEP_BYTES
+    sent = received // 4 // PCIE_STEP_BYTES * PCIE_STEP_BYTES
+    return {("tx",): float(sent), ("rx",): float(received)}
+
 
 KIB = 1024
 
 
-def ras_errors(card: AmdCard, faults: GpuFaults, second: int) -> tuple[Labelled, Labelled]:
+def ras_errors(card: AmdModel, faults: GpuFaults, second: int) -> tuple[Labelled, Labelled]:
     """AMD's errors by block, and their sums. Deferred ones are in no sum, as in the driver's."""
     found = faults.ras(second)
     blocks: dict[tuple[str, ...], float] = {
@@ -49,7 +151,7 @@ def remapped_rows(faults: GpuFaults, second: int) -> Labelled:
     return {("correctable",): 0.0, ("uncorrectable",): float(faults.remapped(second))}
 
 
-def remap_banks(card: NvidiaCard, faults: GpuFaults, second: int) -> Labelled:
+def remap_banks(card: NvidiaModel, faults: GpuFaults, second: int) -> Labelled:
     """A bank that has given a spare row away has fewer left; remapping fails in one that has none."""
     empty = int(faults.remap_failed(second))
     used = min(faults.remapped(second), card.remap_banks - empty)
@@ -65,7 +167,7 @@ def remap_banks(card: NvidiaCard, faults: GpuFaults, second: int) -> Labelled:
 class Nvlinks:
     """NVIDIA's links of one GPU. What is nearly always the same is built once."""
 
-    def __init__(self, card: NvidiaCard, faults: GpuFaults) -> None:
+    def __init__(self, card: NvidiaModel, faults: GpuFaults) -> None:
         self._card = card
         self._faults = faults
         links = [str(link) for link in range(card.links)]
@@ -100,7 +202,7 @@ class Nvlinks:
 class XgmiLinks:
     """AMD's links of one GPU."""
 
-    def __init__(self, card: AmdCard, faults: GpuFaults) -> None:
+    def __init__(self, card: AmdModel, faults: GpuFaults) -> None:
         self._links = [str(link) for link in range(card.links)]
         self._faults = faults
 

@@ -1,4 +1,4 @@
-"""What a simulated card is. The rows stand in `nvidia_cards` and `amd_cards`.
+"""What a simulated card is. The rows stand in `nvidia_models` and `amd_models`.
 
 A capability that a card lacks is false, empty or None here, and then its field stays None in every
 reading. Sizes are MiB, power is watts, clocks are MHz and temperatures are degrees Celsius, as the
@@ -35,7 +35,7 @@ class MigProfile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class GpuModel:
     """What cards of all makers have."""
 
     vendor: ClassVar[str]
@@ -82,7 +82,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NvidiaCard(Card):
+class NvidiaModel(GpuModel):
     """One model of NVIDIA's."""
 
     vendor: ClassVar[str] = "nvidia"
@@ -140,7 +140,7 @@ class Sensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AmdCard(Card):
+class AmdModel(GpuModel):
     """One model of AMD's."""
 
     vendor: ClassVar[str] = "amd"
@@ -165,4 +165,4 @@ class AmdCard(Card):
     """VCN 4 and later: decoding counts as encoding."""
 
 
-AnyCard = NvidiaCard | AmdCard
+AnyModel = NvidiaModel | AmdModel

@@ -1,13 +1,13 @@
-"""The processes of the workloads on one GPU: their pids, their memory, their samples."""
+"""The workloads on one GPU as its driver reports them: processes, samples, utilisation, activity."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from gputally.model import Process, ProcessSample
-from gputally.simulator.physics import GpuPhysics, Resident
+from gputally.model import Activity, Process, ProcessSample
+from gputally.simulator.physics import SLICES, GpuPhysics, PlacedWorkload
 from gputally.simulator.scenario import Shape, Workload
-from gputally.simulator.workloads import TRAITS, held_mib
+from gputally.simulator.workloads import MINUTE, TRAITS, held_mib
 
 MIB = 1024 * 1024
 FIRST_PID = 2001
@@ -17,10 +17,10 @@ DRIVER_BUFFER_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkloadProcesses:
     """Where a resident's processes run, and the numbers that make their pids."""
 
-    resident: Resident
+    resident: PlacedWorkload
     first_ordinal: int
     all_ordinals: int
     available_mib: int
@@ -57,7 +57,7 @@ class Run:
     pids: tuple[int, ...]
 
 
-def runs_between(places: Iterable[Place], first: int, end: int) -> Iterator[Run]:
+def runs_between(places: Iterable[WorkloadProcesses], first: int, end: int) -> Iterator[Run]:
     """What is there in any of the seconds from `first` up to `end`, also what runs no process."""
     for place in places:
         workload = place.resident.workload
@@ -67,7 +67,7 @@ def runs_between(places: Iterable[Place], first: int, end: int) -> Iterator[Run]
             yield Run(workload, number, began, place.vendor, place.device_uuid, pids)
 
 
-def processes_at(places: Iterable[Place], second: int) -> tuple[Process, ...]:
+def processes_at(places: Iterable[WorkloadProcesses], second: int) -> tuple[Process, ...]:
     """The processes at this second. Who comes first gets its memory; the rest share what is left."""
     left: dict[int | None, int] = {}
     processes = []
@@ -90,7 +90,7 @@ def processes_at(places: Iterable[Place], second: int) -> tuple[Process, ...]:
 
 
 def samples_between(
-    places: Iterable[Place], physics: GpuPhysics, since: int, until: int, epoch_us: int
+    places: Iterable[WorkloadProcesses], physics: GpuPhysics, since: int, until: int, epoch_us: int
 ) -> tuple[ProcessSample, ...]:
     """One sample per process and second, for the seconds from `since` up to `until`.
 
@@ -134,3 +134,64 @@ def deal(amount: int, hands: int) -> list[int]:
     """Whole parts that add up to the amount."""
     each, rest = divmod(amount, hands)
     return [each + (number < rest) for number in range(hands)]
+
+
+@dataclass(frozen=True, slots=True)
+class Utilization:
+    """The driver's whole percentages in one second."""
+
+    gpu: int
+    memory: int
+    encoder: int
+    decoder: int
+
+
+def utilization(residents: Iterable[PlacedWorkload], physics: GpuPhysics, second: int) -> Utilization:
+    minute, slot = physics.minute(second // MINUTE), second % MINUTE
+    memory = encoder = decoder = 0
+    for resident in residents:
+        if resident.number in minute.shares:
+            share = minute.shares[resident.number][slot]
+            memory += int(share * TRAITS[resident.workload.shape].memory_copy)
+            if resident.workload.video:
+                decoded, encoded = video_percent(share)
+                decoder, encoder = decoder + decoded, encoder + encoded
+    return Utilization(minute.utilization[slot], memory, encoder, decoder)
+
+
+def activity(
+    residents: Sequence[PlacedWorkload], physics: GpuPhysics, seconds: range, *, of_gpu: bool
+) -> Activity:
+    """Means over the seconds, of the whole GPU or of the MIG instance that the residents share."""
+    busy = tensor = active = occupancy = dram = fp64 = fp32 = fp16 = 0.0
+    for resident in residents:
+        share = _mean_percent(resident, physics, seconds) / 100
+        if of_gpu:
+            share = share * resident.slices / SLICES
+        traits = TRAITS[resident.workload.shape]
+        busy += share
+        active += share * traits.sm_active
+        occupancy += share * traits.sm_occupancy
+        tensor += share * traits.tensor
+        dram += share * traits.dram
+        fp64 += share * traits.fp64
+        fp32 += share * traits.fp32
+        fp16 += share * traits.fp16
+    return Activity(
+        graphics_active_ratio=_thousandths(busy),
+        sm_active_ratio=_thousandths(active),
+        sm_occupancy_ratio=_thousandths(occupancy),
+        tensor_active_ratio=_thousandths(tensor),
+        dram_active_ratio=_thousandths(dram),
+        fp64_active_ratio=_thousandths(fp64),
+        fp32_active_ratio=_thousandths(fp32),
+        fp16_active_ratio=_thousandths(fp16),
+    )
+
+
+def _mean_percent(resident: PlacedWorkload, physics: GpuPhysics, seconds: range) -> float:
+    return sum(physics.shares(resident.number, seconds.start, seconds.stop)) / len(seconds)
+
+
+def _thousandths(ratio: float) -> float:
+    return min(1000, round(ratio * 1000)) / 1000

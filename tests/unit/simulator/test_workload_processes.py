@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputally.simulator.engine import Engine
-from gputally.simulator.residents import processes_at, samples_between
 from gputally.simulator.scenario import Scenario, Shape, Workload
 from gputally.simulator.schedule import Span
+from gputally.simulator.workload_processes import processes_at, samples_between
 
 spans = st.builds(
     lambda start, length, every: Span(start, start + length, every),

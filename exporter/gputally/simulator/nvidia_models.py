@@ -1,6 +1,6 @@
 """NVIDIA's cards: what `nvidia-smi -q` prints of the real ones."""
 
-from gputally.simulator.cards import Clocks, MigProfile, NvidiaCard
+from gputally.simulator.gpu_models import Clocks, MigProfile, NvidiaModel
 
 NVLINK_ERRORS = ("replay", "recovery", "crc_flit", "crc_data")
 NVLINK5_ERRORS = ("receive", "link_recovery", "link_integrity", "link_recovery_failed")
@@ -15,8 +15,8 @@ def _profiles(
     )
 
 
-NVIDIA_CARDS: dict[str, NvidiaCard] = {
-    "a100": NvidiaCard(
+NVIDIA_MODELS: dict[str, NvidiaModel] = {
+    "a100": NvidiaModel(
         name="NVIDIA A100-SXM4-40GB",
         compute_capability="8.0",
         vbios_version="92.00.45.00.03",
@@ -50,7 +50,7 @@ NVIDIA_CARDS: dict[str, NvidiaCard] = {
             )
         ),
     ),
-    "a100-80gb": NvidiaCard(
+    "a100-80gb": NvidiaModel(
         name="NVIDIA A100-SXM4-80GB",
         compute_capability="8.0",
         vbios_version="92.00.36.00.02",
@@ -84,7 +84,7 @@ NVIDIA_CARDS: dict[str, NvidiaCard] = {
             )
         ),
     ),
-    "h100": NvidiaCard(
+    "h100": NvidiaModel(
         name="NVIDIA H100 80GB HBM3",
         compute_capability="9.0",
         vbios_version="96.00.74.00.1C",
@@ -120,7 +120,7 @@ NVIDIA_CARDS: dict[str, NvidiaCard] = {
             )
         ),
     ),
-    "h200": NvidiaCard(
+    "h200": NvidiaModel(
         name="NVIDIA H200",
         compute_capability="9.0",
         vbios_version="96.00.A5.00.03",
@@ -156,7 +156,7 @@ NVIDIA_CARDS: dict[str, NvidiaCard] = {
             )
         ),
     ),
-    "b200": NvidiaCard(
+    "b200": NvidiaModel(
         name="NVIDIA B200",
         compute_capability="10.0",
         vbios_version="97.00.88.00.0F",
@@ -190,7 +190,7 @@ NVIDIA_CARDS: dict[str, NvidiaCard] = {
             )
         ),
     ),
-    "gb200": NvidiaCard(
+    "gb200": NvidiaModel(
         name="NVIDIA GB200",
         compute_capability="10.0",
         vbios_version="97.00.B9.00.47",
@@ -224,7 +224,7 @@ NVIDIA_CARDS: dict[str, NvidiaCard] = {
             )
         ),
     ),
-    "l4": NvidiaCard(
+    "l4": NvidiaModel(
         name="NVIDIA L4",
         compute_capability="8.9",
         vbios_version="95.04.29.00.06",
@@ -247,7 +247,7 @@ NVIDIA_CARDS: dict[str, NvidiaCard] = {
         pcie_generation=4,
         remap_banks=96,
     ),
-    "l40s": NvidiaCard(
+    "l40s": NvidiaModel(
         name="NVIDIA L40S",
         compute_capability="8.9",
         vbios_version="95.02.66.00.02",
@@ -270,7 +270,7 @@ NVIDIA_CARDS: dict[str, NvidiaCard] = {
         pcie_generation=4,
         remap_banks=192,
     ),
-    "t4": NvidiaCard(
+    "t4": NvidiaModel(
         name="Tesla T4",
         compute_capability="7.5",
         vbios_version="90.04.84.00.06",
@@ -293,7 +293,7 @@ NVIDIA_CARDS: dict[str, NvidiaCard] = {
         retires_pages=True,
         recovery_action=False,
     ),
-    "rtx4090": NvidiaCard(
+    "rtx4090": NvidiaModel(
         name="NVIDIA GeForce RTX 4090",
         compute_capability="8.9",
         vbios_version="95.02.18.80.87",
@@ -320,7 +320,7 @@ NVIDIA_CARDS: dict[str, NvidiaCard] = {
         recovery_action=False,
         data_center=False,
     ),
-    "gtx1080ti": NvidiaCard(
+    "gtx1080ti": NvidiaModel(
         name="NVIDIA GeForce GTX 1080 Ti",
         compute_capability="6.1",
         vbios_version="86.02.39.00.22",

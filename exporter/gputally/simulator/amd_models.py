@@ -1,10 +1,10 @@
 """AMD's cards: what the files of the amdgpu driver tell of the real ones."""
 
 from gputally.devices.amd_identity import model_name
-from gputally.simulator.cards import AmdCard, Clocks, Domain, Sensor
+from gputally.simulator.gpu_models import AmdModel, Clocks, Domain, Sensor
 
-AMD_CARDS: dict[str, AmdCard] = {
-    "mi210": AmdCard(
+AMD_MODELS: dict[str, AmdModel] = {
+    "mi210": AmdModel(
         name=model_name("AMD Instinct MI210", 0x740F),
         vbios_version="113-D67301-063",
         driver_version="6.8.5",
@@ -40,7 +40,7 @@ AMD_CARDS: dict[str, AmdCard] = {
         compute_occupancy=True,
         one_video_queue=False,
     ),
-    "mi300x": AmdCard(
+    "mi300x": AmdModel(
         name=model_name("AMD Instinct MI300X OAM", 0x74A1),
         vbios_version="113-M3000100-102",
         driver_version="6.10.5",
@@ -75,7 +75,7 @@ AMD_CARDS: dict[str, AmdCard] = {
         compute_occupancy=True,
         one_video_queue=True,
     ),
-    "rx7900xtx": AmdCard(
+    "rx7900xtx": AmdModel(
         name=model_name("", 0x744C),
         vbios_version="113-D70401XT-N11",
         driver_version="6.11.0-29-generic",
