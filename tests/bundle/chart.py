@@ -140,6 +140,23 @@ def stored_size(values: Mapping[str, Any] | None = None, files: Sequence[Path] =
     return len(base64.b64encode(gzip.compress(json.dumps(kept).encode())))
 
 
+def merged(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """`more` over `values`, as Helm merges values files."""
+    made = dict(values)
+    for key, value in more.items():
+        old = made.get(key)
+        made[key] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return made
+
+
+def at(path: str, value: Any) -> dict[str, Any]:
+    """{a: {b: value}} for "a.b"; [] stands for a list with one element."""
+    for part in reversed(re.findall(r"\[\]|[^.\[\]]+", path)):
+        value = [value] if part == "[]" else {part: value}
+    assert isinstance(value, dict)
+    return value
+
+
 def documents(shown: str) -> Iterator[str]:
     """The YAML documents of what Helm prints."""
     for document in f"\n{shown}".split("\n---\n"):

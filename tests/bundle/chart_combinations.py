@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from tests.bundle.chart import PRESETS
+from tests.bundle.chart import PRESETS, merged
 from tests.bundle.pairwise import Options, pairwise
 
 Values = Mapping[str, Any]
@@ -402,15 +402,6 @@ class Case:
     def named(self) -> set[str]:
         """Every text in the values: what an object names and the chart does not render stands here."""
         return {*_texts(self.given)}
-
-
-def merged(values: Values, more: Values) -> dict[str, Any]:
-    """Values with further ones over them, as Helm merges files of values."""
-    made = dict(values)
-    for key, value in more.items():
-        old = made.get(key)
-        made[key] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return made
 
 
 def _texts(tree: Any) -> Iterator[str]:

@@ -7,15 +7,24 @@ from typing import Any
 
 import pytest
 
-from gputally.config import SETTINGS, Config, read_config
-from gputally.flags import OneLineParser, add_flags
+from gputally.config import Config
 from gputally.server.web_config import parse_web_config
-from tests.bundle.chart import Object, Pod, objects, pods, refusal, render
+from tests.bundle.chart import Object, merged, objects, refusal, render
+from tests.bundle.exporter_pod import (
+    GPU_NODES,
+    NODE,
+    REQUIRED,
+    WITHOUT_PRIVILEGES,
+    config,
+    container,
+    env,
+    mounts,
+    pod,
+    schedulable,
+    tolerates,
+    volumes,
+)
 
-NOTHING: dict[str, Any] = {
-    "privileges": {"hostPID": False, "podLogs": False, "podResources": False},
-    "state": {"volume": "none"},
-}
 EVERYTHING: dict[str, Any] = {
     "exporter": {
         "compat": ["dcgm", "opencost"],
@@ -42,45 +51,8 @@ TLS = {"enabled": True, "secret": "certificate"}
 LOGIN = {"enabled": True, "secret": "login", "users": USERS}
 
 
-def merged(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Two levels of values, one over the other."""
-    return {key: {**values.get(key, {}), **more.get(key, {})} for key in {*values, *more}}
-
-
-def pod(values: Mapping[str, Any] | None = None) -> Pod:
-    (found,) = pods(objects("DaemonSet", values))
-    return found
-
-
-def container(values: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-    (found,) = pod(values).spec["containers"]
-    made: Mapping[str, Any] = found
-    return made
-
-
-def config(values: Mapping[str, Any] | None = None) -> Config:
-    """What the exporter makes of its flags."""
-    command, *flags = container(values)["args"]
-    assert command == "serve"
-    parser = OneLineParser()
-    add_flags(parser, SETTINGS)
-    return read_config(parser.parse_args(flags), {"NODE_NAME": "node-1"})
-
-
-def env(made: Mapping[str, Any]) -> dict[str, str]:
-    return {variable["name"]: variable.get("value", "") for variable in made["env"]}
-
-
-def volumes(made: Pod) -> dict[str, Mapping[str, Any]]:
-    return {volume["name"]: volume for volume in made.spec.get("volumes", ())}
-
-
-def mounts(made: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {mount["name"]: mount for mount in made.get("volumeMounts", ())}
-
-
 def test_the_exporter_has_the_defaults_that_it_has_elsewhere() -> None:
-    assert config() == Config(port=9400, node_name="node-1", state_file=Path("/var/lib/gputally/ledger.json"))
+    assert config() == Config(port=9400, node_name=NODE, state_file=Path("/var/lib/gputally/ledger.json"))
 
 
 def test_every_value_reaches_the_exporter() -> None:
@@ -101,7 +73,7 @@ def test_every_value_reaches_the_exporter() -> None:
         pod_labels=("app", "workflows.argoproj.io/*"),
         pod_annotations=("example.com/cost",),
         node_labels=("topology.kubernetes.io/zone",),
-        node_name="node-1",
+        node_name=NODE,
         state_file=Path("/var/lib/gputally/ledger.json"),
     )
     assert container(EVERYTHING)["ports"] == [{"name": "metrics", "containerPort": 9401, "protocol": "TCP"}]
@@ -127,8 +99,11 @@ def test_a_flag_that_the_chart_sets_is_refused_among_the_others() -> None:
 
 
 def test_what_the_exporter_is_not_given_it_does_not_look_for() -> None:
-    assert (config(NOTHING).pod_logs, config(NOTHING).pod_resources_socket) == (None, None)
-    with_logs = config(merged(NOTHING, {"privileges": {"podLogs": True}}))
+    assert (config(WITHOUT_PRIVILEGES).pod_logs, config(WITHOUT_PRIVILEGES).pod_resources_socket) == (
+        None,
+        None,
+    )
+    with_logs = config(merged(WITHOUT_PRIVILEGES, {"privileges": {"podLogs": True}}))
     assert with_logs.pod_logs is not None
     assert with_logs.pod_resources_socket is None
 
@@ -166,7 +141,7 @@ def test_the_exporter_knows_its_node_and_the_address_of_what_it_relays() -> None
 def test_a_privilege_brings_its_folders_of_the_node_and_no_others(
     values: dict[str, Any], folders: set[str]
 ) -> None:
-    made = pod(merged(NOTHING, values))
+    made = pod(merged(WITHOUT_PRIVILEGES, values))
     (only,) = made.spec["containers"]
     assert {volume["hostPath"]["path"] for volume in volumes(made).values()} == folders
     assert {mount["mountPath"] for mount in mounts(only).values()} == folders
@@ -207,7 +182,7 @@ def test_a_kubelet_may_have_its_sockets_elsewhere() -> None:
     ],
 )
 def test_user_0_is_taken_only_where_it_is_needed(values: dict[str, Any], user: int) -> None:
-    context = pod(merged(NOTHING, values)).spec["securityContext"]
+    context = pod(merged(WITHOUT_PRIVILEGES, values)).spec["securityContext"]
     assert (context["runAsUser"], context["runAsGroup"]) == (user, user)
     assert context["runAsNonRoot"] is (user != 0)
 
@@ -245,7 +220,7 @@ def test_the_host_s_pids_are_a_value() -> None:
 
 
 def test_accounting_is_turned_on_before_and_its_failure_stops_nobody() -> None:
-    (init,) = pod(merged(NOTHING, {"privileges": {"accounting": True}})).spec["initContainers"]
+    (init,) = pod(merged(WITHOUT_PRIVILEGES, {"privileges": {"accounting": True}})).spec["initContainers"]
     assert init["command"] == ["sh", "-c", "gputally enable-accounting || true"]
     # The driver's own check of who may do it.
     assert init["securityContext"]["runAsUser"] == 0
@@ -315,53 +290,22 @@ def test_the_books_are_kept_on_the_node_in_the_pod_or_not_at_all() -> None:
 
 # -- Nodes -------------------------------------------------------------------------------------------------
 
-GPU_NODES = {
-    "NFD with vendors, NVIDIA": {"feature.node.kubernetes.io/pci-10de.present": "true"},
-    "NFD with classes, NVIDIA": {"feature.node.kubernetes.io/pci-0302_10de.present": "true"},
-    "NFD with classes, a graphics card": {"feature.node.kubernetes.io/pci-0300_10de.present": "true"},
-    "NFD with vendors, AMD": {"feature.node.kubernetes.io/pci-1002.present": "true"},
-    "NFD with classes, MI200": {"feature.node.kubernetes.io/pci-0380_1002.present": "true"},
-    "NFD with classes, MI300": {"feature.node.kubernetes.io/pci-1200_1002.present": "true"},
-    "NVIDIA's operator": {"nvidia.com/gpu.present": "true"},
-    "AMD's operator": {"feature.node.kubernetes.io/amd-gpu": "true"},
-    "AMD's operator in a VM": {"feature.node.kubernetes.io/amd-vgpu": "true"},
-    "AMD's labeller": {"amd.com/gpu.family": "AI"},
-    "GKE": {"cloud.google.com/gke-accelerator": "nvidia-l4"},
-    "EKS Auto Mode": {"eks.amazonaws.com/instance-gpu-manufacturer": "nvidia"},
-    "Karpenter": {"karpenter.k8s.aws/instance-gpu-manufacturer": "amd"},
-    "EKS node groups": {"k8s.amazonaws.com/accelerator": "nvidia-tesla-t4"},
-    "AKS": {"kubernetes.azure.com/accelerator": "nvidia"},
-    "AKS auto-provisioning": {"karpenter.azure.com/sku-gpu-manufacturer": "nvidia"},
-}
 OTHER_NODES: dict[str, dict[str, str]] = {
     "nothing": {},
     "NFD, a network card": {"feature.node.kubernetes.io/pci-15b3.present": "true"},
     "the operator's label, on a node without": {"nvidia.com/gpu.present": "false"},
     "another accelerator": {"eks.amazonaws.com/instance-gpu-manufacturer": "habana"},
 }
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
-def takes(made: Pod, node: Mapping[str, str]) -> bool:
-    """Whether the pod's required affinity lets it on a node with these labels."""
-    terms = made.spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
-    return any(
-        all(
-            rule["key"] in node if rule["operator"] == "Exists" else node.get(rule["key"]) in rule["values"]
-            for rule in term["matchExpressions"]
-        )
-        for term in terms
-    )
 
 
 @pytest.mark.parametrize("node", GPU_NODES.values(), ids=GPU_NODES)
 def test_a_node_with_a_gpu_is_taken_by_any_of_the_labels_in_use(node: dict[str, str]) -> None:
-    assert takes(pod(), node)
+    assert schedulable(pod(), node)
 
 
 @pytest.mark.parametrize("node", OTHER_NODES.values(), ids=OTHER_NODES)
 def test_other_nodes_are_left_alone(node: dict[str, str]) -> None:
-    assert not takes(pod(), node)
+    assert not schedulable(pod(), node)
 
 
 def test_an_own_affinity_replaces_that_of_the_chart() -> None:
@@ -379,12 +323,7 @@ def test_an_own_affinity_replaces_that_of_the_chart() -> None:
     ("key", "value"), [("nvidia.com/gpu", "present"), ("amd.com/gpu", ""), ("sku", "gpu")]
 )
 def test_the_taints_of_gpu_nodes_are_tolerated(key: str, value: str) -> None:
-    assert any(
-        toleration["key"] == key
-        and (toleration["operator"] == "Exists" or toleration["value"] == value)
-        and toleration.get("effect", "NoSchedule") == "NoSchedule"
-        for toleration in pod().spec["tolerations"]
-    )
+    assert tolerates(pod(), key, value)
 
 
 def test_a_class_of_runtime_and_of_priority_are_values() -> None:
@@ -573,7 +512,7 @@ def constraints(values: Mapping[str, Any]) -> Object:
 
 
 def test_openshift_allows_nothing_where_nothing_is_asked_for() -> None:
-    made = constraints(NOTHING)
+    made = constraints(WITHOUT_PRIVILEGES)
     assert [key for key, value in made.items() if key.startswith("allow") and value] == []
     assert made["runAsUser"] == {"type": "MustRunAs", "uid": 65532}
     assert made["seLinuxContext"] == {"type": "MustRunAs"}
@@ -604,7 +543,7 @@ def test_openshift_allows_nothing_where_nothing_is_asked_for() -> None:
     ],
 )
 def test_openshift_allows_what_a_value_asks_for(values: dict[str, Any], allowed: dict[str, Any]) -> None:
-    assert allowed.items() <= constraints(merged(NOTHING, values)).items()
+    assert allowed.items() <= constraints(merged(WITHOUT_PRIVILEGES, values)).items()
 
 
 def test_the_pod_takes_these_constraints_and_no_others() -> None:

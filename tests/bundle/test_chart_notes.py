@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.bundle.chart import CHART, PRESETS, objects
+from tests.bundle.chart import CHART, PRESETS, merged, objects
+from tests.bundle.exporter_pod import WITHOUT_PRIVILEGES
 
 # Helm prints notes only to those who have a cluster: here they are put into an object.
 SHOWN = (
@@ -18,10 +19,6 @@ OPERATOR = (
     "monitoring.coreos.com/v1/PrometheusRule",
 )
 LABELLED = {"commonLabels": {"release": "kps"}}
-NO_NODE: dict[str, Any] = {
-    "privileges": {"hostPID": False, "podLogs": False, "podResources": False},
-    "state": {"volume": "none"},
-}
 
 
 def notes(
@@ -155,20 +152,23 @@ def test_an_exporter_that_nothing_scrapes_is_worth_a_warning() -> None:
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ({"privileges": {**NO_NODE["privileges"], "hostPID": True}}, "privileges.hostPID"),
-        ({"privileges": {**NO_NODE["privileges"], "privileged": True}}, "privileges.privileged"),
-        ({"privileges": {**NO_NODE["privileges"], "accounting": True}}, "privileges.accounting"),
-        ({"privileges": {**NO_NODE["privileges"], "podLogs": True}}, "folders of the node"),
+        ({"privileges": {"hostPID": True}}, "privileges.hostPID"),
+        ({"privileges": {"privileged": True}}, "privileges.privileged"),
+        ({"privileges": {"accounting": True}}, "privileges.accounting"),
+        ({"privileges": {"podLogs": True}}, "folders of the node"),
     ],
 )
 def test_what_pod_security_does_not_allow_is_told_with_its_remedy(
     values: dict[str, Any], reason: str
 ) -> None:
-    assert about(f"{reason}: where Pod Security is enforced, `kubectl label namespace gpus", NO_NODE | values)
+    assert about(
+        f"{reason}: where Pod Security is enforced, `kubectl label namespace gpus",
+        merged(WITHOUT_PRIVILEGES, values),
+    )
 
 
 def test_without_privileges_there_is_no_word_of_pod_security() -> None:
-    assert not any("Pod Security" in line for line in warnings(NO_NODE))
+    assert not any("Pod Security" in line for line in warnings(WITHOUT_PRIVILEGES))
 
 
 def test_alerts_that_nobody_hears_of_are_worth_a_warning() -> None:
@@ -186,7 +186,7 @@ def test_a_password_in_the_clear_is_worth_a_warning() -> None:
 
 
 def test_an_installation_without_a_fault_has_no_warning() -> None:
-    assert warnings({**NO_NODE, **LABELLED}, "kube-prometheus-stack", apis=OPERATOR) == []
+    assert warnings({**WITHOUT_PRIVILEGES, **LABELLED}, "kube-prometheus-stack", apis=OPERATOR) == []
 
 
 def test_they_warn_of_sidecars_that_are_counted_beside_the_exporter_of_their_node() -> None:

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from tests.bundle.chart import PRESETS, Object, Pod, objects, pods, render
-from tests.bundle.test_chart_exporter import GPU_NODES, config, env, takes
+from tests.bundle import exporter_pod
+from tests.bundle.chart import PRESETS, Object, Pod, objects, render
+from tests.bundle.exporter_pod import GPU_NODES, config, env, schedulable, tolerates
 
 PLATFORMS = {"gke", "eks", "aks", "k3s", "openshift", "gpu-operator", "amd"}
 
 
 def exporter(*presets: str, values: dict[str, Any] | None = None) -> Pod:
-    (pod,) = pods(objects("DaemonSet", values, files=[PRESETS[preset] for preset in presets]))
-    return pod
+    return exporter_pod.pod(values, files=[PRESETS[preset] for preset in presets])
 
 
 def rendered(*presets: str) -> dict[str, list[Object]]:
@@ -20,15 +20,6 @@ def rendered(*presets: str) -> dict[str, list[Object]]:
     for made in render(files=[PRESETS[preset] for preset in presets]):
         found.setdefault(made["kind"], []).append(made)
     return found
-
-
-def tolerates(pod: Pod, key: str, value: str, effect: str) -> bool:
-    return any(
-        toleration["key"] == key
-        and (toleration["operator"] == "Exists" or toleration.get("value") == value)
-        and toleration.get("effect", effect) == effect
-        for toleration in pod.spec["tolerations"]
-    )
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -63,13 +54,13 @@ def test_gke_brings_its_driver_and_is_privileged_because_it_has_no_nvidia_runtim
     assert env(container)["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib64"
     assert container["securityContext"]["privileged"] is True
     assert tolerates(pod, "nvidia.com/gpu", "present", "NoSchedule")
-    assert takes(pod, GPU_NODES["GKE"])
+    assert schedulable(pod, GPU_NODES["GKE"])
 
 
 def test_eks_takes_nodes_of_every_provisioner_without_a_capability() -> None:
     pod = exporter("eks")
     for node in ("EKS Auto Mode", "Karpenter", "EKS node groups"):
-        assert takes(pod, GPU_NODES[node])
+        assert schedulable(pod, GPU_NODES[node])
     assert pod.spec["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert tolerates(pod, "nvidia.com/gpu", "true", "NoSchedule")
     bottlerocket = exporter("eks", values={"privileges": {"capabilities": ["SYS_ADMIN"]}})
@@ -78,8 +69,8 @@ def test_eks_takes_nodes_of_every_provisioner_without_a_capability() -> None:
 
 def test_aks_takes_gpu_pools_and_spot_pools() -> None:
     pod = exporter("aks")
-    assert takes(pod, GPU_NODES["AKS"])
-    assert takes(pod, GPU_NODES["AKS auto-provisioning"])
+    assert schedulable(pod, GPU_NODES["AKS"])
+    assert schedulable(pod, GPU_NODES["AKS auto-provisioning"])
     assert tolerates(pod, "sku", "gpu", "NoSchedule")
     assert tolerates(pod, "kubernetes.azure.com/scalesetpriority", "spot", "NoSchedule")
     assert "runtimeClassName" not in pod.spec
@@ -88,8 +79,8 @@ def test_aks_takes_gpu_pools_and_spot_pools() -> None:
 def test_k3s_asks_for_its_nvidia_runtime_on_nodes_with_a_label_only() -> None:
     pod = exporter("k3s")
     assert pod.spec["runtimeClassName"] == "nvidia"
-    assert takes(pod, {"nvidia.com/gpu.present": "true"})
-    assert not takes(pod, {})
+    assert schedulable(pod, {"nvidia.com/gpu.present": "true"})
+    assert not schedulable(pod, {})
 
 
 def test_beside_nvidia_s_operator_the_exporter_steps_aside_for_a_new_driver() -> None:
@@ -123,7 +114,7 @@ def test_amd_reads_the_kernel_s_driver_and_may_see_kfd() -> None:
     assert "--reader=amdgpu" in container["args"]
     assert container["securityContext"]["privileged"] is True
     for node in (name for name in GPU_NODES if "AMD" in name or "MI" in name):
-        assert takes(pod, GPU_NODES[node])
+        assert schedulable(pod, GPU_NODES[node])
     for taint, effect in {
         "amd.com/gpu": "NoSchedule",
         "amd-gpu-unhealthy": "NoSchedule",

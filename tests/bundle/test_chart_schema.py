@@ -17,7 +17,7 @@ from dashboards.registry import DASHBOARDS
 from gputally.config import LOG_FORMATS, LOG_LEVELS, READERS
 from gputally.metrics.compat import PROFILES
 from tests.bundle import chart
-from tests.bundle.chart import CHART, PRESETS
+from tests.bundle.chart import CHART, PRESETS, at
 from tools import programs
 from tools.chart_values import reading
 from tools.chart_values.definitions import DEFINITIONS
@@ -59,14 +59,6 @@ def told(helm: str, folder: Path, values: dict[str, Any]) -> list[tuple[str, str
         for found in lines
         if found[2] not in _FRAMES
     ]
-
-
-def at(path: str, value: Any) -> dict[str, Any]:
-    """{a: {b: value}} of "a.b". A part in [] is a list with one thing in it."""
-    for part in reversed(re.findall(r"\[\]|[^.\[\]]+", path)):
-        value = [value] if part == "[]" else {part: value}
-    assert isinstance(value, dict)
-    return value
 
 
 UNKNOWN = [

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.bundle.chart import PRESETS, Pod, objects, pods, render
+from tests.bundle import exporter_pod
+from tests.bundle.chart import PRESETS, Pod, merged, objects, pods, render
 from tests.bundle.chart_combinations import CASES, Case
 from tests.bundle.pod_security import CONTROLS, LEVELS, against, level
 from tools import environment
@@ -20,10 +21,6 @@ DOCUMENT = environment.ROOT / "docs" / "privileges.md"
 # Of the standard, what a privilege costs; with all of them off, the exporter is restricted.
 NODE_FOLDER = {"HostPath Volumes", "Volume Types"}
 USER_0 = {"Running as Non-root", "Running as Non-root user"}
-EXPORTER_WITHOUT_PRIVILEGES: dict[str, Any] = {
-    "privileges": {"hostPID": False, "podLogs": False, "podResources": False},
-    "state": {"volume": "emptyDir"},
-}
 PRICES: dict[str, tuple[dict[str, Any], set[str]]] = {
     "hostPID": ({"privileges": {"hostPID": True}}, {"Host Namespaces"}),
     "podLogs": ({"privileges": {"podLogs": True}}, NODE_FOLDER),
@@ -46,12 +43,9 @@ NODES_RULE = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}
 
 
 def exporter(values: dict[str, Any]) -> Pod:
-    merged = {
-        key: {**EXPORTER_WITHOUT_PRIVILEGES.get(key, {}), **values.get(key, {})}
-        for key in {*EXPORTER_WITHOUT_PRIVILEGES, *values}
-    }
-    (pod,) = pods(objects("DaemonSet", merged))
-    return pod
+    return exporter_pod.pod(
+        merged(merged(exporter_pod.WITHOUT_PRIVILEGES, {"state": {"volume": "emptyDir"}}), values)
+    )
 
 
 def own_pods(case: Case) -> list[Pod]:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.bundle import chart, kubernetes_schemas
-from tests.bundle.chart import CLUSTER_SCOPED, Object, objects, pods, render
+from tests.bundle.chart import CLUSTER_SCOPED, Object, merged, objects, pods, render
 from tests.bundle.chart_combinations import (
     CASES,
     EXTRA,
@@ -17,7 +17,6 @@ from tests.bundle.chart_combinations import (
     REFUSED,
     SWITCHES,
     Case,
-    merged,
     of_options,
 )
 from tests.bundle.pairwise import Options

@@ -27,46 +27,53 @@ basic_auth_users:
 {{- end -}}
 {{- end -}}
 
-{{/* The flags of `gputally serve`, as a list in JSON. */}}
+{{/*
+Chart values that are flags of `gputally serve`. A new value for a flag takes one row here and one key in values.yaml.
+The type of the value decides how it is passed: true is the flag alone, a list is joined with commas, and false, "" and
+[] are left out. `exporter.extraArgs` refuses every flag of this table.
+*/}}
+{{- define "gputally.exporter.flags" -}}
+- [exporter.port, --port]
+- [exporter.reader, --reader]
+- [exporter.interval, --interval]
+- [exporter.retention, --retention]
+- [exporter.logLevel, --log-level]
+- [exporter.logFormat, --log-format]
+- [exporter.compat, --compat]
+- [kubernetes.nodeLabels, --node-labels]
+- [kubernetes.podAnnotations, --pod-annotations]
+- [kubernetes.podLabels, --pod-labels]
+- [privileges.accounting, --accounting]
+- [kubernetes.enabled, --kubernetes]
+- [exporter.pcieThroughput, --pcie-throughput]
+- [exporter.processMetrics, --process-metrics]
+- [exporter.relay, --relay]
+{{- end -}}
+
+{{/* The arguments of the exporter's container, as a list in JSON. */}}
 {{- define "gputally.exporter.arguments" -}}
-{{- $exporter := .Values.exporter -}}
-{{- $arguments := list
-      "serve"
-      (printf "--port=%d" (int $exporter.port))
-      (printf "--reader=%s" $exporter.reader)
-      (printf "--interval=%s" $exporter.interval)
-      (printf "--retention=%s" $exporter.retention)
-      (printf "--log-level=%s" $exporter.logLevel)
-      (printf "--log-format=%s" $exporter.logFormat) -}}
-{{- $lists := dict
-      "--compat" $exporter.compat
-      "--pod-labels" .Values.kubernetes.podLabels
-      "--pod-annotations" .Values.kubernetes.podAnnotations
-      "--node-labels" .Values.kubernetes.nodeLabels -}}
-{{- range $flag, $list := $lists -}}
-{{- if $list -}}
-{{- $arguments = append $arguments (printf "%s=%s" $flag (join "," $list)) -}}
+{{- $arguments := list "serve" -}}
+{{- range $row := include "gputally.exporter.flags" . | fromYamlArray -}}
+{{- $flag := last $row -}}
+{{- $value := $.Values -}}
+{{- range splitList "." (first $row) -}}
+{{- $value = get $value . -}}
+{{- end -}}
+{{- if kindIs "bool" $value -}}
+{{- $arguments = ternary (append $arguments $flag) $arguments $value -}}
+{{- else -}}
+{{- /* Not `join` for numbers: it writes 1000000 as 1e+06. */}}
+{{- with ternary (toJson $value) (join "," $value) (kindIs "float64" $value) -}}
+{{- $arguments = append $arguments (printf "%s=%s" $flag .) -}}
 {{- end -}}
 {{- end -}}
-{{- $switches := dict
-      "--accounting" .Values.privileges.accounting
-      "--kubernetes" .Values.kubernetes.enabled
-      "--pcie-throughput" $exporter.pcieThroughput
-      "--process-metrics" $exporter.processMetrics -}}
-{{- range $flag, $on := $switches -}}
-{{- if $on -}}
-{{- $arguments = append $arguments $flag -}}
 {{- end -}}
-{{- end -}}
-{{- /* What is not given is not missed: the exporter would report a source that fails. */}}
+{{- /* Otherwise the exporter would report a source that it cannot read. */}}
 {{- if not .Values.privileges.podLogs -}}
 {{- $arguments = append $arguments "--pod-logs=none" -}}
 {{- end -}}
 {{- if not .Values.privileges.podResources -}}
 {{- $arguments = append $arguments "--pod-resources-socket=none" -}}
-{{- end -}}
-{{- with $exporter.relay -}}
-{{- $arguments = append $arguments (printf "--relay=%s" .) -}}
 {{- end -}}
 {{- if ne .Values.state.volume "none" -}}
 {{- $arguments = append $arguments "--state-file=/var/lib/gputally/ledger.json" -}}
@@ -74,7 +81,7 @@ basic_auth_users:
 {{- if include "gputally.exporter.web" . -}}
 {{- $arguments = append $arguments "--web-config=/etc/gputally/web/web-config.yml" -}}
 {{- end -}}
-{{- concat $arguments ($exporter.extraArgs | default list) | toJson -}}
+{{- concat $arguments (.Values.exporter.extraArgs | default list) | toJson -}}
 {{- end -}}
 
 {{/* Where NVIDIA's runtime and the dynamic linker look for the driver; of the init container too. */}}

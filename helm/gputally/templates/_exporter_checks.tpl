@@ -101,27 +101,12 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Flags that have a value of their own, or that the pod could not live with. */}}
+{{/* Refuses flags for which there is a value, and flags that do not work in this pod. */}}
 {{- define "gputally.validate.exporter.arguments" -}}
-{{- $values := dict
-      "--accounting" "privileges.accounting"
-      "--compat" "exporter.compat"
-      "--interval" "exporter.interval"
-      "--kubernetes" "kubernetes.enabled"
-      "--listen-address" "exporter.port"
-      "--log-format" "exporter.logFormat"
-      "--log-level" "exporter.logLevel"
-      "--node-labels" "kubernetes.nodeLabels"
-      "--pcie-throughput" "exporter.pcieThroughput"
-      "--pod-annotations" "kubernetes.podAnnotations"
-      "--pod-labels" "kubernetes.podLabels"
-      "--port" "exporter.port"
-      "--process-metrics" "exporter.processMetrics"
-      "--reader" "exporter.reader"
-      "--relay" "exporter.relay"
-      "--retention" "exporter.retention"
-      "--state-file" "state.volume"
-      "--web-config" "web" -}}
+{{- $values := dict "--listen-address" "exporter.port" "--state-file" "state.volume" "--web-config" "web" -}}
+{{- range include "gputally.exporter.flags" . | fromYamlArray -}}
+{{- $_ := set $values (last .) (first .) -}}
+{{- end -}}
 {{- $reasons := dict
       "--log-file" "`kubectl logs` would be empty"
       "--metrics-path" "everything scrapes /metrics"
