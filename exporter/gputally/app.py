@@ -176,11 +176,15 @@ def _log_start(config: Config, sources: Sequence[Sequence[Reader]], url: str) ->
         log.warning('these GPUs are simulated: gputally_gpu_info says simulated="true"')
         return
     host = read_host(config.sysfs, config.procfs)
-    log.info("on PCI: %d NVIDIA GPUs, %d AMD GPUs", len(host.nvidia), len(host.amd))
-    if host.nvidia and host.nvidia_module is None:
-        log.warning("the driver of the NVIDIA GPUs is not loaded (modprobe nvidia)")
-    if host.amd and not host.amd_module:
-        log.warning("the driver of the AMD GPUs is not loaded (modprobe amdgpu)")
-    if not host.has_nvidia and not host.has_amd:
-        waits = "; waiting for one of NVIDIA: for one of AMD start again" if config.reader == "auto" else ""
-        log.warning("no GPU and no driver on this host%s (see gputally check)", waits)
+    log.info("on PCI: %s", ", ".join(f"{len(one.gpus)} {one.vendor.title} GPUs" for one in host))
+    for one in host:
+        if one.gpus and one.module is None:
+            module = one.vendor.kernel_module
+            log.warning("the driver of the %s GPUs is not loaded (modprobe %s)", one.vendor.title, module)
+    if not any(one.present for one in host):
+        retried, *others = (one.vendor.title for one in host)
+        retry = f"; retrying {retried}; restart to detect {' or '.join(others)} GPUs"
+        log.warning(
+            "no GPU and no driver on this host%s (see gputally check)",
+            retry if config.reader == "auto" else "",
+        )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from gputally.devices.vendors import READER_NAMES
 from gputally.flags import (
     Alias,
     ConfigError,
@@ -39,7 +40,7 @@ from gputally.simulator import MODEL_NAMES
 
 POD_GPU_PATH = "/gpu/metrics"
 """The metrics path of pod-gpu-metrics-exporter."""
-READERS = ("auto", "nvml", "nvidia-smi", "amdgpu", "rocm-smi", "simulated")
+READERS = ("auto", *READER_NAMES, "simulated")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 

@@ -4,8 +4,9 @@ A name that is unknown, or that more than one device answers to, is no GPU: None
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from gputally.devices.vendors import DOMAINS, VENDORS, vendor_of
 from gputally.model import MigReading, Reading
 
 Device = tuple[int, str]
@@ -16,41 +17,43 @@ _PCI_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re
 
 # The network operator of NVIDIA names NICs and their virtual functions nvidia.com/<whatever>, too.
 _NETWORK = re.compile(r"rdma|roce|sriov|hostdev|mlnx|infiniband|(?:^|[^a-z])(?:nic|ib|vf|bf\d?)(?:[^a-z]|$)")
-_GPU_RESOURCE = re.compile(
-    r"""nvidia\.com/.+
-    | amd\.com/(?:gpu.* | [sdtqc]px(?:_nps\d+)?)  # partitions are named after their modes
-    | gpu\.intel\.com/(?!.*monitoring).+          # the monitoring resource is for exporters: it holds nothing
+# Resources of no vendor in VENDORS.
+_OTHER_GPU_RESOURCE = re.compile(
+    r"""gpu\.intel\.com/(?!.*monitoring).+         # the monitoring resource holds no GPU
     | [^/]+/(?:.*[^a-z])?[vp]?gpu(?:[^a-z].*)?    # volcano.sh/gpu-number, aliyun.com/gpu-mem
     """,
     re.VERBOSE,
 )
-_GPU_ID = re.compile(rf"(?:GPU|MIG|MIG-GPU)-{_UUID}.*|nvidia\d+(?:/.*)?|amdgpu_xcp[_.]\d+", re.IGNORECASE)
 _GPU_DRIVER = re.compile(r"(?:.*[.-])?gpu(?:[.-].*)?")
 
 _CDI_NAME = re.compile(rf"[^=/]+/[^=/]+=(?:{_UUID}-)?(?P<name>.+)", re.IGNORECASE)
 _REPLICA = re.compile(r"::\d+$")
 _SHARED_UUID = re.compile(rf"(?P<uuid>GPU-{_UUID})-(?:_-)?\d+", re.IGNORECASE)
-_OLD_MIG = re.compile(
-    rf"MIG-(?P<parent>GPU-{_UUID})/(?P<gi>[0-9]{{1,4}})/(?P<ci>[0-9]{{1,4}})", re.IGNORECASE
-)
-_GKE = re.compile(r"nvidia(?P<minor>[0-9]{1,4})(?:/gi(?P<gi>[0-9]{1,4}))?(?:/vgpu[0-9]+)?")
-_DRA_NVIDIA = re.compile(r"gpu-(?P<minor>[0-9]{1,4})(?:-mig-(?P<profile>.+)-[0-9]+-[0-9]+)?")
-_DRA_AMD = re.compile(r"gpu-(?P<card>[0-9]{1,4})-[0-9]{1,4}")
-_DRA_INTEL = re.compile(r"([0-9a-f]{4,8})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])-0x[0-9a-f]+")
+_DASHED_PCI_ID = re.compile(r"([0-9a-f]{4,8})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])-0x[0-9a-f]+")
+_DOMAIN = re.compile(rf"\b(?:{'|'.join(map(re.escape, DOMAINS))})\b")
 
 
 def is_gpu_resource(resource: str) -> bool:
     """Whether a pod that asks for this resource asks for a GPU, as far as its name says."""
-    return bool(_GPU_RESOURCE.fullmatch(resource)) and not _NETWORK.search(resource.partition("/")[2].lower())
+    of_gpus = of_vendor_gpus(resource) or _OTHER_GPU_RESOURCE.fullmatch(resource)
+    return bool(of_gpus) and not _NETWORK.search(resource.partition("/")[2].lower())
+
+
+def of_vendor_gpus(resource: str) -> bool:
+    """Whether a resource is one that a vendor's own device plugin uses for its GPUs."""
+    return any(vendor.resources.fullmatch(resource) for vendor in VENDORS)
 
 
 def is_gpu_device(resource: str, device_id: str) -> bool:
     """Whether a device that the kubelet gave to a container is a GPU."""
-    if _GPU_ID.fullmatch(device_id):
+    if any(vendor.device_ids.fullmatch(device_id) for vendor in VENDORS):
         return True
-    # NVIDIA's GPUs are never called by their PCI address, but NICs and GPUs passed to virtual machines are.
-    of_nvidia = resource.startswith("nvidia.com/")
-    return is_gpu_resource(resource) and not (of_nvidia and _PCI_ID.fullmatch(device_id))
+    if not is_gpu_resource(resource):
+        return False
+    by_name_only = any(
+        resource.startswith(f"{vendor.domain}/") for vendor in VENDORS if not vendor.pci_address_ids
+    )
+    return not (by_name_only and _PCI_ID.fullmatch(device_id))
 
 
 def is_gpu_driver(driver: str) -> bool:
@@ -65,10 +68,7 @@ def match_device(device_id: str, resource: str, readings: Sequence[Reading]) -> 
     of = device_id if cdi else resource
     # A GPU that was lost before it said who it is has no uuid: nothing can be booked on it.
     candidates = [reading for reading in readings if reading.gpu.uuid and _may_be_of(of, reading.gpu.vendor)]
-    for by in (
-        *(_by_uuid, _by_old_mig_name, _by_device_node, _by_pci_address, _by_platform_device),
-        *(_by_dra_name, _by_dra_name_of_amd, _by_index),
-    ):
+    for by in (_by_uuid, _by_vendor_name, _by_pci_address, _by_platform_device, _by_index):
         found = set(by(name, candidates))
         if found:
             return found.pop() if len(found) == 1 else None
@@ -76,8 +76,8 @@ def match_device(device_id: str, resource: str, readings: Sequence[Reading]) -> 
 
 
 def _may_be_of(resource: str, vendor: str) -> bool:
-    named = re.search(r"\b(nvidia|amd|intel)\.com\b", resource)
-    return named is None or named[1] == vendor
+    domain = _DOMAIN.search(resource)
+    return domain is None or domain[0] == vendor_of(vendor).domain
 
 
 def _by_uuid(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
@@ -89,30 +89,39 @@ def _by_uuid(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
         yield from (_slice(mig) for mig in reading.mig if mig.instance.uuid.lower() == uuid)
 
 
-def _by_old_mig_name(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
-    """Drivers before 470 call a MIG device by its parent and its two instance ids."""
-    match = _OLD_MIG.fullmatch(name)
-    if match is None:
-        return
-    place = (int(match["gi"]), int(match["ci"]))
+def _by_vendor_name(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
+    """The names that the vendor's device plugins and DRA driver use."""
     for reading in readings:
-        if reading.gpu.uuid.lower() == match["parent"].lower():
-            for mig in reading.mig:
-                if (mig.instance.gpu_instance_id, mig.instance.compute_instance_id) == place:
-                    yield _slice(mig)
+        vendor = vendor_of(reading.gpu.vendor)
+        for pattern in vendor.device_names:
+            match = pattern.fullmatch(name)
+            if match is not None:
+                yield from _named(match.groupdict(), reading, by_partitions=vendor.partitions_replace_gpu)
 
 
-def _by_device_node(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
-    """GKE's plugin: nvidia0 is /dev/nvidia0, so the number is the minor number and not the index."""
-    match = _GKE.fullmatch(name)
-    if match is None:
+def _named(groups: Mapping[str, str | None], reading: Reading, *, by_partitions: bool) -> Iterator[Device]:
+    """The devices of a GPU that the groups of a vendor's `device_names` stand for."""
+    parent, minor, profile = (groups.get(group) for group in ("parent", "minor", "profile"))
+    gpu_instance, compute_instance = (groups.get(group) for group in ("gi", "ci"))
+    if minor is not None and reading.mig and by_partitions:
+        yield from (_slice(mig) for mig in reading.mig if mig.instance.minor_number == int(minor))
         return
-    for reading in _with_minor(int(match["minor"]), readings):
-        if match["gi"] is None:
-            yield _whole(reading)
-        else:
-            gpu_instance = int(match["gi"])
-            yield from (_slice(mig) for mig in reading.mig if mig.instance.gpu_instance_id == gpu_instance)
+    if parent is not None and reading.gpu.uuid.lower() != parent.lower():
+        return
+    if minor is not None and reading.gpu.minor_number != int(minor):
+        return
+    if gpu_instance is None and profile is None:
+        yield _whole(reading)
+        return
+    for mig in reading.mig:
+        instance = mig.instance
+        # No reader knows placements: two devices of one profile cannot be told apart.
+        if (
+            (gpu_instance is None or instance.gpu_instance_id == int(gpu_instance))
+            and (compute_instance is None or instance.compute_instance_id == int(compute_instance))
+            and (profile is None or _plain(instance.profile) == _plain(profile))
+        ):
+            yield _slice(mig)
 
 
 def _by_pci_address(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
@@ -120,11 +129,11 @@ def _by_pci_address(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
 
     Of an AMD GPU in partitions the address is that of the first one.
     """
-    address = _pci_address(_PCI_ID.fullmatch(name) or _DRA_INTEL.fullmatch(name))
+    address = _pci_address(_PCI_ID.fullmatch(name) or _DASHED_PCI_ID.fullmatch(name))
     if address is None:
         return
     for reading in readings:
-        if reading.gpu.vendor == "amd" and reading.mig:
+        if reading.mig and vendor_of(reading.gpu.vendor).partitions_replace_gpu:
             for mig in reading.mig:
                 if _pci_address(_PCI_ID.fullmatch(mig.instance.device_name or "")) == address:
                     yield _slice(mig)
@@ -138,35 +147,6 @@ def _by_platform_device(name: str, readings: Sequence[Reading]) -> Iterator[Devi
         yield from (_slice(mig) for mig in reading.mig if mig.instance.device_name == name)
 
 
-def _by_dra_name(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
-    """NVIDIA's DRA driver: gpu-<minor>, and gpu-<minor>-mig-<profile>-<profile id>-<placement>."""
-    match = _DRA_NVIDIA.fullmatch(name)
-    if match is None:
-        return
-    for reading in _with_minor(int(match["minor"]), readings):
-        if match["profile"] is None:
-            yield _whole(reading)
-        else:
-            # No reader knows placements: of two devices of one profile it cannot be told which it is.
-            yield from (
-                _slice(mig) for mig in reading.mig if _plain(mig.instance.profile) == _plain(match["profile"])
-            )
-
-
-def _by_dra_name_of_amd(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
-    """AMD's DRA driver: gpu-<card>-<render node>, of a GPU or of a partition."""
-    match = _DRA_AMD.fullmatch(name)
-    if match is None:
-        return
-    card = int(match["card"])
-    for reading in readings:
-        if reading.gpu.vendor != "amd":
-            continue
-        if not reading.mig and reading.gpu.minor_number == card:
-            yield _whole(reading)
-        yield from (_slice(mig) for mig in reading.mig if mig.instance.minor_number == card)
-
-
 def _by_index(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
     if re.fullmatch(r"[0-9]{1,4}", name):
         yield from (_whole(reading) for reading in readings if reading.gpu.index == int(name))
@@ -178,14 +158,6 @@ def _whole(reading: Reading) -> Device:
 
 def _slice(mig: MigReading) -> Device:
     return mig.instance.parent_index, mig.instance.uuid
-
-
-def _with_minor(minor: int, readings: Sequence[Reading]) -> Iterator[Reading]:
-    return (
-        reading
-        for reading in readings
-        if reading.gpu.vendor == "nvidia" and reading.gpu.minor_number == minor
-    )
 
 
 def _pci_address(match: re.Match[str] | None) -> tuple[int, ...] | None:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from gputally.attribution import Found, Holding, Knowledge, Place, Pod, PodFacts
 from gputally.attribution.device_ids import match_device
+from gputally.devices.vendors import vendor_of
 from gputally.model import (
     AccountedProcess,
     Owner,
@@ -292,7 +293,7 @@ def _idle(device: Device, holder: Owner, readings: Iterable[Reading]) -> Use:
         }
         if sampled.get(device[1]) is not None:
             # A series that is there only while nobody runs would be worse than none.
-            memory = None if reading.gpu.vendor == "amd" else 0.0
+            memory = None if "memory_ratio" in vendor_of(reading.gpu.vendor).unsampled else 0.0
             return Use(*device, holder, 0, 0, 0.0, memory, 0.0, 0.0)
     return Use(*device, holder, 0, 0)
 

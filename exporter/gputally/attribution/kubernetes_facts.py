@@ -8,13 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gputally.attribution import PodFacts
+from gputally.attribution.device_ids import of_vendor_gpus
 from gputally.attribution.kubernetes_json import mapping, sequence, text
 from gputally.attribution.kubernetes_workload import workload
 
-_GPU_RESOURCES = (
-    "nvidia.com/",
-    "amd.com/gpu",
-    *(f"amd.com/{mode}_" for mode in ("spx", "dpx", "qpx", "cpx")),  # partitions of an AMD GPU
+_OTHER_GPU_RESOURCES = (
     "gpu.intel.com/",
     "aliyun.com/gpu",
     "k8s.amazonaws.com/vgpu",
@@ -103,9 +101,13 @@ def _requests_gpu(spec: dict[str, object]) -> bool:
     for container in _containers(spec):
         resources = mapping(container.get("resources"))
         for amounts in (mapping(resources.get("limits")), mapping(resources.get("requests"))):
-            if any(name.startswith(_GPU_RESOURCES) and _is_some(n) for name, n in amounts.items()):
+            if any(_is_gpu(name) and _is_some(amount) for name, amount in amounts.items()):
                 return True
     return False
+
+
+def _is_gpu(resource: str) -> bool:
+    return of_vendor_gpus(resource) or resource.startswith(_OTHER_GPU_RESOURCES)
 
 
 def _is_some(quantity: object) -> bool:

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from gputally.attribution import Place
 from gputally.attribution.cgroup import parse_cgroup
+from gputally.devices.vendors import VENDORS
 from gputally.model import Unknown
 
-_MPS = "nvidia-cuda-mps"  # of nvidia-cuda-mps-server the kernel keeps 15 characters
+_PROXIES = tuple(vendor.proxy_process for vendor in VENDORS if vendor.proxy_process)
 _PF_EXITING = 0x4
 _CHUNK = 1 << 16
 _REAL_UID = re.compile(rb"^Uid:\s+([0-9]+)", re.MULTILINE)
@@ -66,7 +67,7 @@ def read_process(procfs: Path, pid: int) -> ProcessFacts | Unknown:
 
 def _look_up(where: str, pid: int) -> ProcessFacts | Unknown:
     before = parse_stat(_read(f"{where}/stat"))
-    if before is None or before.ended or before.name.startswith(_MPS):
+    if before is None or before.ended or before.name.startswith(_PROXIES):
         return _refuse(before)
     thread = (before.exiting and _living_thread(where)) or where
     place = parse_cgroup(_read(f"{thread}/cgroup").decode("utf-8", "replace"))

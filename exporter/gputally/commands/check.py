@@ -8,8 +8,8 @@ from pathlib import Path
 
 from gputally.attribution import KnowledgeSource
 from gputally.devices import Reader
-from gputally.devices.host import Host, read_host
-from gputally.metrics.catalog import AMD, GPU_METRICS, NVIDIA
+from gputally.devices.host import VendorOnHost, read_host, vendors_to_read
+from gputally.devices.vendors import VENDORS, Vendor, fields_filled, vendor_of
 from gputally.model import Activity, Reading, SourceState
 from gputally.sampling.collect import Informant, Source
 
@@ -44,8 +44,8 @@ def check_host(
     """Look at everything; never raises, never takes longer than the timeout per reader."""
     host = read_host(sysfs, procfs)
     findings = list(_hardware(host, sysfs, {reader.name for readers in sources for reader in readers}))
-    if host.has_nvidia or not host.has_amd:
-        findings += _device_nodes(dev)
+    for vendor in vendors_to_read(host):
+        findings += _device_files(vendor, dev)
     for readers in sources:
         findings += _readers(readers, procfs, timeout_seconds)
     findings += _informants(informants, timeout_seconds)
@@ -64,7 +64,7 @@ def _readers(readers: Iterable[Reader], procfs: Path, timeout_seconds: float) ->
         if not state.up:
             yield Finding("note" if readable else "problem", reader.name, state.reason, state.fix)
         elif not readings:
-            yield Finding("problem", reader.name, "works, but shows no GPU", _VISIBLE)
+            yield Finding("problem", reader.name, "works, but shows no GPU", _no_gpus_fix(reader.name))
         else:
             seconds = state.duration_seconds or 0.0
             yield Finding("ok", reader.name, f"reads {len(readings)} GPUs in {seconds * 1000:.0f} ms")
@@ -107,55 +107,43 @@ def _informants(sources: Iterable[KnowledgeSource], timeout_seconds: float) -> I
         )
 
 
-_VISIBLE = "in a container: run it with the NVIDIA runtime and NVIDIA_VISIBLE_DEVICES=all"
+def _no_gpus_fix(reader: str) -> str:
+    return next((v.no_gpus_fix for v in VENDORS for row in v.readers if row.name == reader), "")
 
 
-def _hardware(host: Host, sysfs: Path, wanted: set[str]) -> Iterator[Finding]:
-    """A driver that is not loaded is a problem for who wants a reader of its GPUs."""
-    if host.nvidia:
-        yield Finding("ok", "pci", f"{len(host.nvidia)} NVIDIA GPUs: {', '.join(host.nvidia)}")
-    if host.amd:
-        yield Finding("ok", "pci", f"{len(host.amd)} AMD GPUs: {', '.join(host.amd)}")
-    if not host.nvidia and not host.amd:
-        yield Finding("note", "pci", f"no GPU of NVIDIA or AMD in {sysfs}/bus/pci/devices")
-    if host.nvidia_module:
-        yield Finding("ok", "driver", f"kernel module {host.nvidia_module} is loaded")
-    elif host.nvidia:
-        level = "problem" if wanted & set(NVIDIA) else "note"
-        yield Finding(level, "driver", "the NVIDIA kernel module is not loaded", "modprobe nvidia")
-    if host.amd_module:
-        yield Finding("ok", "driver", "kernel module amdgpu is loaded")
-    elif host.amd:
-        level = "problem" if wanted & set(AMD) else "note"
-        yield Finding(level, "driver", "the kernel module amdgpu is not loaded", "modprobe amdgpu")
-    if not host.has_nvidia and not host.has_amd:
-        yield Finding("note", "driver", "no kernel module of NVIDIA or AMD is loaded")
+def _hardware(host: Sequence[VendorOnHost], sysfs: Path, wanted: set[str]) -> Iterator[Finding]:
+    """A driver that is not loaded is a problem where a reader of its GPUs is wanted."""
+    titles = " or ".join(one.vendor.title for one in host)
+    for one in host:
+        if one.gpus:
+            yield Finding("ok", "pci", f"{len(one.gpus)} {one.vendor.title} GPUs: {', '.join(one.gpus)}")
+    if not any(one.gpus for one in host):
+        yield Finding("note", "pci", f"no GPU of {titles} in {sysfs}/bus/pci/devices")
+    for one in host:
+        if one.module:
+            yield Finding("ok", "driver", f"kernel module {one.module} is loaded")
+        elif one.gpus:
+            level = "problem" if wanted & {row.name for row in one.vendor.readers} else "note"
+            module = one.vendor.kernel_module
+            yield Finding(level, "driver", f"kernel module {module} is not loaded", f"modprobe {module}")
+    if not any(one.present for one in host):
+        yield Finding("note", "driver", f"no kernel module of {titles} is loaded")
 
 
-def _device_nodes(dev: Path) -> Iterator[Finding]:
-    nodes = sorted(
-        node for node in dev.glob("nvidia*") if node.name[6:].isdigit() or node.name == "nvidiactl"
-    )
-    if not nodes:
-        yield Finding("note", "devices", f"no {dev}/nvidia* device files")
-    for node in nodes:
-        if not os.access(node, os.R_OK | os.W_OK):
+def _device_files(vendor: Vendor, dev: Path) -> Iterator[Finding]:
+    files = sorted(file for pattern in vendor.device_files for file in dev.glob(pattern))
+    if vendor.device_files and not files:
+        yield Finding("note", "devices", f"no device files {', '.join(vendor.device_files)} in {dev}")
+    for file in files:
+        if not os.access(file, os.R_OK | os.W_OK):
             yield Finding(
-                "problem", "devices", f"no permission for {node}", f"run as root, or: chmod a+rw {node}"
+                "problem", "devices", f"no permission for {file}", f"run as root, or: chmod a+rw {file}"
             )
 
 
-_RESETS = {
-    "nvidia": "nvidia-smi --gpu-reset, else reboot the node",
-    "amd": "rocm-smi --gpureset, else reboot the node",
-}
-
-
 def _fields_of(vendor: str) -> set[str]:
-    """What some reader can tell of the GPUs of a vendor."""
-    readers = set(AMD if vendor == "amd" else NVIDIA) - {"simulated"}
-    of_others = {metric.field for metric in GPU_METRICS if not readers & set(metric.readers)}
-    return {field.name for field in fields(Reading)} - of_others - _OPTIONAL
+    """The fields of `Reading` that some reader can fill on GPUs of a vendor."""
+    return {name for name in fields_filled(vendor_of(vendor)) if "." not in name} - _OPTIONAL
 
 
 def _gpus(reader: str, readings: Iterable[Reading]) -> Iterator[Finding]:
@@ -166,7 +154,7 @@ def _gpus(reader: str, readings: Iterable[Reading]) -> Iterator[Finding]:
                 "problem",
                 subject,
                 f"{reading.gpu.uuid} is lost",
-                _RESETS.get(reading.gpu.vendor, ""),
+                vendor_of(reading.gpu.vendor).reset_fix,
             )
             continue
         missing = sorted(name for name in _fields_of(reading.gpu.vendor) if getattr(reading, name) is None)
@@ -174,7 +162,10 @@ def _gpus(reader: str, readings: Iterable[Reading]) -> Iterator[Finding]:
         yield Finding("ok", subject, f"{reading.gpu.model} {told}")
         if reading.persistence_mode is False:
             yield Finding(
-                "note", subject, "persistence mode is off: every look wakes the driver", "nvidia-smi -pm 1"
+                "note",
+                subject,
+                "persistence mode is off: every sample wakes the driver",
+                vendor_of(reading.gpu.vendor).persistence_command,
             )
         if reading.accounting_mode is False:
             yield Finding(
@@ -185,24 +176,10 @@ def _gpus(reader: str, readings: Iterable[Reading]) -> Iterator[Finding]:
             )
 
 
-# What a reader was not allowed to look at -> what is lost by that, and how to allow it.
-_DENIED = {
-    "fdinfo": (
-        "the open files of other users may not be read: who uses the GPUs for graphics and video, and how "
-        "long, is not told",
-        "run as root, or give CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
-    ),
-    "kfd": (
-        "the kernel hides GPUs of KFD: who computes on them, and their partitions, are not told",
-        "allow the render devices: docker run --device-cgroup-rule 'c 226:* rw'; in a service "
-        "DeviceAllow=char-drm rw; in a pod privileged: true",
-    ),
-}
-
-
 def _denied(state: SourceState) -> Iterator[Finding]:
-    for what, (lost, fix) in _DENIED.items():
-        if (state.errors or {}).get((what, "permission")):
+    denied = {field: texts for vendor in VENDORS for field, texts in vendor.denied.items()}
+    for field, (lost, fix) in denied.items():
+        if (state.errors or {}).get((field, "permission")):
             yield Finding("note", state.name, lost, fix)
 
 

@@ -49,6 +49,54 @@ _FIX_HANG = (
     "time; if it hangs too, look for NVRM and Xid lines in dmesg and plan a reboot of the node"
 )
 
+FILLS = frozenset(
+    {
+        "Process.memory_used_bytes",
+        "accounting_mode",
+        "clock_application_hertz",
+        "clock_hertz",
+        "clock_max_hertz",
+        "compute_mode",
+        "decoder_utilization_ratio",
+        "ecc_errors",
+        "ecc_location_errors",
+        "ecc_mode",
+        "encoder_utilization_ratio",
+        "fan_speed_ratio",
+        "gpu_utilization_ratio",
+        "jpeg_utilization_ratio",
+        "memory_free_bytes",
+        "memory_reserved_bytes",
+        "memory_temperature_celsius",
+        "memory_total_bytes",
+        "memory_used_bytes",
+        "memory_utilization_ratio",
+        "mig_mode",
+        "ofa_utilization_ratio",
+        "pcie_generation",
+        "pcie_generation_max",
+        "pcie_width",
+        "pcie_width_max",
+        "performance_state",
+        "persistence_mode",
+        "power_default_limit_watts",
+        "power_enforced_limit_watts",
+        "power_limit_watts",
+        "power_max_limit_watts",
+        "power_min_limit_watts",
+        "power_watts",
+        "processes",
+        "recovery_action",
+        "retired_pages",
+        "retired_pages_pending",
+        "temperature_celsius",
+        "temperature_margin_celsius",
+        "throttle_active",
+        "throttle_seconds",
+    }
+)
+"""The fields that this reader can fill."""
+
 
 class NvidiaSmiReader(Reader):
     """Remembers the GPUs it has seen, so that one that goes missing is reported as lost."""

@@ -53,6 +53,46 @@ _FIXES = {
     "ROCm SMI returned": "let this user read /sys/class/kfd, and use a rocm-smi that fits the driver",
 }
 
+FILLS = frozenset(
+    {
+        "MigReading.graphics_active_ratio",
+        "MigReading.memory_free_bytes",
+        "MigReading.memory_total_bytes",
+        "MigReading.memory_used_bytes",
+        "Process.memory_used_bytes",
+        "clock_hertz",
+        "clock_max_hertz",
+        "ecc_errors",
+        "energy_millijoules",
+        "fan_speed_ratio",
+        "gpu_utilization_ratio",
+        "gtt_total_bytes",
+        "gtt_used_bytes",
+        "memory_free_bytes",
+        "memory_temperature_celsius",
+        "memory_total_bytes",
+        "memory_used_bytes",
+        "memory_utilization_ratio",
+        "memory_visible_total_bytes",
+        "memory_visible_used_bytes",
+        "mig",
+        "pcie_generation",
+        "pcie_replays",
+        "pcie_width",
+        "power_limit_watts",
+        "power_max_limit_watts",
+        "power_min_limit_watts",
+        "power_watts",
+        "processes",
+        "ras_errors",
+        "sensor_celsius",
+        "temperature_celsius",
+        "temperature_shutdown_celsius",
+        "temperature_slowdown_celsius",
+    }
+)
+"""The fields that this reader can fill."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Found:

@@ -6,6 +6,7 @@ Self-contained: no script, no external file. It reloads itself, so that it can s
 import time
 from html import escape
 
+from gputally.devices.vendors import vendor_of
 from gputally.model import MigReading, Reading, Snapshot, SourceState
 from gputally.pages.style import STYLE
 
@@ -132,9 +133,8 @@ def _gpu_row(reading: Reading) -> str:
 
 def _mig_row(vendor: str, reading: MigReading) -> str:
     instance = reading.instance
-    name = f"MIG {instance.profile}" if instance.profile else "MIG instance"
-    if vendor == "amd":
-        name = f"Partition {instance.gpu_instance_id} {instance.profile or ''}"
+    label = vendor_of(vendor).partition_label
+    name = label.format(number=instance.gpu_instance_id, profile=instance.profile or "").strip()
     busy = reading.graphics_active_ratio if reading.sm_active_ratio is None else reading.sm_active_ratio
     return (
         f'<tr class="mig"><td></td><td>{escape(name)}<span class="uuid">{escape(instance.uuid)}</span></td>'

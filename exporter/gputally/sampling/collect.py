@@ -25,6 +25,7 @@ from gputally.attribution.join import (
 )
 from gputally.devices import Reader, Report
 from gputally.devices.plausible import drop_implausible
+from gputally.devices.vendors import VENDORS
 from gputally.ledger import Ledger
 from gputally.model import Owner, PodOnGpu, Reading, Resident, Snapshot, SourceState, Unknown, Use
 from gputally.sampling.guard import Attempt, Guarded, Record, Worker, attempt
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from gputally.sampling.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
+
+_DRIVER_MESSAGES = "|".join(vendor.kernel_log for vendor in VENDORS)
 
 
 class OwnerFinder(Protocol):
@@ -78,7 +81,8 @@ class Source:
             self._absorb()
         else:
             self._records[self._asking].overrun(
-                timeout_seconds, "look for driver errors: dmesg | grep -iE 'nvrm|amdgpu'"
+                timeout_seconds,
+                f"look for driver errors: dmesg | grep -iE '{_DRIVER_MESSAGES}'",
             )
 
     @property

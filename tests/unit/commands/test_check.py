@@ -72,9 +72,7 @@ def test_a_host_without_gpu_says_so_and_is_not_usable(tmp_path: Path) -> None:
 def test_a_gpu_without_its_module_gets_the_command_that_loads_it(tmp_path: Path) -> None:
     findings = check(host(tmp_path, pci=("0000:1a:00.0",)), Fixed("nvml", Unavailable("no driver")))
     assert Finding("ok", "pci", "1 NVIDIA GPUs: 0000:1a:00.0") in findings
-    assert (
-        Finding("problem", "driver", "the NVIDIA kernel module is not loaded", "modprobe nvidia") in findings
-    )
+    assert Finding("problem", "driver", "kernel module nvidia is not loaded", "modprobe nvidia") in findings
 
 
 def test_a_healthy_host_is_usable(tmp_path: Path) -> None:
@@ -136,7 +134,7 @@ def test_an_amd_gpu_without_its_module_gets_the_command_that_loads_it(tmp_path: 
     findings = check(amd_host(tmp_path), Fixed("amdgpu", Unavailable("no driver")))
     assert findings[:2] == [
         Finding("ok", "pci", "1 AMD GPUs: 0000:05:00.0"),
-        Finding("problem", "driver", "the kernel module amdgpu is not loaded", "modprobe amdgpu"),
+        Finding("problem", "driver", "kernel module amdgpu is not loaded", "modprobe amdgpu"),
     ]
     assert "NVIDIA" not in report_text(findings), "nobody misses what the host does not have"
 
@@ -150,7 +148,7 @@ def test_a_healthy_host_with_amd_gpus_is_usable(tmp_path: Path) -> None:
     assert usable(findings)
     assert Finding("ok", "driver", "kernel module amdgpu is loaded") in findings
     assert Finding("note", "rocm-smi", "not found") in findings
-    (denied,) = (finding for finding in findings if "may not be read" in finding.text)
+    (denied,) = (finding for finding in findings if "no permission to read" in finding.text)
     assert (denied.level, denied.subject) == ("note", "amdgpu")
     assert "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH" in denied.fix
     (told,) = (finding.text for finding in findings if finding.subject == "amdgpu gpu 0")

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.devices.host import Host, nvidia_module_version, parse_module_version, read_host
+from gputally.devices.host import VendorOnHost, read_host
+from gputally.devices.vendors import AMD, NVIDIA, nvidia_module_version, parse_nvidia_version
 from tests.amd_trees import HOSTS, planted
 
 
@@ -29,37 +30,41 @@ def test_only_display_controllers_and_accelerators_are_gpus(tmp_path: Path) -> N
     pci_device(tmp_path, "0000:07:00.0", "0x8086", "0x030000")
     (tmp_path / "bus/pci/devices/0000:09:00.0").mkdir()  # no files in it
     host = read_host(tmp_path, tmp_path)
-    assert host == Host(("0000:01:00.0", "0000:3b:00.0"), None, ("0000:02:00.0", "0000:05:00.0"), False)
-    assert host.has_nvidia
-    assert host.has_amd
+    assert host == (
+        VendorOnHost(NVIDIA, ("0000:01:00.0", "0000:3b:00.0"), None),
+        VendorOnHost(AMD, ("0000:02:00.0", "0000:05:00.0"), None),
+    )
+    assert all(one.present for one in host)
 
 
 def test_an_amd_gpu_of_another_driver_is_not_for_this_exporter(tmp_path: Path) -> None:
     pci_device(tmp_path, "0000:02:00.0", "0x1002", "0x030000", "radeon")
     pci_device(tmp_path, "0000:03:00.0", "0x1002", "0x120000", "vfio-pci")
     pci_device(tmp_path, "0000:04:00.0", "0x1002", "0x120000", "amdgpu")
-    assert read_host(tmp_path, tmp_path).amd == ("0000:04:00.0",)
+    _, amd = read_host(tmp_path, tmp_path)
+    assert amd.gpus == ("0000:04:00.0",)
 
 
 def test_no_pci_at_all(tmp_path: Path) -> None:
     host = read_host(tmp_path, tmp_path)
-    assert host == Host((), None, (), False)
-    assert not host.has_nvidia
-    assert not host.has_amd
+    assert host == (VendorOnHost(NVIDIA, (), None), VendorOnHost(AMD, (), None))
+    assert not any(one.present for one in host)
 
 
 @pytest.mark.parametrize("sign", ["module/amdgpu", "class/kfd"])
 def test_a_loaded_driver_is_a_sign_too(tmp_path: Path, sign: str) -> None:
     (tmp_path / sign).mkdir(parents=True)
-    assert read_host(tmp_path, tmp_path).has_amd
+    nvidia, amd = read_host(tmp_path, tmp_path)
+    assert amd.present
+    assert not nvidia.present
 
 
 @pytest.mark.parametrize("name", HOSTS)
 def test_hosts_with_amd_gpus(name: str) -> None:
     tree = planted(name)
-    host = read_host(tree / "sys", tree / "proc")
-    assert host.has_amd
-    assert host.has_nvidia is (name == "card10")
+    nvidia, amd = read_host(tree / "sys", tree / "proc")
+    assert amd.present
+    assert nvidia.present is (name == "card10")
 
 
 @pytest.mark.parametrize(
@@ -75,14 +80,14 @@ def test_hosts_with_amd_gpus(name: str) -> None:
     ],
 )
 def test_the_version_of_either_kernel_module(text: str, version: str | None) -> None:
-    assert parse_module_version(text) == version
+    assert parse_nvidia_version(text) == version
 
 
 @given(st.text())
 def test_any_text_gives_a_version_or_none(text: str) -> None:
-    version = parse_module_version(text)
+    version = parse_nvidia_version(text)
     assert version is None or version in text
 
 
 def test_no_module_is_none(tmp_path: Path) -> None:
-    assert nvidia_module_version(tmp_path) is None
+    assert nvidia_module_version(tmp_path, tmp_path) is None

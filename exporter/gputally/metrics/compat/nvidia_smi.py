@@ -7,7 +7,8 @@ labels are the same. What only the sidecars have carries their gpu_id, the GPU's
 
 from collections.abc import Iterator
 
-from gputally.metrics.catalog import NVIDIA, Kind
+from gputally.devices.vendors import NVIDIA
+from gputally.metrics.catalog import Kind
 from gputally.metrics.compat import Row, Scene
 from gputally.metrics.compat.columns import OURS, Column, column_families, gauge, percent
 from gputally.metrics.families import Family, Sample
@@ -22,6 +23,7 @@ from gputally.model import (
     SourceState,
 )
 
+_SOURCES = (*(reader.name for reader in NVIDIA.readers), "simulated")
 _GPU_LABELS = ("uuid",)
 _SIDECAR_LABELS = ("uuid", "gpu_id")
 _SLICE_LABELS = ("uuid", "gpu_instance_id")
@@ -320,7 +322,7 @@ def _of_slices(row: Row, field: str, slices: dict[tuple[str, str], MigReading]) 
 
 def _health(sources: tuple[SourceState, ...]) -> Iterator[Family]:
     """Of the source that answered, or the last that was tried."""
-    tried = [source for source in sources if source.name in NVIDIA]
+    tried = [source for source in sources if source.name in _SOURCES]
     if not tried:
         return
     source = next((one for one in tried if one.up), tried[-1])
