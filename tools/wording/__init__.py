@@ -1,0 +1,1 @@
+"""Checks that texts use the terms of the project: see terms.toml."""
