@@ -1,7 +1,6 @@
-"""Reader `simulated`: GPUs that do not exist, from a seed and a scenario. It is never a fallback.
+"""Reader `simulated`: GPUs generated from a seed and a scenario. It is never a fallback.
 
-Whoever only wants the names of the models imports them without the physics: the engine is loaded when
-a reader is made.
+The names of the models can be imported without the physics: the engine is loaded with the first reader.
 """
 
 import time
@@ -34,10 +33,10 @@ MODEL_NAMES = (
 
 
 class SimulatedReader:
-    """Reads an engine as one would read a driver.
+    """Reads an engine in place of a driver.
 
-    The scenario began at `began_at` (seconds since 1970), or begins when the reader is made. Readers that
-    say the same play the same history: the counters go on where another process left them.
+    The scenario starts at `began_at` (seconds since 1970), by default when the reader is created. Readers
+    with the same start play the same history, so that counters continue across processes.
     """
 
     name = "simulated"
@@ -52,7 +51,7 @@ class SimulatedReader:
 
     @property
     def elapsed_seconds(self) -> float:
-        """How long the scenario has run. A clock that is set back does not turn it back."""
+        """Seconds since the start of the scenario; never decreases when the clock is set back."""
         return max(self._clock() - self.began_at, self._last or 0.0)
 
     def read(self) -> Report:
@@ -63,12 +62,14 @@ class SimulatedReader:
         return Report(readings)
 
     def answer(self, source: str) -> None:
-        """Raises Unavailable while the scenario has this source down."""
+        """Raises Unavailable while the scenario declares this source down."""
         if self.engine.is_down(source, self.elapsed_seconds):
-            raise Unavailable("the scenario has it down", "wait, or take source_down out of the scenario")
+            raise Unavailable(
+                "the scenario declares it down", "wait, or remove source_down from the scenario"
+            )
 
     def close(self) -> None:
-        """There is no hardware to let go of."""
+        """There is no hardware to release."""
 
 
 def simulated_reader(
@@ -81,7 +82,7 @@ def simulated_reader(
     began_at: float | None = None,
     clock: Callable[[], float] = time.time,
 ) -> SimulatedReader:
-    """A reader of the scenario file, or of the default scenario; what is given overrides it.
+    """A reader of the scenario file, or of the default scenario; arguments override it.
 
     Raises ScenarioError, a ValueError whose text is one line.
     """

@@ -1,4 +1,4 @@
-"""A simulated card of AMD's, as the files of the amdgpu driver tell of it."""
+"""A simulated AMD GPU, as the files of the amdgpu driver report it."""
 
 from gputally.model import Process, ProcessSample, Reading
 from gputally.simulator import driver_values as driver
@@ -9,11 +9,11 @@ from gputally.simulator.workload_processes import MIB, deal, video_percent
 
 GTT_MIB_PER_PROCESS = 2
 NAME_LENGTH = 15
-"""The kernel knows no more of the name of a process."""
+"""The kernel truncates names of processes to this length."""
 
 
 class AmdGpu(SimulatedGpu):
-    """One AMD card of a scenario."""
+    """One AMD GPU of a scenario."""
 
     _card: AmdModel
 
@@ -78,7 +78,7 @@ class AmdGpu(SimulatedGpu):
         )
 
     def _samples(self, state: State) -> tuple[ProcessSample, ...] | None:
-        """One of each process, for all the time since the last look: what it fills of the card now."""
+        """One sample per process, which covers the time since the last reading with the present share."""
         if not self._card.compute_occupancy and any(p.kind == "compute" for p in state.processes):
             return None
         moment = state.moment

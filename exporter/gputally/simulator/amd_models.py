@@ -1,4 +1,4 @@
-"""AMD's cards: what the files of the amdgpu driver tell of the real ones."""
+"""AMD models, as the files of the amdgpu driver report the real GPUs."""
 
 from gputally.devices.amd_identity import model_name
 from gputally.simulator.gpu_models import AmdModel, Clocks, Domain, Sensor

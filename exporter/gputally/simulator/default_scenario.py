@@ -1,6 +1,6 @@
-"""What is simulated when no scenario file is given: a bit of everything, and a day that repeats.
+"""The scenario without a scenario file: every shape of workload and fault, repeated daily.
 
-Eight roles go around the GPUs in turn. With fewer than eight GPUs, several roles take turns on one.
+Eight roles are assigned to the GPUs in turn. With fewer than eight GPUs, several roles alternate on one.
 """
 
 from collections.abc import Iterator
@@ -45,11 +45,11 @@ _ROLES: tuple[tuple[Shape, PodOwner | HostOwner], ...] = (
     (Shape.IDLE, _SANDBOX),
 )
 _TURN = 4 * _HOUR
-"""With fewer GPUs than roles, all of them have had their turn after this time."""
+"""The period in which all roles run once, with fewer GPUs than roles."""
 
 
 def default_scenario(gpus: int = DEFAULT_GPUS, model: str = DEFAULT_MODEL, seed: int = 0) -> Scenario:
-    """A lively mixture for any number of GPUs of any known model."""
+    """A mixture of workloads for any number of GPUs of any known model."""
     idle = Scenario(gpus=gpus, model=model, seed=seed)
     return replace(
         idle,
@@ -71,7 +71,7 @@ def _side_by_side(gpus: int) -> tuple[Workload, ...]:
         Workload(shape=Shape.INFERENCE, gpus=role(2), count=2, owner=_RANKER),
         Workload(shape=Shape.INFERENCE, gpus=role(3), load_percent=80, video=True, owner=_TRANSCODER),
         Workload(shape=Shape.NOTEBOOK, gpus=role(4), owner=_NOTEBOOK),
-        # Two on one GPU: a notebook that asked for it, and a pod that did not.
+        # Two on one GPU: a notebook that requested it, and a pod without a request.
         Workload(shape=Shape.NOTEBOOK, gpus=role(5), memory=Memory(percent=40), owner=_OTHER_NOTEBOOK),
         Workload(
             shape=Shape.UNREQUESTED,
@@ -86,9 +86,9 @@ def _side_by_side(gpus: int) -> tuple[Workload, ...]:
             owner=_BATCH_JOB,
         ),
         Workload(shape=Shape.IDLE, gpus=role(7)),
-        # A second pod on the same GPU, when there is more to do.
+        # A second pod on the same GPU, at higher load.
         Workload(shape=Shape.INFERENCE, gpus=role(2), span=Span(15 * _MINUTE), owner=_RANKER_TOO),
-        # Between two jobs of Slurm, a pod that holds the GPU and runs nothing.
+        # Between two Slurm jobs, a pod with an allocated, idle GPU.
         Workload(
             shape=Shape.IDLE,
             gpus=role(6),
@@ -100,7 +100,7 @@ def _side_by_side(gpus: int) -> tuple[Workload, ...]:
 
 
 def _visitors(gpus: tuple[int, ...]) -> tuple[Workload, ...]:
-    """Short jobs, each in a pod of its own, and now and then a process that nobody can name."""
+    """Short jobs, each in a pod of its own, and sometimes a process without a known owner."""
     return (
         Workload(
             shape=Shape.TRAINING,

@@ -15,7 +15,7 @@ PCIE_STEP_BYTES = 128_000
 
 
 def clock_factor(throttled: bool, demand_mw: int, limit_mw: int) -> float:
-    """How much of its highest clock the card runs at: less when it is throttled or must save power."""
+    """The present clock as a share of the highest: lower when throttled or power limited."""
     factor = THROTTLED_CLOCK if throttled else 1.0
     if demand_mw > limit_mw:
         factor *= (limit_mw / demand_mw) ** 0.5
@@ -67,7 +67,7 @@ def amd_clocks_max(card: AmdModel) -> Labelled:
 
 
 def sensors(card: AmdModel, core: int, intensity: int) -> Labelled:
-    """All thermometers, of which the core's is the first. None but that gets beyond its limit."""
+    """All sensors; the first is the core. Only the core exceeds its limit."""
     celsius: dict[tuple[str, ...], float] = {}
     for sensor in card.sensors:
         value = core + sensor.idle + (sensor.busy - sensor.idle) * intensity // 1000
@@ -95,12 +95,12 @@ def fan_speeds(card: GpuModel, celsius: int) -> Labelled | None:
 
 
 def pcie_generation(card: NvidiaModel, busy: bool) -> int:
-    """Cards that go to a low performance state when idle slow the link down with it."""
+    """GPUs with a low performance state when idle lower the link speed as well."""
     return card.pcie_generation if busy or card.performance_state_idle == 0 else 1
 
 
 def pcie_throughput(generation: int, width: int, intensity: int) -> Labelled:
-    """About a tenth of what the link can do, at full intensity; what comes in is the most of it."""
+    """About a tenth of the link's capacity at full intensity, most of it received."""
     most = 985_000_000 * width * 2**generation // 8
     received = most * intensity // 10_000 // PCIE_STEP_BYTES * PCIE_STEP_BYTES
     sent = received // 4 // PCIE_STEP_BYTES * PCIE_STEP_BYTES
@@ -111,7 +111,7 @@ KIB = 1024
 
 
 def ras_errors(card: AmdModel, faults: GpuFaults, second: int) -> tuple[Labelled, Labelled]:
-    """AMD's errors by block, and their sums. Deferred ones are in no sum, as in the driver's."""
+    """AMD errors by block, and their sums without deferred errors, as the driver sums them."""
     found = faults.ras(second)
     blocks: dict[tuple[str, ...], float] = {
         (block, kind): float(found.get((block, kind), 0))
@@ -126,7 +126,7 @@ def ras_errors(card: AmdModel, faults: GpuFaults, second: int) -> tuple[Labelled
 
 
 def ecc_errors(faults: GpuFaults, corrected_before: int, second: int) -> tuple[Labelled, Labelled]:
-    """ECC errors in all, and by location. A card's life is longer than its driver's: aggregate is more."""
+    """ECC errors in total and by location. Aggregate counts exceed volatile ones: they survive the driver."""
     found = faults.ecc(second)
     totals: dict[tuple[str, ...], float] = {}
     places: dict[tuple[str, ...], float] = {}
@@ -152,7 +152,7 @@ def remapped_rows(faults: GpuFaults, second: int) -> Labelled:
 
 
 def remap_banks(card: NvidiaModel, faults: GpuFaults, second: int) -> Labelled:
-    """A bank that has given a spare row away has fewer left; remapping fails in one that has none."""
+    """Banks by spare rows left: each remap uses one; remapping fails in a bank without any."""
     empty = int(faults.remap_failed(second))
     used = min(faults.remapped(second), card.remap_banks - empty)
     return {
@@ -165,7 +165,7 @@ def remap_banks(card: NvidiaModel, faults: GpuFaults, second: int) -> Labelled:
 
 
 class Nvlinks:
-    """NVIDIA's links of one GPU. What is nearly always the same is built once."""
+    """The NVLinks of one GPU. The values without faults are built once."""
 
     def __init__(self, card: NvidiaModel, faults: GpuFaults) -> None:
         self._card = card
@@ -179,7 +179,7 @@ class Nvlinks:
         return {**self._all_up, **{(str(link),): 0.0 for link in down}} if down else self._all_up
 
     def errors(self, second: int) -> Labelled:
-        """A link that goes down has lost a few packets first, and then failed to recover."""
+        """A link that goes down counts a few lost packets and one failed recovery."""
         failures, noise = self._faults.link_failures(second), self._faults.link_errors(second)
         if not failures and not noise:
             return self._no_errors
@@ -200,7 +200,7 @@ class Nvlinks:
 
 
 class XgmiLinks:
-    """AMD's links of one GPU."""
+    """The XGMI links of one GPU."""
 
     def __init__(self, card: AmdModel, faults: GpuFaults) -> None:
         self._links = [str(link) for link in range(card.links)]

@@ -1,8 +1,7 @@
-"""The engine: what all GPUs of a scenario read at a moment.
+"""The engine: the readings of all GPUs of a scenario at a point in time.
 
-The answer is a function of the scenario and the time alone: the order and number of questions before
-do not change it. It remembers what it has counted so far, up to one day; asking far ahead counts that
-day once.
+The readings depend on the scenario and the time alone, not on earlier calls. Counters are cached for up to
+one day; a call far ahead computes that day once.
 """
 
 from collections.abc import Iterator
@@ -34,9 +33,9 @@ class Engine:
     def readings(
         self, elapsed_seconds: float, *, since: float | None = None, epoch_seconds: float = 0.0
     ) -> tuple[Reading, ...]:
-        """What the GPUs read `elapsed_seconds` after the scenario began.
+        """The readings `elapsed_seconds` after the start of the scenario.
 
-        `since` is the elapsed time of the reading before: process samples and mean activities cover the
+        `since` is the elapsed time of the previous reading: process samples and mean activities cover the
         time from there, or as far as the driver's buffer reaches. `epoch_seconds` is when the scenario
         began, in seconds since 1970: it only shifts time stamps.
         """
@@ -46,7 +45,7 @@ class Engine:
         return tuple(gpu.reading(moment) for gpu in self.gpus)
 
     def is_down(self, source: str, elapsed_seconds: float) -> bool:
-        """Whether the scenario says that this source does not answer then."""
+        """Whether the scenario declares this source down then."""
         second, _ = split_seconds(elapsed_seconds)
         return any(
             fault.kind is FaultKind.SOURCE_DOWN
@@ -56,7 +55,7 @@ class Engine:
         )
 
     def runs(self, first: int, end: int) -> Iterator[Run]:
-        """What is on the GPUs in any of the seconds from `first` up to `end`."""
+        """The runs on the GPUs in any of the seconds from `first` up to `end`."""
         for gpu in self.gpus:
             yield from runs_between(gpu.places, first, end)
 
@@ -69,5 +68,5 @@ def _make_gpu(scenario: Scenario, index: int, pids: Pids, *, pcie_throughput: bo
 
 
 def split_seconds(elapsed: float) -> tuple[int, int]:
-    """Whole seconds and milliseconds; what was before the beginning is the beginning."""
+    """Whole seconds and milliseconds; times before the start count as the start."""
     return divmod(max(0, int(elapsed * 1000)), 1000)

@@ -1,4 +1,4 @@
-"""What the scheduled faults of one GPU add up to at one moment. Counters are arithmetic, not history."""
+"""The effect of the scheduled faults on one GPU at one second. Counters are computed, not accumulated."""
 
 from collections.abc import Iterable
 
@@ -35,7 +35,7 @@ class GpuFaults:
         return reasons | {"hw_slowdown"} if reasons & _HARDWARE_REASONS else reasons
 
     def throttle_milliseconds(self, reason: str, second: int, millisecond: int) -> int:
-        """How long faults held the clocks down for this reason; where two overlap, both count."""
+        """How long faults throttled the clocks for this reason; overlapping faults add up."""
         return sum(
             span.overlap(second) * 1000 + (millisecond if span.began(second) is not None else 0)
             for other, span in self.throttles
@@ -43,7 +43,7 @@ class GpuFaults:
         )
 
     def xids(self, second: int) -> tuple[dict[Labels, float], dict[Labels, float]]:
-        """By code: how many so far, and the second of the last."""
+        """By code: the count so far, and the second of the last."""
         counts: dict[Labels, float] = {}
         last: dict[Labels, float] = {}
         for fault in self._by_kind[FaultKind.XID]:
@@ -68,7 +68,7 @@ class GpuFaults:
         return bool(self._active(FaultKind.ROW_REMAP_PENDING, second))
 
     def remapped(self, second: int) -> int:
-        """Rows remapped (or pages retired): one for each pending time that is over."""
+        """Rows remapped (or pages retired): one for each pending period that has ended."""
         done = 0
         for fault in self._by_kind[FaultKind.ROW_REMAP_PENDING]:
             begun = 0 if second < fault.span.start else fault.span.run(second) + 1
@@ -79,7 +79,7 @@ class GpuFaults:
         return bool(self._active(FaultKind.ROW_REMAP_FAILURE, second))
 
     def ras(self, second: int) -> dict[Labels, int]:
-        """(block, type) -> errors so far; only those that have been."""
+        """(block, type) -> errors so far, without zeros."""
         errors: dict[Labels, int] = {}
         for fault in self._by_kind[FaultKind.RAS]:
             key = (fault.block, fault.type)
@@ -87,12 +87,12 @@ class GpuFaults:
         return errors
 
     def links_down(self, second: int) -> set[int]:
-        """The NVLink or XGMI links that are down: a card has one kind of them."""
+        """The NVLink or XGMI links that are down: a GPU has one kind of them."""
         active = self._active(FaultKind.NVLINK_DOWN, second) + self._active(FaultKind.XGMI_DOWN, second)
         return {link for fault in active for link in fault.links}
 
     def link_failures(self, second: int) -> dict[int, int]:
-        """Link -> how often it has gone down so far; only links that have."""
+        """Link -> how often it has gone down so far, without zeros."""
         failures: dict[int, int] = {}
         for fault in self._by_kind[FaultKind.NVLINK_DOWN]:
             if second >= fault.span.start:
@@ -101,7 +101,7 @@ class GpuFaults:
         return failures
 
     def link_errors(self, second: int) -> dict[Labels, int]:
-        """(link, type) -> NVLink errors so far; only those that have been."""
+        """(link, type) -> NVLink errors so far, without zeros."""
         errors: dict[Labels, int] = {}
         for fault in self._by_kind[FaultKind.NVLINK_ERRORS]:
             for link in fault.links:
@@ -113,7 +113,7 @@ class GpuFaults:
         return sum(_counted(fault, second) for fault in self._by_kind[FaultKind.PCIE_REPLAYS])
 
     def pcie_limits(self, second: int) -> tuple[list[int], list[int]]:
-        """Generations and widths beyond which the link does not get."""
+        """The highest generations and widths that the link can reach."""
         active = self._active(FaultKind.PCIE_DEGRADED, second)
         return (
             [fault.generation for fault in active if fault.generation is not None],
@@ -126,12 +126,12 @@ class GpuFaults:
         return min((begin for begin in begins if begin is not None), default=None)
 
     def recovery(self, second: int) -> Labelled:
-        """What the driver asks for; the gravest of several."""
+        """The recovery action that the driver requests; the most severe of several."""
         asked = [RECOVERY_ACTIONS.index(f.action) for f in self._active(FaultKind.RECOVERY, second)]
         current = max(asked, default=0)
         return {(action,): float(index == current) for index, action in enumerate(RECOVERY_ACTIONS)}
 
 
 def _counted(fault: Fault, second: int) -> int:
-    """How many errors a fault with a rate has made so far."""
+    """Errors of a fault with a rate so far."""
     return int(fault.span.overlap(second) * fault.rate)

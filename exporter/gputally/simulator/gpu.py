@@ -1,4 +1,4 @@
-"""One simulated GPU, of whatever maker: what runs on it, and the state that a reader would find it in."""
+"""One simulated GPU of any vendor: its workloads, and its state at the time of a reading."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -27,18 +27,18 @@ INSTANCE_OWN_MIB = 12
 
 @dataclass(frozen=True, slots=True)
 class ReadingTime:
-    """The time that a reading is of."""
+    """The time of a reading."""
 
     second: int
     millisecond: int
     since: int | None
-    """The first second whose end the reading before had not seen; None when there was none before."""
+    """The first second that the previous reading did not cover; None for the first reading."""
     epoch_seconds: float
     since_millisecond: int = 0
 
     @property
     def covers_us(self) -> int:
-        """How long it is since the last reading; 0 when there was none."""
+        """Microseconds since the previous reading; 0 for the first."""
         if self.since is None:
             return 0
         return ((self.second - self.since) * 1000 + self.millisecond - self.since_millisecond) * 1000
@@ -49,14 +49,14 @@ class ReadingTime:
 
     @property
     def seen(self) -> range:
-        """The seconds that a mean since the last reading is over."""
+        """The seconds that a mean since the previous reading covers."""
         first = self.second if self.since is None else self.since
         return range(max(min(first, self.second), self.second - DRIVER_BUFFER_SECONDS), self.second + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Pids:
-    """How pids are dealt: the first of each workload, and how many there are in all."""
+    """How pids are assigned: the first of each workload, and the number of all."""
 
     first: tuple[int, ...]
     total: int
@@ -64,7 +64,7 @@ class Pids:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """How a card is at a moment, whatever its driver tells of it."""
+    """The state of a GPU at a point in time, independent of its driver."""
 
     moment: ReadingTime
     power_mw: int
@@ -74,7 +74,7 @@ class State:
     intensity: int
     busy: Utilization
     reasons: frozenset[str]
-    """Why its clocks are not at their highest."""
+    """Why its clocks are below their maximum."""
     clock_factor: float
     totals: Totals
     celsius: float
@@ -105,7 +105,7 @@ class SimulatedGpu(ABC):
         self._residents = [place.resident for place in self.places]
         self.physics = GpuPhysics(scenario, index, self._residents, self._faults)
         rng = Random(f"{scenario.seed}:{index}:past")  # noqa: S311
-        # The card has been up, and idle, for a while before the simulation begins.
+        # The GPU was up and idle for some time before the start of the simulation.
         self._energy_before_mj = rng.randrange(3600, 240 * 3600) * card.idle_watts * 1000
         self._errors_before = rng.randrange(6)
         self._replays_before = rng.randrange(3)
@@ -128,7 +128,7 @@ class SimulatedGpu(ABC):
         )
 
     def reading(self, moment: ReadingTime) -> Reading:
-        """What the card would tell at that moment."""
+        """The reading at that time."""
         second = moment.second
         if self._faults.lost(second):
             return self._tell_lost(moment)
@@ -159,12 +159,12 @@ class SimulatedGpu(ABC):
             )
         )
 
-    def _tell_lost(self, moment: ReadingTime) -> Reading:  # noqa: ARG002  # some drivers know more
+    def _tell_lost(self, moment: ReadingTime) -> Reading:  # noqa: ARG002  # some drivers report more
         return Reading(gpu=self._gpu, up=False)
 
     @abstractmethod
     def _tell(self, state: State) -> Reading:
-        """The state in the words of the card's driver."""
+        """The state as the GPU's driver reports it."""
 
     def _used_mib(self, processes: tuple[Process, ...]) -> int:
         own = INSTANCE_OWN_MIB * len(self._instances) or self._card.own_mib
@@ -183,7 +183,7 @@ class SimulatedGpu(ABC):
         return self._replays_before + self._faults.pcie_replays(second)
 
     def _pcie_best(self, second: int) -> tuple[int, int]:
-        """The generation and the width that the link gets to."""
+        """The generation and the width that the link reaches."""
         generations, widths = self._faults.pcie_limits(second)
         return (
             min((self._card.pcie_generation, *generations)),
@@ -205,7 +205,7 @@ def gpu_identity(scenario: Scenario, index: int) -> Gpu:
     rng = Random(f"{scenario.seed}:{index}:identity")  # noqa: S311
     number = rng.getrandbits(128)
     serial = f"1{rng.randrange(10**9):09d}{index:04d}"[-13:]
-    # 32 to a PCI domain, as far apart as the slots of a large server are.
+    # 32 in a PCI domain, with the bus numbers of a large server.
     domain, bus = index // 32, 7 + index % 32 * 7
     driver_version = scenario.driver_version or card.driver_version
     if isinstance(card, AmdModel):

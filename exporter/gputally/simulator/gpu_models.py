@@ -1,8 +1,8 @@
-"""What a simulated card is. The rows stand in `nvidia_models` and `amd_models`.
+"""The properties of a simulated GPU model. The rows stand in `nvidia_models` and `amd_models`.
 
-A capability that a card lacks is false, empty or None here, and then its field stays None in every
-reading. Sizes are MiB, power is watts, clocks are MHz and temperatures are degrees Celsius, as the
-drivers' tools print them, so that a row can be compared with the real card.
+A missing capability is false, empty or None here, and its field is None in every reading. Sizes are MiB,
+power is watts, clocks are MHz and temperatures are degrees Celsius, as the drivers' tools print them, so
+that a row can be compared with the real GPU.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ class Clocks:
     graphics: int
     memory: int
     video: int = 0
-    """AMD's have it among their domains."""
+    """AMD models have it among their domains."""
 
 
 @dataclass(frozen=True, slots=True)
 class MigProfile:
-    """A size in which a GPU can be cut: of 7 compute slices and 8 memory slices."""
+    """A size of MIG instances, out of 7 compute slices and 8 memory slices."""
 
     name: str
     slices: int
@@ -31,12 +31,12 @@ class MigProfile:
     multiprocessors: int
     memory_mib: int
     most: int
-    """How many of it fit on one GPU."""
+    """The number that fits on one GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuModel:
-    """What cards of all makers have."""
+    """The properties of the models of all vendors."""
 
     vendor: ClassVar[str]
     throttle_reasons: ClassVar[tuple[str, ...]]
@@ -44,20 +44,20 @@ class GpuModel:
     name: str
     vbios_version: str
     driver_version: str
-    """What runs it, unless the scenario says otherwise."""
+    """The driver version, unless the scenario sets one."""
     memory_mib: int
     reserved_mib: int = 0
     own_mib: int = 1
-    """What the driver itself has allocated on an idle GPU, beside what it reserves."""
+    """Memory that the driver allocates on an idle GPU, beside the reserved memory."""
     idle_watts: int
     min_watts: int
-    """The least power limit; 0 where the driver tells none."""
+    """The lowest power limit; 0 where the driver reports none."""
     default_watts: int
     max_watts: int
     clocks_max: Clocks
     clocks_idle: Clocks
     full_load_celsius: int
-    """Where the core settles at the default power limit."""
+    """The core temperature at the default power limit."""
     slowdown_celsius: int | None = None
     shutdown_celsius: int | None = None
     pcie_generation: int
@@ -68,12 +68,12 @@ class GpuModel:
     fan_idle_percent: int = 0
     energy_counter: bool = True
     data_center: bool = True
-    """Has a serial number; of NVIDIA's, runs in persistence mode."""
+    """Has a serial number; NVIDIA models run in persistence mode."""
     mig_profiles: tuple[MigProfile, ...] = ()
 
     @property
     def hot_celsius(self) -> int:
-        """Where the core must slow down, also of a card that tells only how far it is from there."""
+        """The slowdown temperature, also for models that report only the distance to it."""
         return self.slowdown_celsius or 88
 
     @property
@@ -83,7 +83,7 @@ class GpuModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvidiaModel(GpuModel):
-    """One model of NVIDIA's."""
+    """One NVIDIA model."""
 
     vendor: ClassVar[str] = "nvidia"
     throttle_reasons: ClassVar[tuple[str, ...]] = THROTTLE_REASONS
@@ -93,7 +93,7 @@ class NvidiaModel(GpuModel):
     multiprocessors: int
     bar1_mib: int
     clocks_application: tuple[int, int] | None
-    """Graphics and memory; None where the card has no such setting."""
+    """Graphics and memory; None where the model has no such setting."""
     margin_from_celsius: int | None = None
     """The core temperature at which T.Limit reads 0; None where the driver has no T.Limit."""
     memory_thermometer: bool = False
@@ -101,9 +101,9 @@ class NvidiaModel(GpuModel):
     performance_state_busy: int = 0
     nvlink_errors: tuple[str, ...] = ()
     ecc: Literal["on", "off", "none"] = "on"
-    """`off`: the card could, but its owner has it off; `none`: it cannot."""
+    """`off`: supported and disabled; `none`: not supported."""
     remap_banks: int = 0
-    """Banks with spare rows; 0 where the card has none or hides them."""
+    """Banks with spare rows; 0 where the model has none or does not report them."""
     retires_pages: bool = False
     throttle_counters: tuple[str, ...] = (
         "sw_power_cap",
@@ -126,12 +126,12 @@ class Domain:
     idle: int
     busy: int
     most: int | None = None
-    """None where the driver does not tell."""
+    """None where the driver does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sensor:
-    """A thermometer: how much warmer it is than the first of its card, idle and at full load."""
+    """A temperature sensor: its difference to the first sensor, idle and at full load."""
 
     name: str
     idle: int = 0
@@ -141,7 +141,7 @@ class Sensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmdModel(GpuModel):
-    """One model of AMD's."""
+    """One AMD model."""
 
     vendor: ClassVar[str] = "amd"
     throttle_reasons: ClassVar[tuple[str, ...]] = (
@@ -153,14 +153,14 @@ class AmdModel(GpuModel):
 
     gtt_mib: int
     gtt_own_mib: int
-    """What the driver uses of it on an idle GPU."""
+    """The part in use by the driver on an idle GPU."""
     domains: tuple[Domain, ...]
     sensors: tuple[Sensor, ...]
-    """The first is the card's temperature."""
+    """The first is the temperature of the GPU."""
     ras_blocks: tuple[str, ...] = ()
     ras_types: tuple[str, ...] = ()
     compute_occupancy: bool
-    """Whether KFD tells the compute units that a process fills: GFX9 only."""
+    """Whether KFD reports the compute units in use by a process: GFX9 only."""
     one_video_queue: bool
     """VCN 4 and later: decoding counts as encoding."""
 

@@ -1,4 +1,4 @@
-"""A simulated card of NVIDIA's, as NVML tells of it."""
+"""A simulated NVIDIA GPU, as NVML reports it."""
 
 from gputally.model import (
     COMPUTE_MODES,
@@ -19,7 +19,7 @@ from gputally.simulator.workload_processes import MIB, activity, samples_between
 
 
 class NvidiaGpu(SimulatedGpu):
-    """One NVIDIA card of a scenario."""
+    """One NVIDIA GPU of a scenario."""
 
     _card: NvidiaModel
 
@@ -46,7 +46,7 @@ class NvidiaGpu(SimulatedGpu):
         ecc, ecc_places = (
             driver.ecc_errors(faults, self._errors_before, second) if card.ecc == "on" else (None, None)
         )
-        # The driver does not tell of remapped rows while MIG instances are there.
+        # The driver does not report remapped rows while MIG instances exist.
         remaps = card.remap_banks > 0 and whole
         media = 0.0 if card.jpeg_and_optical_flow and whole else None
         generation, width = self._pcie_best(second)
@@ -127,7 +127,7 @@ class NvidiaGpu(SimulatedGpu):
         )
 
     def _tell_lost(self, moment: ReadingTime) -> Reading:
-        """The XIDs that it was lost with are known."""
+        """A lost GPU keeps its XID errors."""
         xids, times = self._xids(moment)
         return Reading(
             gpu=self._gpu, up=False, xid_errors=xids or None, xid_last_timestamp_seconds=times or None

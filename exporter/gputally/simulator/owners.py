@@ -112,5 +112,5 @@ def _pod_facts(owner: PodOwner, seed: int, before: PodFacts | None) -> PodFacts:
 
 
 def _pod_uid(owner: PodOwner, seed: int) -> str:
-    rng = Random(f"{seed}:{owner.namespace}/{owner.pod}")  # noqa: S311  # scenery, not a secret
+    rng = Random(f"{seed}:{owner.namespace}/{owner.pod}")  # noqa: S311  # repeatable, not a secret
     return str(UUID(int=rng.getrandbits(128), version=4))

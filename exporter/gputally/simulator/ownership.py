@@ -1,7 +1,7 @@
-"""Whose a workload is, as the scenario says. Nothing of what the GPUs read depends on it.
+"""The owner of a workload in a scenario. The readings of the GPUs do not depend on it.
 
-`{run}` in a name is the number of the run, from 0: a workload that comes again is then another pod or
-job each time.
+`{run}` in a name is the number of the run, from 0: a repeated workload is then a new pod or job
+each time.
 """
 
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ class PodOwner:
     pod: str
     container: str = "main"
     controller: str = ""
-    """What made the pod, as Kind/name."""
+    """The controller of the pod, as Kind/name."""
     requested: bool = True
-    """Whether it asked for the GPUs, and so was given them."""
+    """Whether it requested the GPUs, so that they are allocated to it."""
 
     def of_run(self, run: int) -> "PodOwner":
         return PodOwner(
@@ -33,7 +33,7 @@ class PodOwner:
 
 @dataclass(frozen=True, slots=True)
 class HostOwner:
-    """Something of the host: one of HOST_KINDS, and its name."""
+    """An owner that is no pod: one of HOST_KINDS, and its name."""
 
     kind: str
     name: str

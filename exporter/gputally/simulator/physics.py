@@ -1,9 +1,9 @@
-"""One GPU's power, energy and temperature, from the loads of what runs on it.
+"""Power, energy and temperature of one GPU, from the loads of its workloads.
 
 The unit is the second: power is constant within one, so that energy, its integral, is whole
 millijoules at every second, exactly. Each minute is a pure function of the scenario. Totals are kept
-at the minutes passed so far; once nothing happens any more that will not come again, each day adds
-what the first such day added, so no day is ever computed twice, however late it is.
+per minute; once only periodic events remain, each day adds the totals of the first such day, so
+that no day is computed twice.
 """
 
 import math
@@ -28,22 +28,22 @@ from gputally.simulator.workloads import (
 Value = TypeVar("Value")
 
 PEAK = 1.08
-"""What the heaviest load would draw, in default power limits: a little more than the card may."""
+"""The draw of the heaviest load, in default power limits: slightly above the limit."""
 THROTTLED_PERCENT = 60
-"""What is left of a load's intensity while a fault throttles the card."""
+"""The remaining intensity of a load, in percent, while a fault throttles the GPU."""
 TEMPERATURE_LAG_SECONDS = 45.0
 TEMPERATURE_MEMORY_MINUTES = 10
-"""13 time constants: what was before them no longer shows."""
+"""13 time constants: earlier temperatures have no effect."""
 AMBIENT_CELSIUS = 27.0
 SLICES = 7
 _NONE = [0] * MINUTE
 LINK_KIB_PER_LINK_AND_PERMILLE = 6500
-"""A quarter of what NVLinks can do, at full intensity."""
+"""A quarter of the capacity of NVLinks at full intensity."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedWorkload:
-    """A workload of this GPU, and which share of the GPU its MIG instance is."""
+    """A workload on this GPU, and the slices of its MIG instance."""
 
     number: int
     workload: Workload
@@ -56,19 +56,19 @@ class Minute:
     """Sixty seconds of one GPU."""
 
     utilization: list[int]
-    """SM time of all residents, in percent; of each one's own instance when the GPU is cut."""
+    """SM time of all residents, in percent; of its own instance on a GPU in MIG mode."""
     shares: dict[int, list[int]]
     """Workload number -> SM time in percent, after sharing."""
     intensity: list[int]
     power_mw: Sequence[int]
     demand_mw: Sequence[int]
-    """What it would draw without a power limit."""
+    """The draw without a power limit."""
     link_kib: list[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What has been counted since second 0."""
+    """The counters since second 0."""
 
     energy_mj: int
     capped_seconds: int
@@ -139,7 +139,7 @@ class GpuPhysics:
         return shares
 
     def idle_mw(self, minute: Minute, slot: int) -> int:
-        """What the card would have drawn in that second with nobody on it."""
+        """The draw of the idle GPU in that second."""
         return minute.demand_mw[slot] - self._span_mw * minute.intensity[slot] // 1000
 
     def temperature(self, second: int) -> float:
@@ -157,7 +157,7 @@ class GpuPhysics:
         return self._ambient + self._celsius_per_mw * power_mw
 
     def _targets(self, number: int) -> list[float]:
-        """Where the core's temperature goes in each second of that minute."""
+        """The target of the core temperature in each second of that minute."""
         return _kept(self._targets_of, number, self._compute_targets)
 
     def _compute_targets(self, number: int) -> list[float]:
@@ -186,7 +186,7 @@ class GpuPhysics:
         """Count on up to the beginning of that minute."""
         while len(self._energy) <= number:
             last = len(self._energy) - 1
-            # Only the last ones are asked for again, by the temperature.
+            # Only the temperature reads earlier minutes, and only the last ones.
             recent = last >= number - TEMPERATURE_MEMORY_MINUTES
             minute = self.minute(last) if recent else self._compute(last)
             self._energy.append(self._energy[last] + sum(minute.power_mw))
@@ -254,7 +254,7 @@ class GpuPhysics:
 
 
 def _kept(store: OrderedDict[int, Value], number: int, compute: Callable[[int], Value]) -> Value:
-    """What belongs to that minute, from a small store of the last ones or computed."""
+    """The value of that minute, from the cache of the last ones or computed."""
     value = store.get(number)
     if value is None:
         value = store[number] = compute(number)
@@ -274,7 +274,7 @@ _KEEP = math.exp(-1.0 / TEMPERATURE_LAG_SECONDS)
 
 
 def _follow(celsius: float, targets: list[float]) -> float:
-    """First-order lag: each second goes the same share of the way that is left."""
+    """First-order lag towards the targets, one per second."""
     keep, move = _KEEP, 1.0 - _KEEP
     for target in targets:
         celsius = celsius * keep + target * move

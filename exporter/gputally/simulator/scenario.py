@@ -1,7 +1,7 @@
-"""What is simulated: which GPUs, what runs on them, what goes wrong and when.
+"""A scenario: its GPUs, workloads, faults and their schedule.
 
-A `Scenario` is checked when it is made, so the engine can trust it. Files are read by
-`scenario_file`; without one, `default_scenario.py` has a mixture of everything.
+A `Scenario` is validated when it is created. `scenario_file` reads files; without a file,
+`default_scenario` applies.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ CUDA_VERSION = "13.0"
 
 PROCESS_KINDS = ("compute", "graphics", "mps")
 SOURCES = ("simulated", "simulated_pods")
-"""The reader of the GPUs, and who knows the pods."""
+"""The reader of the GPUs, and the pod source."""
 PCIE_WIDTHS = (1, 2, 4, 8, 12, 16)
 LEAST_RATE, MOST_RATE = 0.001, 1000.0
 DEFAULT_MARGIN_CELSIUS = 3
@@ -32,7 +32,7 @@ AT_ONCE = Moment(0)
 
 
 class ScenarioError(ValueError):
-    """The scenario cannot be played; the text says what is wrong and what is allowed, in one line."""
+    """The scenario is invalid; the text names the error and what is allowed, in one line."""
 
 
 class Shape(StrEnum):
@@ -54,13 +54,13 @@ class Memory:
     mib: int | None = None
 
     def of(self, available_mib: int) -> int:
-        """In MiB, where `available_mib` is all there is to have."""
+        """In MiB, out of `available_mib`."""
         return self.mib if self.mib is not None else available_mib * (self.percent or 0) // 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Something that runs on each of the named GPUs."""
+    """A workload on each of the named GPUs."""
 
     shape: Shape
     gpus: tuple[int, ...]
@@ -68,25 +68,25 @@ class Workload:
     count: int = 1
     """Processes on each GPU."""
     memory: Memory | None = None
-    """None: what the shape usually takes."""
+    """None: the default of the shape."""
     leak_mib: int = 0
-    """What it takes on top of that in each hour that it runs."""
+    """Additional memory in each hour that it runs."""
     load_percent: int = 100
-    """How hard it works, compared with the shape at its usual."""
+    """Load relative to the default of the shape."""
     power_percent: int = 100
-    """What it draws for that work, compared with the shape: 60 is about right when it waits for memory."""
+    """Power relative to the default of the shape: 60 is typical for memory-bound work."""
     name: str | None = None
     kind: str = "compute"
     video: bool = False
-    """It decodes and encodes video beside its computing."""
+    """It also decodes and encodes video."""
     instance: int = 0
-    """The MIG instance it runs in, on GPUs in MIG mode."""
+    """The MIG instance that it runs in, on GPUs in MIG mode."""
     owner: PodOwner | HostOwner | None = None
-    """None: nobody can tell."""
+    """None: unknown."""
 
 
 class FaultKind(StrEnum):
-    """What can go wrong on a schedule."""
+    """The kinds of faults."""
 
     XID = "xid"
     ECC = "ecc"
@@ -111,7 +111,7 @@ MOMENTARY = frozenset({FaultKind.XID, FaultKind.ECC, FaultKind.RAS})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that goes wrong, at a moment (XID, ECC, RAS) or for a span (the others)."""
+    """One fault, at a moment (XID, ECC, RAS) or for a span (the others)."""
 
     kind: FaultKind
     gpus: tuple[int, ...]
@@ -125,7 +125,7 @@ class Fault:
     links: tuple[int, ...] = ()
     action: str = ""
     block: str = ""
-    """The part of an AMD chip that had the errors."""
+    """The block of an AMD GPU that has the errors."""
     type: str = ""
     """Of RAS or NVLink errors."""
     count: int = 1
@@ -135,13 +135,13 @@ class Fault:
     generation: int | None = None
     width: int | None = None
     margin_celsius: int = DEFAULT_MARGIN_CELSIUS
-    """How far below the temperature at which the card must slow down."""
+    """Degrees below the slowdown temperature."""
     source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class MigLayout:
-    """GPUs in MIG mode, and how they are cut."""
+    """GPUs in MIG mode, and their profiles."""
 
     gpus: tuple[int, ...]
     profiles: tuple[str, ...]
@@ -149,17 +149,17 @@ class MigLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """All that the engine needs to know."""
+    """All input of the engine."""
 
     gpus: int = DEFAULT_GPUS
     model: str | tuple[str, ...] = DEFAULT_MODEL
     """Of all GPUs, or of each."""
     seed: int = 0
     driver_version: str | None = None
-    """None: what runs such a card today."""
+    """None: the default of the model."""
     cuda_version: str = CUDA_VERSION
     power_limit_watts: int | None = None
-    """None: the card's default."""
+    """None: the default of the model."""
     workloads: tuple[Workload, ...] = ()
     faults: tuple[Fault, ...] = ()
     mig: tuple[MigLayout, ...] = ()
@@ -195,7 +195,7 @@ class Scenario:
                 )
 
     def _cards(self, gpus: Iterable[int]) -> Iterator[AnyModel]:
-        """The cards of these GPUs, each model once."""
+        """The models of these GPUs, each once."""
         yield from {card.name: card for card in map(self.card, gpus)}.values()
 
     def _check_power_limit(self, card: GpuModel) -> None:
@@ -291,12 +291,12 @@ def _check_fault_on(where: str, fault: Fault, card: AnyModel) -> None:
 
 
 def _error_types(card: AnyModel) -> tuple[str, ...]:
-    """The types of the errors that it counts by type."""
+    """The types of errors that the model counts."""
     return card.ras_types if isinstance(card, AmdModel) else card.nvlink_errors
 
 
 def _lacking(kind: FaultKind, card: AnyModel) -> str | None:
-    """What the card would need to have this fault and has not."""
+    """The capability that this fault needs and the model lacks."""
     nvidia = card if isinstance(card, NvidiaModel) else None
     amd = card if isinstance(card, AmdModel) else None
     has: dict[FaultKind, tuple[str, object]] = {

@@ -1,4 +1,4 @@
-"""Scenario files: TOML in, `Scenario` out, and one line that says what is wrong.
+"""Scenario files: TOML to `Scenario`, or an error in one line.
 
 The format is described in docs/simulator.md.
 """
@@ -102,8 +102,8 @@ _KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
 def load_scenario(
     path: Path, *, gpus: int | None = None, model: str | None = None, seed: int | None = None
 ) -> Scenario:
-    """The scenario in the file; arguments take the place of what the file says."""
-    import tomllib  # noqa: PLC0415  # only who has a scenario file pays for the parser
+    """The scenario in the file; arguments override it."""
+    import tomllib  # noqa: PLC0415  # only needed with a scenario file
 
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -140,7 +140,7 @@ def parse_scenario(data: Mapping[str, Any]) -> Scenario:
 
 
 class _Table:
-    """One table of the file: hands its values out checked, and knows what to call itself."""
+    """One table of the file: returns validated values and names itself in errors."""
 
     def __init__(self, where: str, data: Mapping[str, Any], allowed: tuple[str, ...] | None) -> None:
         self._prefix = f"{where}: " if where else ""
@@ -212,7 +212,7 @@ def _owner(table: _Table, shape: Shape) -> PodOwner | HostOwner | None:
 
 def _fault(table: _Table, gpus: int) -> Fault:
     kind = FaultKind(table.need("kind", _one_of(*FaultKind)))
-    # A source is down for all GPUs, or it is not.
+    # A source is always down for all GPUs.
     of_gpus = kind is not FaultKind.SOURCE_DOWN
     table.allow(("kind", *(["gpus"] if of_gpus else []), *_FAULT[kind]))
     momentary = kind in MOMENTARY

@@ -1,7 +1,7 @@
-"""When things happen: spans and moments in whole seconds of simulated time, perhaps again and again.
+"""Schedules: spans and moments in whole seconds of simulated time, optionally repeated.
 
-All of it is arithmetic on the time asked for, so that a question about next month costs no more than
-one about the next second. Repetition divides the day, which makes the whole simulation periodic.
+All results are computed from the time alone, so that a time far ahead costs no more than the next
+second. Repetition divides the day, which makes the whole simulation periodic.
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From `start` up to, and without, `stop` (None: for good); again after each `every` seconds."""
+    """From `start` up to, and without, `stop` (None: without end); repeated each `every` seconds."""
 
     start: int = 0
     stop: int | None = None
     every: int | None = None
 
     def began(self, second: int) -> int | None:
-        """When the run that holds this second began; None when the second is in none."""
+        """The start of the run that includes this second; None if no run does."""
         if second < self.start:
             return None
         start = self.start
@@ -29,11 +29,11 @@ class Span:
         return start
 
     def run(self, second: int) -> int:
-        """Which run it is at this second, the first being 0."""
+        """The number of the run at this second, from 0."""
         return 0 if self.every is None else max(0, second - self.start) // self.every
 
     def runs(self, first: int, end: int) -> range:
-        """The runs that any of the seconds from `first` up to `end` is in."""
+        """The runs that include any of the seconds from `first` up to `end`."""
         if not self.touches(first, end):
             return range(0)
         passed = first >= self.start and self.began(first) is None
@@ -59,19 +59,19 @@ class Span:
 
     @property
     def settled(self) -> int:
-        """From this second on the span looks the same each day."""
+        """From this second on the span is the same each day."""
         return self.stop if self.stop is not None and self.every is None else self.start
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One second in which something happens; again after each `every` seconds."""
+    """One second in which an event occurs; repeated each `every` seconds."""
 
     at: int
     every: int | None = None
 
     def count(self, second: int) -> int:
-        """How often it has happened, this second included."""
+        """The number of occurrences up to and including this second."""
         if second < self.at:
             return 0
         return 1 if self.every is None else 1 + (second - self.at) // self.every

@@ -1,9 +1,9 @@
-"""What each workload really drew: what no hardware can tell, and the simulator knows.
+"""The true energy of each workload, which the simulator knows and no hardware measures.
 
-In each second a GPU draws its idle part, and on top of it what each resident's work adds; a power limit
-takes from all of them in proportion. A workload's true energy is what its work added and, by
-convention, an equal part of the idle part with every other workload that has processes on the GPU then.
-The idle part of a GPU with nobody on it is nobody's.
+In each second a GPU draws its idle power and the power that each workload adds; a power limit reduces all of
+them in proportion. The true energy of a workload is what it adds and, by convention, an equal share of the
+idle power with every other workload that has processes on the GPU in that second. The idle power of a GPU
+without processes is unattributed.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from gputally.simulator.gpu import SimulatedGpu
 from gputally.simulator.workloads import MINUTE
 
 TrueEnergy = dict[int | None, int]
-"""Number of the workload in its scenario (None: nobody) -> whole millijoules."""
+"""Number of the workload in its scenario (None: unattributed) -> whole millijoules."""
 
 
 def true_energy(engine: Engine, elapsed_seconds: float) -> tuple[TrueEnergy, ...]:
-    """For each GPU, from the beginning on: together exactly what its energy counter has counted since."""
+    """For each GPU since the start; the sum equals its energy counter exactly."""
     second, millisecond = split_seconds(elapsed_seconds)
     return tuple(_of_gpu(gpu, second, millisecond) for gpu in engine.gpus)
 
@@ -44,7 +44,7 @@ def _of_gpu(gpu: SimulatedGpu, seconds: int, milliseconds: int) -> TrueEnergy:
 
 
 def in_proportion(amount: int, weights: Sequence[int]) -> list[int]:
-    """Whole parts that add up to the amount, by largest remainder; equal ones when nobody has weight."""
+    """Whole parts that add up to the amount, by largest remainder; equal parts when all weights are 0."""
     total = sum(weights)
     if not total:
         return in_proportion(amount, [1] * len(weights))

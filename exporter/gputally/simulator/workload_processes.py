@@ -13,12 +13,12 @@ MIB = 1024 * 1024
 FIRST_PID = 2001
 MOST_PIDS = 4_000_000
 DRIVER_BUFFER_SECONDS = 120
-"""How far back the driver's samples reach."""
+"""The age of the oldest sample that the driver keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadProcesses:
-    """Where a resident's processes run, and the numbers that make their pids."""
+    """The processes of a workload on one device, and the numbers that determine their pids."""
 
     resident: PlacedWorkload
     first_ordinal: int
@@ -35,7 +35,7 @@ class WorkloadProcesses:
         return workload.shape is not Shape.IDLE and workload.span.began(second) is not None
 
     def pids(self, run: int) -> list[int]:
-        """Each run of a workload has processes of its own, so pids do not come back with the next."""
+        """The pids of one run; each run has new processes."""
         workload = self.resident.workload
         if workload.shape is Shape.IDLE:
             return []
@@ -58,7 +58,7 @@ class Run:
 
 
 def runs_between(places: Iterable[WorkloadProcesses], first: int, end: int) -> Iterator[Run]:
-    """What is there in any of the seconds from `first` up to `end`, also what runs no process."""
+    """The runs in any of the seconds from `first` up to `end`, including those without a process."""
     for place in places:
         workload = place.resident.workload
         for number in workload.span.runs(first, end):
@@ -68,7 +68,7 @@ def runs_between(places: Iterable[WorkloadProcesses], first: int, end: int) -> I
 
 
 def processes_at(places: Iterable[WorkloadProcesses], second: int) -> tuple[Process, ...]:
-    """The processes at this second. Who comes first gets its memory; the rest share what is left."""
+    """The processes at this second. Memory is assigned in order; later workloads get the remainder."""
     left: dict[int | None, int] = {}
     processes = []
     for place in places:
@@ -94,7 +94,7 @@ def samples_between(
 ) -> tuple[ProcessSample, ...]:
     """One sample per process and second, for the seconds from `since` up to `until`.
 
-    Whole seconds: readings that follow each other have each sample once, whatever the time between them.
+    Whole seconds: consecutive readings return each sample once, at any interval.
     """
     samples = []
     first = max(since, until - DRIVER_BUFFER_SECONDS, 0)
@@ -126,7 +126,7 @@ def samples_between(
 
 
 def video_percent(share: int) -> tuple[int, int]:
-    """Decoder and encoder time of a workload that computes on video, from its SM time."""
+    """Decoder and encoder time of a video workload, from its SM time."""
     return share * 8 // 10, share * 3 // 10
 
 
@@ -162,7 +162,7 @@ def utilization(residents: Iterable[PlacedWorkload], physics: GpuPhysics, second
 def activity(
     residents: Sequence[PlacedWorkload], physics: GpuPhysics, seconds: range, *, of_gpu: bool
 ) -> Activity:
-    """Means over the seconds, of the whole GPU or of the MIG instance that the residents share."""
+    """Means over the seconds, of the whole GPU or of the MIG instance that the workloads share."""
     busy = tensor = active = occupancy = dram = fp64 = fp32 = fp16 = 0.0
     for resident in residents:
         share = _mean_percent(resident, physics, seconds) / 100

@@ -1,7 +1,7 @@
-"""Workload shapes: how busy each keeps a GPU, second by second, and what it looks like inside.
+"""Workload shapes: the load of each on a GPU, second by second, and its activity profile.
 
 A workload's load in one minute is a pure function of the seed, the workload, the GPU and the minute of
-the day: nothing depends on what was asked before, and the same day comes again and again.
+the day: it does not depend on earlier calls, and repeats daily.
 """
 
 import math
@@ -21,20 +21,20 @@ CHECKPOINT_FROM = 570
 CHECKPOINT_UNTIL = 590
 HANGS_AFTER = 60
 WARM_UP = 120
-"""After so many seconds a workload no longer depends on how long it has run, but for the time of day."""
+"""Seconds after which a workload depends on the time of day only, not on its age."""
 
 CONTEXT_PERMILLE = 15
-"""A process that only holds memory still keeps the card from its deepest idle."""
+"""A process with memory alone keeps the GPU from its deepest idle state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a shape looks like while it is busy; ratios are of its SM time."""
+    """The activity profile of a shape while it is busy; ratios of its SM time."""
 
     process: str
     memory: Memory
     memory_steps: tuple[tuple[int, int], ...]
-    """(age in seconds, percent of its memory that it holds from then on)."""
+    """(age in seconds, percent of its memory from then on)."""
     memory_copy: float = 0.0
     sm_active: float = 0.0
     sm_occupancy: float = 0.0
@@ -44,7 +44,7 @@ class Traits:
     fp32: float = 0.0
     fp16: float = 0.0
     links: bool = False
-    """It talks to the other GPUs of its job."""
+    """It communicates with the other GPUs of its job."""
 
 
 _TRAINING = Traits(
@@ -98,7 +98,7 @@ TRAITS: dict[Shape, Traits] = {
         dram=0.3,
         fp32=0.28,
     ),
-    # A kernel that waits for a peer that never answers: resident, but it does nothing.
+    # A kernel that waits for an unresponsive peer: resident, but without progress.
     Shape.HANG: Traits(
         process=_TRAINING.process,
         memory=Memory(percent=78),
@@ -118,11 +118,11 @@ class MinuteLoad:
     utilization: list[int]
     """SM time in percent."""
     intensity: list[int]
-    """What it would draw, in thousandths of the way from idle to the most the card could draw."""
+    """Its draw, in thousandths of the range from idle to the maximum of the GPU."""
 
 
 def minute_load(workload: Workload, key: str, minute: int) -> MinuteLoad | None:
-    """The load of that minute; None when the workload is not there. `key` names seed, workload, GPU."""
+    """The load of that minute; None when the workload is absent. `key` names seed, workload, GPU."""
     first = minute * MINUTE
     span = workload.span
     if workload.shape is Shape.IDLE or not span.touches(first, first + MINUTE):
@@ -139,7 +139,7 @@ def minute_load(workload: Workload, key: str, minute: int) -> MinuteLoad | None:
             None if begin is None else second - begin for second, begin in zip(seconds, begins, strict=True)
         ]
     minute_of_day = minute % MINUTES_PER_DAY
-    # A seed for repeatable scenery, not for secrets.
+    # A repeatable seed, not a secret.
     rng = Random(f"{key}:{minute_of_day}")  # noqa: S311
     load = _SHAPES[workload.shape](rng, minute_of_day, ages)
     if workload.load_percent != 100:
@@ -164,7 +164,7 @@ def minute_load(workload: Workload, key: str, minute: int) -> MinuteLoad | None:
 
 
 def held_mib(workload: Workload, age: int, available_mib: int) -> int:
-    """The memory that the workload would hold on one GPU at this age: in steps as it loads, and leaks."""
+    """The memory of the workload on one GPU at this age: in steps while it loads, plus leaks."""
     traits = TRAITS[workload.shape]
     percent = 0
     for since, step in traits.memory_steps:
