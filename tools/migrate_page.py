@@ -1,4 +1,4 @@
-"""The tables of docs/migrate.md: other tools' metrics and flags, and ours for the same."""
+"""The tables of docs/migrate.md: metrics and flags of other tools, with the GPUTally equivalents."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
@@ -17,14 +17,14 @@ def stamp(
     rows: Callable[[str], Sequence[Row]] = load_rows,
     aliases: Sequence[Alias] = ALIASES,
 ) -> str:
-    """The page with fresh tables between their marks: one per profile, and one for the flags."""
+    """The page with new tables between their marks: one per profile, and one for the flags."""
     for profile in profiles:
         text = put(metrics_table(rows(profile)), f"rows {profile}", PAGE, text)
     return put(flags_table(aliases), "flags", PAGE, text)
 
 
 def metrics_table(rows: Iterable[Row]) -> str:
-    lines = ["| there | type | what it says | here |", "|---|---|---|---|"]
+    lines = ["| metric | type | meaning | GPUTally metric |", "|---|---|---|---|"]
     return "\n".join([*lines, *map(_metric_line, rows)])
 
 
@@ -35,7 +35,7 @@ def _metric_line(row: Row) -> str:
 
 
 def flags_table(aliases: Iterable[Alias]) -> str:
-    lines = ["| tool | there | here |", "|---|---|---|"]
+    lines = ["| tool | its flag or variable | GPUTally flag |", "|---|---|---|"]
     return "\n".join([*lines, *map(_flag_line, sorted(aliases, key=lambda alias: alias.tool.lower()))])
 
 
