@@ -8,7 +8,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY tools/constraints.txt tools/
 COPY exporter exporter
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
-# The environment has no pip of its own: the image runs one program and installs nothing.
+# Without pip: the image runs one program and installs nothing.
 RUN python -m venv --without-pip /opt/gputally && \
     pip --python /opt/gputally/bin/python install --no-cache-dir --constraint tools/constraints.txt \
         "$(ls /wheels/*.whl)[kubernetes]"
@@ -20,14 +20,14 @@ LABEL org.opencontainers.image.title="gputally" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="0.2.0"
 COPY --from=build /opt/gputally /opt/gputally
-# The NVIDIA container runtime reads the last two: every GPU, and of the driver only NVML and nvidia-smi.
+# The NVIDIA container runtime reads the last two: all GPUs, and only NVML and nvidia-smi of the driver.
 ENV PATH=/opt/gputally/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=utility
-# For --state-file: a volume mounted here belongs to the user below.
+# For --state-file: a volume mounted here is owned by the user below.
 COPY --from=build --chown=65532:65532 /src/state /var/lib/gputally
-# A user without a name, a home or a right; a number, so that Kubernetes can see that it is not root.
+# A numeric id, so that Kubernetes can verify runAsNonRoot.
 USER 65532:65532
 EXPOSE 9400
 HEALTHCHECK --interval=30s --timeout=5s --start-period=5s \

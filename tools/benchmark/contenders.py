@@ -108,7 +108,7 @@ def floor(body: Path) -> Contender:
     """Serves the bytes in that file."""
     return Contender(
         "static-bytes",
-        "the floor: an asyncio server that sends the bytes of our answer and does nothing else",
+        "the floor: an asyncio server that sends a stored response of GPUTally and does nothing else",
         Role.FLOOR,
         (sys.executable, str(_HERE / "static_server.py"), "{port}", str(body)),
     )

@@ -1,44 +1,45 @@
-"""The words of docs/performance.md: how to read its figures."""
+"""The fixed texts of docs/performance.md: how its figures are measured."""
 
 from tools.benchmark.rounds import Effort
 
 
 def method(effort: Effort) -> str:
     return f"""\
-- There are {effort.rounds} rounds. In each, every exporter has its turn, is started afresh and has the
-  machine to itself. A figure is the middle of the rounds, with the least and the most in brackets.
-- Exporters that sample on their own do so every {effort.interval_seconds} s here, which is our default.
+- There are {effort.rounds} rounds. In each round every exporter is started once and runs alone on the
+  machine. A figure is the median of the rounds, with minimum and maximum in brackets.
+- Exporters that sample on their own do so every {effort.interval_seconds} s here, the default of GPUTally.
 - Scrapes go over loopback, one after the other, on one connection for as long as the exporter keeps it
   open, from a client with raw sockets and a prepared request: {effort.scrapes:,} to warm up, then half
-  as many, for {effort.scrape_seconds:g} s at least, which are timed. Plain text, no compression.
-- "As Prometheus asks" is the same with the headers that Prometheus 3 sends: OpenMetrics and gzip, where
-  the exporter offers them. The floor answers plain bytes whatever it is asked.
+  as many, for at least {effort.scrape_seconds:g} s, which are timed. Plain text, no compression.
+- "Prometheus headers" is the same with the headers that Prometheus 3 sends: OpenMetrics and gzip, where
+  the exporter supports them. The floor always sends plain bytes.
 - RSS is the resident memory of the process and its children: after its second sample, and after the
-  {effort.scrapes:,} scrapes that warm it up. What the stand-in takes is in it, alike for all.
+  {effort.scrapes:,} warm-up scrapes. It includes the memory of the stand-in, equally for all.
 - CPU is the user and system time of the process and its children, from the process's CPU clock.
-- Idle CPU is over {effort.idle_seconds:g} s in which nobody scrapes, "sampled and scraped" over as long
-  with scrapes as Prometheus makes them. All exporters run side by side for that. An exporter that reads
-  the GPUs only when it is scraped costs nothing when idle.
-- The start is from the start of the process to its first answer that has all GPUs in it.
-- Answers per second are those of {effort.clients} clients in one process, which ask again as soon as
-  they have an answer. For the floor, and nearly so for us, that is the client's limit, not the server's.
-- The tables of growing nodes show the least of {effort.scaling_rounds} rounds. CPU per sample is that
-  of reading alone, when nobody scrapes; "and scrape" is with one scrape for each sample: reading,
-  rendering and serving.
-- Growth is linear when a GPU or process of the last step costs no more than those of the steps before,
-  give or take the noise of the measurement: half as much again is still called linear.
-- The large fleet is four nodes of different models, played through the real exporter for its last
+- Idle CPU is measured over {effort.idle_seconds:g} s without scrapes, "sampled and scraped" over the same
+  time with scrapes as Prometheus sends them. All exporters run side by side for that. An exporter that
+  reads the GPUs only when it is scraped costs nothing when idle.
+- The start is the time from the start of the process to its first response with all GPUs.
+- Scrapes per second are those of {effort.clients} clients in one process, each of which sends the next
+  request as soon as it has a response. For the floor, and nearly for GPUTally, this is the limit of the
+  client, not of the server.
+- The tables of scaling show the minimum of {effort.scaling_rounds} rounds. CPU per sample is that of
+  reading alone, without scrapes; "and scrape" is with one scrape for each sample: reading, rendering and
+  serving.
+- Growth is linear if a GPU or process of the last step costs no more than those of the steps before,
+  allowing for the noise of the measurement: half as much again still counts as linear.
+- The large fleet is four nodes of different models, simulated through the real exporter for its last
   minutes, and clones of them with other names, GPUs and pods, all in one Prometheus, with the rules
-  recorded. Of the series that the dashboard reads over hours, the hours before are made of the last
-  values. A query is asked once to bring the data into memory and then three times; its time is the
-  middle of these, from the request to the last byte. Rules are asked in the same way, and counted."""
+  recorded. For series that the dashboard reads over hours, the earlier hours repeat the last values. A
+  query runs once to bring the data into memory and then three times; its time is the median of these,
+  from the request to the last byte. Rules are queried and counted in the same way."""
 
 
 NOT_MEASURED = """\
-- A real driver's time. The stand-in answers in about a microsecond, a driver in microseconds to
-  milliseconds per call, alike for all who make the call. None of it falls into a scrape of GPUTally,
-  because sampling runs on its own; all of it falls into the scrape of an exporter that reads when asked.
+- The time of a real driver. The stand-in responds in about a microsecond, a driver in microseconds to
+  milliseconds per call, equally for all callers. None of it is part of a scrape of GPUTally, because
+  sampling runs separately; all of it is part of the scrape of an exporter that reads on request.
 - TLS, basic auth, and networks other than loopback.
 - Exporters that are in no package registry, unless they were on PATH.
-- Rules that look back for days (anomalies), with so many days behind them, on the large fleet.
-- Other machines: the order is what carries over, not the milliseconds."""
+- Rules over several days (anomalies), with that many days of data, on the large fleet.
+- Other machines: the order carries over, not the milliseconds."""

@@ -1,4 +1,4 @@
-"""docs/performance.md: what was measured, where, how, and what it says."""
+"""docs/performance.md: machine, method, figures and verdicts of one run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,9 +44,9 @@ def report(run: Run) -> str:
         _verdicts(run.verdicts),
         *_exporters(run),
         *_fleet(run.fleet),
-        "## How it is measured",
+        "## Method",
         method(run.effort),
-        "## What is not measured",
+        "## Not measured",
         NOT_MEASURED,
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -56,19 +56,19 @@ def _introduction(run: Run) -> str:
     machine = run.machine
     return (
         f"Written by `{run.command}` on {run.date}, in {run.seconds / 60:.1f} minutes. "
-        "Do not edit: run it again.\n\n"
+        "Do not edit: run the command again.\n\n"
         f"- Machine: {machine.cores} cores of {machine.cpu}, {machine.memory_bytes / MIB / 1024:.0f} GiB, "
         f"Linux {machine.kernel}\n"
         f"- Python {machine.python} for everything written in Python\n"
-        "- GPUs: 8 x H100, one training process on each, played by the driver stand-in "
+        "- GPUs: 8 x H100, one training process on each, simulated by the driver stand-in "
         "(`tools/standin`), which every exporter loads as `libnvidia-ml.so.1`\n"
-        f"- Load of the machine from others when the run began: {machine.load:.1f}"
+        f"- Load of the machine from other programs at the start of the run: {machine.load:.1f}"
     )
 
 
 def _verdicts(verdicts: Sequence[Verdict]) -> str:
     if not verdicts:
-        return "GPUTally took no part in this run."
+        return "GPUTally was not part of this run."
     rows = [
         [
             verdict.target,
@@ -97,10 +97,10 @@ def _exporters(run: Run) -> list[str]:
     return [
         "## Side by side",
         _side_by_side(run),
-        "### The same, as multiples of GPUTally",
+        "### The same figures, as multiples of GPUTally",
         _ratios(run.results),
         *_scaling(run),
-        "## What promtool says of each answer",
+        "## promtool on each scrape",
         _lint(run),
     ]
 
@@ -111,7 +111,7 @@ def _side_by_side(run: Run) -> str:
     scrapes = table(
         [
             *("a scrape", "series", "kB", "p50 ms", "p99 ms", "CPU s per 1,000"),
-            *(f"answers/s, {effort.clients} clients", "as Prometheus asks: kB", "as Prometheus asks: p50 ms"),
+            *(f"scrapes/s, {effort.clients} clients", "Prometheus headers: kB", "Prometheus headers: p50 ms"),
         ],
         [
             [
@@ -130,7 +130,7 @@ def _side_by_side(run: Run) -> str:
     )
     keeping = table(
         [
-            *("keeping it running", "RSS idle, MiB", f"RSS after {effort.scrapes:,} scrapes, MiB"),
+            *("running", "RSS idle, MiB", f"RSS after {effort.scrapes:,} scrapes, MiB"),
             f"idle CPU %, sampling every {effort.interval_seconds} s",
             f"idle CPU %, every {effort.fast_interval_seconds} s",
             f"CPU %, sampled and scraped every {effort.interval_seconds} s",
@@ -150,7 +150,7 @@ def _side_by_side(run: Run) -> str:
         ],
     )
     notes = [f"- **{result.contender.name}**: {_note(result)}" for result in run.results]
-    notes += [f"- **{name}** took no part: {why}" for name, why in run.missing.items()]
+    notes += [f"- **{name}** was not measured: {why}" for name, why in run.missing.items()]
     return "\n\n".join([scrapes, keeping, "\n".join(notes)])
 
 
@@ -162,7 +162,7 @@ def _note(result: Result) -> str:
     if result.trouble:
         return f"{result.contender.what}; left out: {result.trouble}"
     closes = "; closes the connection after every scrape" if result.closes else ""
-    sampling = "" if result.contender.samples_on_its_own else "; does not sample on its own"
+    sampling = "" if result.contender.samples_on_its_own else "; does not sample at an interval"
     return f"{result.contender.what}{closes}{sampling}; {result.scrapes:,} scrapes timed"
 
 
@@ -173,8 +173,8 @@ _RATIOS = (
     ("p99", "p99_seconds"),
     ("CPU per 1,000", "cpu_seconds_per_thousand"),
     ("start", "start_seconds"),
-    ("answers/s", "rate_per_second"),
-    ("p50 as Prometheus asks", "prometheus_p50_seconds"),
+    ("scrapes/s", "rate_per_second"),
+    ("p50, Prometheus headers", "prometheus_p50_seconds"),
 )
 
 
@@ -183,7 +183,7 @@ def _ratios(results: Sequence[Result]) -> str:
     ours = next((result for result in measured if result.contender.role is Role.OURS), None)
     floor = next((result for result in measured if result.contender.role is Role.FLOOR), None)
     if ours is None:
-        return "GPUTally took no part in this run."
+        return "GPUTally was not part of this run."
     heads = ["exporter", *(name for name, _ in _RATIOS), "CPU per series scraped", "idle CPU, 5 s"]
     rows = [
         [
@@ -211,7 +211,7 @@ def _scaling(run: Run) -> list[str]:
     if not run.by_gpus:
         return []
     return [
-        "## As the node grows",
+        "## Scaling with GPUs and processes",
         "GPUTally alone, with `--process-metrics`, without processes on the GPUs:",
         _points(run.by_gpus, "gpus", "GPUs"),
         _line(run.by_gpus, "gpus", "GPU"),
@@ -248,7 +248,7 @@ def _line(points: Sequence[Point], unit: str, one: str) -> str:
     served = fit_line(units, [point.scraped_cpu_seconds * 1000 for point in points])
     memory = fit_line(units, [point.resident_bytes / MIB for point in points])
     return (
-        f"Straight lines through these points: a sample costs {number(read.base)} ms of CPU and "
+        f"Linear fit: a sample costs {number(read.base)} ms of CPU and "
         f"{number(read.per_unit)} ms more per {one}; rendered and served once, {number(served.base)} ms and "
         f"{number(served.per_unit)} ms; memory is {number(memory.base)} MiB and "
         f"{number(memory.per_unit)} MiB more per {one}."
@@ -257,11 +257,11 @@ def _line(points: Sequence[Point], unit: str, one: str) -> str:
 
 def _lint(run: Run) -> str:
     if not run.faults:
-        return "`promtool` was not here."
+        return "`promtool` was not available."
     rows = [
         [name, str(faults.count), faults.verdict, faults.first or "-"] for name, faults in run.faults.items()
     ]
-    return table(["exporter", "faults", "verdict", "the first"], rows)
+    return table(["exporter", "faults", "verdict", "first fault"], rows)
 
 
 def _fleet(cost: FleetCost | None) -> list[str]:
@@ -269,22 +269,23 @@ def _fleet(cost: FleetCost | None) -> list[str]:
         return []
     slowest = sorted(cost.answers, key=lambda answer: answer.seconds, reverse=True)[:_SLOWEST]
     rules = sum(group.rules for group in cost.groups)
-    empty = f" On this fleet there is nothing to show for: {'; '.join(cost.empty)}." if cost.empty else ""
+    empty = f" Without results on this fleet: {'; '.join(cost.empty)}." if cost.empty else ""
     return [
         f"## The Fleet dashboard and the rules, {cost.nodes:,} nodes x {GPUS} GPUs in one Prometheus",
-        f"All series of the last {MINUTES} minutes are there, {number(cost.samples / 1e6)} million samples. "
-        f"Opened over {HOURS} hours on {PIXELS:,} pixels, with All for every variable, the dashboard asks "
-        f"{len(cost.answers)} questions. The slowest takes {number(cost.slowest.seconds * 1000)} ms, the one "
-        f"in the middle {number(cost.middle_seconds * 1000)} ms.{empty} The slowest {len(slowest)}:",
+        f"Prometheus has all series of the last {MINUTES} minutes, {number(cost.samples / 1e6)} million "
+        f"samples. Opened over {HOURS} hours on {PIXELS:,} pixels, with All for every variable, the "
+        f"dashboard runs {len(cost.answers)} queries. The slowest takes "
+        f"{number(cost.slowest.seconds * 1000)} ms, the median {number(cost.middle_seconds * 1000)} ms."
+        f"{empty} The slowest {len(slowest)}:",
         table(
-            ["query", "ms", "series or values in the answer", "samples read"],
+            ["query", "ms", "series or values in the result", "samples read"],
             [
                 [answer.place, number(answer.seconds * 1000), f"{answer.results:,}", f"{answer.samples:,}"]
                 for answer in slowest
             ],
         ),
-        f"One evaluation of all {rules:,} rules, which takes place every minute, takes "
-        f"{number(cost.round_seconds)} s when one is evaluated after the other:",
+        f"All {rules:,} rules are evaluated every minute. One evaluation takes "
+        f"{number(cost.round_seconds)} s if the rules run one after the other:",
         table(
             ["group", "rules", "s"],
             [[group.name, str(group.rules), number(group.seconds)] for group in cost.groups],
