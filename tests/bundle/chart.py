@@ -15,9 +15,10 @@ from typing import Any
 
 import yaml
 
-from tools import environment, programs
+from tools import ROOT
+from tools.dependencies import programs
 
-CHART = environment.ROOT / "helm" / "gputally"
+CHART = ROOT / "helm" / "gputally"
 PRESETS = {file.stem: file for file in sorted(CHART.glob("presets/*.yaml"))}
 CLUSTER_SCOPED = {"ClusterRole", "ClusterRoleBinding", "PriorityClass", "SecurityContextConstraints"}
 

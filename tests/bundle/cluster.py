@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from tools import programs
-from tools.control_plane import ControlPlane
+from tools.dependencies import programs
+from tools.servers.control_plane import ControlPlane
 
 Object = dict[str, Any]
 Place = tuple[str, str, str]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.bundle.lab.data import prometheus_with_data
-from tools.replay.prometheus import Prometheus
+from tools.servers.prometheus import Prometheus
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from typing import Any
 import jsonschema
 import yaml
 
-from tools import programs
+from tools.dependencies import programs
 
 
 class _Loader(yaml.CSafeLoader):

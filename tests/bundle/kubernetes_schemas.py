@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bundle import crds
-from tools import programs
+from tools.dependencies import programs
 
 _OTHERS = (
     "grafana-operator-crds",

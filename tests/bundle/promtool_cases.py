@@ -15,7 +15,7 @@ from alerts.filling import with_defaults
 from alerts.groups import GROUPS
 from alerts.model import Alert
 from alerts.rules import annotations, rule_groups
-from tools import programs
+from tools.dependencies import programs
 
 DIRECTORY = Path(__file__).with_name("rules")
 FILES = sorted(DIRECTORY.glob("*.yml"))

@@ -13,11 +13,11 @@ import pytest
 from alerts.groups import ALERTS
 from alerts.rules import rule_groups
 from tests.bundle.scenarios import fleet
-from tests.running import Exporter, Samples, parse_samples
+from tests.support.exporter import Exporter, Samples, parse_samples
 from tests.system.test_prometheus import Prometheus, prometheus_on
 from tools.replay.firing import Firing, firing
 from tools.replay.fleet import Period
-from tools.replay.prometheus import UNMERGED, serving
+from tools.servers.prometheus import UNMERGED, serving
 
 # The fleet is played when the first test asks for it.
 pytestmark = pytest.mark.timeout(900)

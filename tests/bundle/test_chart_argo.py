@@ -18,13 +18,14 @@ from gputally.commands.verify.command import run
 from gputally.config import Config, read_config
 from tests.bundle import crds, kubernetes_schemas
 from tests.bundle.chart import CHART, Object, objects, refusal, render
-from tools import environment, programs
-from tools import render as rendering
+from tools import ROOT
+from tools.dependencies import programs
+from tools.rendering import command as rendering
 from tools.replay.blocks import write_history
 from tools.replay.fleet import Node, Period
-from tools.replay.prometheus import Prometheus, serving
+from tools.servers.prometheus import Prometheus, serving
 
-ARGO_CD = environment.ROOT / "deploy" / "argocd"
+ARGO_CD = ROOT / "deploy" / "argocd"
 PROMETHEUS = "http://prometheus.monitoring:9090"
 SIDECAR = {"argoWorkflows": {"sidecar": {"enabled": True}}}
 NEWEST = [*kubernetes_schemas.CLUSTERS][-1]
@@ -78,7 +79,7 @@ def test_an_application_is_this_chart_at_this_version(spec: Object) -> None:
     source = spec["source"]
     assert runbooks.BASE_URL.startswith(f"{source['repoURL'].removesuffix('.git')}/")
     assert source["targetRevision"] == f"v{rendering.version()}"
-    assert environment.ROOT / source["path"] == CHART
+    assert ROOT / source["path"] == CHART
 
 
 @pytest.mark.parametrize(

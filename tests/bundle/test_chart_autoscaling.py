@@ -11,8 +11,8 @@ from alerts import check, promql
 from tests.bundle import kubernetes_schemas
 from tests.bundle.chart import Object, objects, refusal
 from tests.bundle.lab.data import CLUSTER, END
-from tools import environment
-from tools.replay.prometheus import Prometheus
+from tools import ROOT
+from tools.servers.prometheus import Prometheus
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -267,7 +267,7 @@ def test_the_stacks_own_prometheus_is_asked_where_no_other_is_named() -> None:
 
 @pytest.mark.parametrize("page", ["argo.md", "autoscaling.md"])
 def test_queries_in_the_documentation_ask_for_what_there_is(page: str) -> None:
-    text = (environment.ROOT / "docs" / page).read_text()
+    text = (ROOT / "docs" / page).read_text()
     blocks = re.findall(r"^```promql\n(.+?)^```", text, re.MULTILINE | re.DOTALL)
     queries = [line for block in blocks for line in block.splitlines() if not line.startswith("#")]
     assert queries
@@ -277,7 +277,7 @@ def test_queries_in_the_documentation_ask_for_what_there_is(page: str) -> None:
 
 
 def test_the_autoscaler_in_the_documentation_is_one_that_clusters_take() -> None:
-    text = (environment.ROOT / "docs" / "autoscaling.md").read_text()
+    text = (ROOT / "docs" / "autoscaling.md").read_text()
     (example,) = re.findall(r"^```yaml\n(apiVersion: autoscaling.+?)^```", text, re.MULTILINE | re.DOTALL)
     made = yaml.safe_load(example)
     assert kubernetes_schemas.faults([made], "1.34") == []

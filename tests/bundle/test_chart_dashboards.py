@@ -10,7 +10,8 @@ import yaml
 
 from dashboards import console, registry
 from tests.bundle import chart, crds
-from tools import environment, programs
+from tools import ROOT
+from tools.dependencies import programs
 
 Json = dict[str, Any]
 SIDECAR: Json = {"configMaps": {"enabled": True}}
@@ -215,7 +216,7 @@ def test_a_release_with_all_of_them_is_small_enough() -> None:
 
 
 def test_kustomize_makes_the_same_config_maps() -> None:
-    folder = environment.ROOT / registry.DIRECTORY
+    folder = ROOT / registry.DIRECTORY
     printed = subprocess.run(
         [programs.path("kubectl"), "kustomize", folder], capture_output=True, text=True, check=True
     ).stdout

@@ -22,11 +22,13 @@ from tests.bundle.cluster import (
     resources,
     wait_until,
 )
-from tools import control_plane, environment, programs, prometheus_operator
-from tools.control_plane import ControlPlane
-from tools.prometheus_operator import Generated
+from tools import ROOT
+from tools.dependencies import programs
+from tools.servers import control_plane, prometheus_operator
+from tools.servers.control_plane import ControlPlane
+from tools.servers.prometheus_operator import Generated
 
-CHART = environment.ROOT / chart.CHART
+CHART = ROOT / chart.CHART
 PREVIOUS = Path(__file__).with_name("releases") / "gputally-0.1.0.tgz"
 HELMS = ("helm", "helm-4")
 MOST_BYTES_OF_A_SECRET = 1 << 20

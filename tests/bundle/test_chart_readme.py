@@ -7,8 +7,9 @@ import subprocess
 import pytest
 
 from tests.bundle.chart import CHART, PRESETS
-from tools import environment, programs
+from tools import ROOT
 from tools.chart_values import reading
+from tools.dependencies import programs
 
 README = (CHART / "README.md").read_text()
 BLOCKS = re.findall(r"^```\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
@@ -18,7 +19,7 @@ INSTALLS = [block for block in BLOCKS if block.startswith("helm install gputally
 
 def template(flags: list[str]) -> str:
     command = [str(programs.path("helm")), "template", "gputally", "helm/gputally", *flags]
-    done = subprocess.run(command, cwd=environment.ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -12,13 +12,12 @@ import yaml
 
 from alerts import manifests, messages, routing
 from tests.bundle import chart, crds
-from tools import environment, programs
+from tools import ROOT
+from tools.dependencies import programs
 
 Json = dict[str, Any]
-PLAIN: Json = yaml.safe_load((environment.ROOT / manifests.PLAIN / "alertmanager.yml").read_text())
-RESOURCE: Json = yaml.safe_load(
-    (environment.ROOT / manifests.MANIFESTS / "alertmanagerconfig.yaml").read_text()
-)
+PLAIN: Json = yaml.safe_load((ROOT / manifests.PLAIN / "alertmanager.yml").read_text())
+RESOURCE: Json = yaml.safe_load((ROOT / manifests.MANIFESTS / "alertmanagerconfig.yaml").read_text())
 WINDOW = [{"weekdays": ["sunday"], "times": [{"start_time": "02:00", "end_time": "04:00"}]}]
 EMAIL = {
     "to": "gpu-team@example.com",

@@ -18,10 +18,10 @@ from gputally.config import LOG_FORMATS, LOG_LEVELS, READERS
 from gputally.metrics.compat import PROFILES
 from tests.bundle import chart
 from tests.bundle.chart import CHART, PRESETS, at
-from tools import programs
 from tools.chart_values import reading
 from tools.chart_values.definitions import DEFINITIONS
 from tools.chart_values.reading import Value
+from tools.dependencies import programs
 
 HELMS = ("helm", "helm-4")
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())

@@ -12,12 +12,12 @@ from tests.bundle import exporter_pod
 from tests.bundle.chart import PRESETS, Pod, merged, objects, pods, render
 from tests.bundle.chart_combinations import CASES, Case
 from tests.bundle.pod_security import CONTROLS, LEVELS, against, level
-from tools import environment
+from tools import ROOT
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 every_preset = pytest.mark.parametrize("preset", PRESETS)
 
-DOCUMENT = environment.ROOT / "docs" / "privileges.md"
+DOCUMENT = ROOT / "docs" / "privileges.md"
 # Of the standard, what a privilege costs; with all of them off, the exporter is restricted.
 NODE_FOLDER = {"HostPath Volumes", "Volume Types"}
 USER_0 = {"Running as Non-root", "Running as Non-root user"}

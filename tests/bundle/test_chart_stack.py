@@ -12,7 +12,7 @@ import yaml
 from alerts.groups import ALERTS
 from tests.bundle import chart
 from tests.bundle.chart import Object
-from tools import programs
+from tools.dependencies import programs
 
 COMPONENTS = ("prometheus", "alertmanager", "grafana")
 NAME = "app.kubernetes.io/name"

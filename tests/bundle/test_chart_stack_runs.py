@@ -26,12 +26,13 @@ from alerts.rules import rule_groups
 from dashboards import registry
 from tests.bundle import chart
 from tests.bundle.kubelet import MountedPod
-from tests.running import Exporter
-from tools import control_plane, programs
-from tools.children import Child, Children
-from tools.control_plane import ControlPlane
-from tools.grafana import ALERTMANAGER_UID, PROMETHEUS_UID, installation
-from tools.ports import HOST, free_port
+from tests.support.exporter import Exporter
+from tools.dependencies import programs
+from tools.servers import control_plane
+from tools.servers.children import Child, Children
+from tools.servers.control_plane import ControlPlane
+from tools.servers.grafana import ALERTMANAGER_UID, PROMETHEUS_UID, installation
+from tools.servers.ports import HOST, free_port
 
 NODE = "gpu-1"
 NAMESPACE = "monitoring"

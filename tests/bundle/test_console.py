@@ -11,7 +11,7 @@ from alerts import promql
 from alerts.check import full_schema
 from dashboards import Json, console
 from tests.bundle.lab.data import END, STEP
-from tools.replay.prometheus import Prometheus
+from tools.servers.prometheus import Prometheus
 
 # The data take a minute to make, and on a busy machine several.
 pytestmark = pytest.mark.timeout(600)

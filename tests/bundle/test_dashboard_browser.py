@@ -14,14 +14,14 @@ from dashboards.build import dashboard, row, text_of
 from dashboards.panels import heatmap, now, over_time, rows, stat, text, timeseries
 from dashboards.tables import column, table
 from dashboards.variables import Variable
-from tests.browser import Page, Seen, blank, empty, errors, look, missing, strays, unfilled
 from tests.bundle.lab.choices import SHOWN, SHOWN_EMPTY, default_range_seconds
 from tests.bundle.lab.data import END, STEP
-from tools import programs
-from tools.children import Children
-from tools.grafana import Grafana
-from tools.ports import free_port
-from tools.replay.prometheus import Prometheus
+from tests.support.browser import Page, Seen, blank, empty, errors, look, missing, strays, unfilled
+from tools.dependencies import programs
+from tools.servers.children import Children
+from tools.servers.grafana import Grafana
+from tools.servers.ports import free_port
+from tools.servers.prometheus import Prometheus
 
 # All pages are looked at before the first test; that takes two minutes, and on a busy machine many.
 pytestmark = pytest.mark.timeout(1500)

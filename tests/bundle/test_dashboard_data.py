@@ -19,7 +19,7 @@ from dashboards.reading import (
 from dashboards.variables import ALL
 from tests.bundle.lab.choices import EMPTY, EVERYTHING, ONE, Choice, default_range_seconds
 from tests.bundle.lab.data import END, STEP
-from tools.replay.prometheus import Prometheus
+from tools.servers.prometheus import Prometheus
 
 # The data take a minute to make, and on a busy machine several.
 pytestmark = pytest.mark.timeout(600)

@@ -14,10 +14,11 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 
 from dashboards import Json, registry
-from tools import environment, programs
+from tools import ROOT
+from tools.dependencies import programs
 
 TEXTS = registry.texts()
-LINT = environment.ROOT / "dashboards" / ".lint"
+LINT = ROOT / "dashboards" / ".lint"
 TYPES = Path(__file__).with_name("schema.ts")
 OLDER_KEYS = {
     "tooltip/show": "Grafana before 10.3 reads it; mode stands beside it for the newer ones",

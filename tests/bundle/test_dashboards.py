@@ -16,7 +16,7 @@ from dashboards.panels import Panel, now, over_time, rows, stat, timeseries
 from dashboards.reading import fill_variables, used_variables
 from dashboards.tables import column, table
 from dashboards.variables import CLUSTER, Variable
-from tools import environment
+from tools import ROOT
 
 SCHEMA: promql.Schema = {
     "gputally_gpu_info": frozenset({"cluster", "node", "gpu"}),
@@ -201,8 +201,8 @@ def test_another_process_renders_the_same() -> None:
     program = "from dashboards import registry; print(*registry.texts().values(), sep='', end='')"
     again = subprocess.run(
         [sys.executable, "-c", program],
-        cwd=environment.ROOT,
-        env={"PYTHONHASHSEED": "1", "PYTHONPATH": str(environment.ROOT)},
+        cwd=ROOT,
+        env={"PYTHONHASHSEED": "1", "PYTHONPATH": str(ROOT)},
         check=True,
         capture_output=True,
         text=True,
@@ -212,7 +212,7 @@ def test_another_process_renders_the_same() -> None:
 
 @pytest.mark.parametrize("path", registry.files())
 def test_the_chart_is_up_to_date(path: str) -> None:
-    assert (environment.ROOT / path).read_text() == registry.files()[path], "run tools/render"
+    assert (ROOT / path).read_text() == registry.files()[path], "run tools/render"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import yaml
 
 from alerts import manifests
 from tests.bundle import crds
-from tools import environment
+from tools import ROOT
 
 KITS = ("prometheus-operator-crds", "prometheus-operator-crds-2024")
 NAMES = [
@@ -16,7 +16,7 @@ NAMES = [
 
 
 def manifest(path: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((environment.ROOT / path).read_text())
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / path).read_text())
     return loaded
 
 

@@ -6,11 +6,12 @@ import pytest
 import yaml
 
 from alerts import manifests
-from tools import environment, plain_install
-from tools.plain_install import EXPORTER, STACK
+from tools import ROOT
+from tools.rendering import plain_install
+from tools.rendering.plain_install import EXPORTER, STACK
 
 FILES = (EXPORTER, STACK)
-KUSTOMIZATION = environment.ROOT / "helm/gputally/dashboards/kustomization.yaml"
+KUSTOMIZATION = ROOT / "helm/gputally/dashboards/kustomization.yaml"
 
 
 def read(path: str) -> list[dict[str, Any]]:
@@ -29,7 +30,7 @@ def test_both_helms_give_the_same_text(path: str) -> None:
 
 @pytest.mark.parametrize("path", FILES)
 def test_what_is_committed_is_what_the_chart_gives(path: str) -> None:
-    assert (environment.ROOT / path).read_text() == plain_install.text(path), "tools/render writes it"
+    assert (ROOT / path).read_text() == plain_install.text(path), "tools/render writes it"
 
 
 @pytest.mark.parametrize("path", FILES)

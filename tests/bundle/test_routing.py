@@ -11,11 +11,12 @@ from alerts import manifests, routing
 from alerts.groups import ALERTS
 from alerts.model import Audience, Severity
 from tests.bundle import crds
-from tools import environment, programs
+from tools import ROOT
+from tools.dependencies import programs
 
 TEAMS = {"nlp|nlp-.+": "email", "vision": "teams"}
 BY_SEVERITY = {Severity.CRITICAL: "pagerduty", Severity.WARNING: "slack", Severity.INFO: "slack"}
-PLAIN = environment.ROOT / manifests.PLAIN / "alertmanager.yml"
+PLAIN = ROOT / manifests.PLAIN / "alertmanager.yml"
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from alerts import schema
 from alerts.promql import ANY
 from gputally.metrics.compat import load_profile, load_rows
 from gputally.model import Snapshot
-from tests.unit.metrics.compat.snapshots import scene, snapshots
+from tests.support.snapshots import scene, snapshots
 
 _PROFILES = ("dcgm", "nvidia-smi")
 

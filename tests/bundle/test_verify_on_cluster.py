@@ -12,12 +12,13 @@ import pytest
 from gputally.commands.verify import FAILURE, OK, Finding
 from tests.bundle.cluster import Release, resources, wait_until
 from tests.bundle.test_chart_on_cluster import CHART
-from tools import control_plane, environment, programs
-from tools.control_plane import ControlPlane
-from tools.progress import Failed
+from tools import ROOT, Failed
+from tools.dependencies import programs
+from tools.servers import control_plane
+from tools.servers.control_plane import ControlPlane
+from tools.verification.command import look
 from tools.verification.kubectl import Kubectl
 from tools.verification.reach import Wanted
-from tools.verify import look
 
 DEFINITIONS = (
     *("prometheuses", "alertmanagers", "scrapeconfigs", "servicemonitors", "podmonitors"),
@@ -287,7 +288,7 @@ def test_the_plain_installation_is_accepted_and_found(plane: ControlPlane) -> No
         "--filename=deploy/stack.yaml",
     )
     for source in applied:
-        file = f"{source.partition('=')[0]}={environment.ROOT / source.partition('=')[2]}"
+        file = f"{source.partition('=')[0]}={ROOT / source.partition('=')[2]}"
         space = ["--namespace=gputally"] if source.startswith("--kustomize") else []
         plane.kubectl("apply", "--server-side", file, *space)
         # What is there is what was asked for.

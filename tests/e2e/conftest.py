@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.kubernetes import Namespace
-from tools.locking import locked
+from tools.dependencies.locking import locked
 from tools.test_cluster import cluster as test_cluster
 from tools.test_cluster import layout, record
 from tools.test_cluster.cluster import Cluster

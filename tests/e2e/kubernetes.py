@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tools import programs
-from tools.control_plane import ControlPlane
-from tools.progress import Failed
+from tools import Failed
+from tools.dependencies import programs
+from tools.servers.control_plane import ControlPlane
 from tools.test_cluster.images import WORKLOAD
 
 CHART = Path(__file__).parents[2] / "helm/gputally"

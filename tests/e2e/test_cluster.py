@@ -18,10 +18,9 @@ import pytest
 from tests.e2e.conftest import Keeper
 from tests.e2e.driver import Driver, on_a_gpu
 from tests.e2e.kubernetes import WAIT, Namespace, node_pids, pod, until
-from tests.unit.attribution.kubelet_server import message
-from tests.worlds import play, world
-from tools import environment
-from tools.progress import Failed
+from tests.support.kubelet_server import message
+from tests.support.worlds import play, world
+from tools import ROOT, Failed
 from tools.test_cluster import audit, device_plugin, layout, preflight, record
 from tools.test_cluster import cluster as test_cluster
 from tools.test_cluster.cluster import Cluster
@@ -181,7 +180,7 @@ print(digest.hexdigest())
     inside = namespace.kubectl("exec", "daemonset/gputally", "--", "python", "-c", digest)
 
     assert 'simulated="true"' in text
-    source = {**os.environ, "PYTHONPATH": str(environment.ROOT / "exporter")}
+    source = {**os.environ, "PYTHONPATH": str(ROOT / "exporter")}
     here = subprocess.run(
         [sys.executable, "-c", digest], env=source, capture_output=True, text=True, check=True
     )
@@ -244,9 +243,7 @@ def test_the_stack_runs_on_volumes_of_its_own_and_passes_the_charts_test(
 
 
 def test_status_tells_what_runs_and_how_to_reach_it(cluster: Cluster) -> None:
-    ran = subprocess.run(
-        [environment.ROOT / "tools/cluster", "status"], capture_output=True, text=True, check=False
-    )
+    ran = subprocess.run([ROOT / "tools/cluster", "status"], capture_output=True, text=True, check=False)
 
     assert ran.returncode == 0, ran.stderr
     for program in cluster.programs():
@@ -345,7 +342,7 @@ def test_nothing_is_left_after_it_was_killed(keeper: Keeper, before: dict[str, l
 def test_nothing_is_left_of_a_start_that_was_killed(keeper: Keeper, before: dict[str, list[str]]) -> None:
     command = [sys.executable, "-P", "-m", "tools.test_cluster", "up", f"--folder={keeper.folder}"]
     with subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": str(environment.ROOT)}, stderr=subprocess.DEVNULL
+        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL
     ) as starting:
         until("it starts", record.holders)
         starting.kill()

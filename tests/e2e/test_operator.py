@@ -20,12 +20,13 @@ from gputally.simulator.scenario import MigLayout
 from tests.e2e.conftest import Keeper
 from tests.e2e.driver import Driver, on_a_gpu
 from tests.e2e.kubernetes import CHART, WAIT, Namespace, Object, node_pids, pod, until
-from tests.system.alerting import Inbox, Message, inbox
+from tests.support.alerting import Inbox, Message, inbox
+from tests.support.worlds import world
 from tests.system.test_verify import gputally, levels
-from tests.worlds import world
-from tools import programs, prometheus_operator
-from tools.progress import Failed
-from tools.prometheus_operator import Generated
+from tools import Failed
+from tools.dependencies import programs
+from tools.servers import prometheus_operator
+from tools.servers.prometheus_operator import Generated
 from tools.standin.scenario import Fault, FaultKind, Frame, write_scenario
 from tools.test_cluster import audit, layout
 from tools.test_cluster.cluster import Cluster

@@ -33,13 +33,14 @@ from dashboards.reading import (
 from dashboards.variables import ALL
 from gputally.commands.verify.asking import Login, LoginNeeded, NotAnswered, Server
 from gputally.commands.verify.prometheus import Prometheus
-from tests.browser import Page, Seen, User, blank, empty, errors, look, missing, strays, unfilled
 from tests.e2e.conftest import Keeper
 from tests.e2e.kubernetes import Namespace, until
+from tests.support.browser import Page, Seen, User, blank, empty, errors, look, missing, strays, unfilled
 from tests.system.test_verify import levels
-from tools import environment, programs
-from tools.grafana import ADMINISTRATOR
+from tools import ROOT
+from tools.dependencies import programs
 from tools.replay.rule_files import parse_duration
+from tools.servers.grafana import ADMINISTRATOR
 
 Json = dict[str, Any]
 
@@ -228,7 +229,7 @@ def test_seen_from_outside_all_is_well(installed: Namespace, recorded: float) ->
     path = f"{programs.path('kubectl').parent}:{os.environ['PATH']}"
 
     ran = subprocess.run(
-        [environment.ROOT / "tools/verify", "--namespace", installed.name, "--wait", "1m"],
+        [ROOT / "tools/verify", "--namespace", installed.name, "--wait", "1m"],
         env={**installed.plane.environment, "PATH": path},
         capture_output=True,
         text=True,

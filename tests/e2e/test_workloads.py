@@ -24,10 +24,19 @@ from gputally.model import Reading
 from tests.e2e.conftest import Keeper
 from tests.e2e.driver import Driver, on_a_gpu
 from tests.e2e.kubernetes import Namespace, Object, node_pids, pod, until
-from tests.system.books import COUNTERS, GPU, POD, UNATTRIBUTED, History, decreases, millijoules, missing
-from tests.worlds import world
-from tools import programs
-from tools.progress import Failed
+from tests.support.ledger_series import (
+    COUNTERS,
+    GPU,
+    POD,
+    UNATTRIBUTED,
+    History,
+    decreases,
+    millijoules,
+    missing,
+)
+from tests.support.worlds import world
+from tools import Failed
+from tools.dependencies import programs
 from tools.standin.scenario import Frame, replace_scenario, scenario_text
 from tools.test_cluster import device_plugin, layout
 from tools.test_cluster.cluster import Cluster

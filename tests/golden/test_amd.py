@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.amd_trees import HOSTS, plant
 from tests.golden.test_golden import check_scrape
-from tests.running import Exporter
-from tests.unit.attribution.fake_procfs import uid
+from tests.support.amd_trees import HOSTS, plant
+from tests.support.exporter import Exporter
+from tests.support.fake_procfs import uid
 
 
 def log_pods(folder: Path) -> Path:

@@ -11,9 +11,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from gputally.metrics.compat import PROFILES
 from tests.golden.test_golden import HERE
 from tests.golden.test_hosts import HOSTS, build, gpus, pod_resources
-from tests.running import Exporter
-from tests.unit.attribution.kubelet_server import kubelet
-from tests.worlds import play
+from tests.support.exporter import Exporter
+from tests.support.kubelet_server import kubelet
+from tests.support.worlds import play
 from tools.standin.scenario import environment
 
 OURS = re.compile(r"^(?:# (?:HELP|TYPE) )?(?:gputally|process)_.*\n", re.MULTILINE)

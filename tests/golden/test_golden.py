@@ -12,9 +12,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from gputally.model import Reading
-from tests.running import Exporter, Samples, parse_samples
-from tests.worlds import mig_world, play, world
-from tools.programs import path as program
+from tests.support.exporter import Exporter, Samples, parse_samples
+from tests.support.worlds import mig_world, play, world
+from tools.dependencies.programs import path as program
 from tools.standin.scenario import Fault, FaultKind, environment
 
 HERE = Path(__file__).parent

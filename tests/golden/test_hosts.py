@@ -8,10 +8,10 @@ import pytest
 
 from gputally.model import Process, Reading
 from tests.golden.test_golden import check_scrape
-from tests.running import Exporter
-from tests.unit.attribution.fake_procfs import FakeProcfs, container_id, uid
-from tests.unit.attribution.kubelet_server import kubelet, message
-from tests.worlds import play, world
+from tests.support.exporter import Exporter
+from tests.support.fake_procfs import FakeProcfs, container_id, uid
+from tests.support.kubelet_server import kubelet, message
+from tests.support.worlds import play, world
 from tools.standin.scenario import environment
 
 GIB = 2**30

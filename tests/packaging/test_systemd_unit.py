@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import programs
+from tools.dependencies import programs
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "packaging/systemd/gputally.service"

@@ -13,7 +13,7 @@ import pytest
 from gputally.model import AccountedProcess, Gpu, Reading
 from tests.standin.conftest import Play
 from tests.standin.real_pynvml import nvml
-from tests.users import AS_NOBODY, AS_ROOT
+from tests.support.users import AS_NOBODY, AS_ROOT
 from tools.standin.scenario import Frame, environment, scenario_text
 
 OneGpu = Callable[[str], Any]

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
-from tests.running import Exporter
+from tests.support.exporter import Exporter
 
 Watch = Callable[[Exporter], AbstractContextManager[None]]
 

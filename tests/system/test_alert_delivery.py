@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import Exporter
-from tests.system.alerting import Alertmanager, Message, inbox, stack, write_alertmanager_config
+from tests.support.alerting import Alertmanager, Message, inbox, stack, write_alertmanager_config
+from tests.support.exporter import Exporter
 
 TWO_LOST = """
 gpus = 4

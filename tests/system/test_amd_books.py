@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from gputally.devices.amdgpu.gpu_metrics import decode
-from tests.amd_meters import card_folder, set_energy
-from tests.amd_trees import plant
 from tests.golden.test_amd import log_pods
 from tests.golden.test_golden import check_books
-from tests.running import Exporter, Samples
+from tests.support.amd_meters import card_folder, set_energy
+from tests.support.amd_trees import plant
+from tests.support.exporter import Exporter, Samples
 
 WATTS = 141  # what the card's power says
 UUID = "GPU-2250f807caf2231a"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.amd_meters import card_folder, rewrite
-from tests.amd_trees import plant
-from tests.running import Exporter
+from tests.support.amd_meters import card_folder, rewrite
+from tests.support.amd_trees import plant
+from tests.support.exporter import Exporter
 from tests.system.conftest import Watch
 
 FIRST, SECOND = "0000:05:00.0", "0000:27:00.0"

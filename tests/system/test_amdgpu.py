@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.amd_trees import plant
-from tests.running import Exporter, Samples, parse_samples
+from tests.support.amd_trees import plant
+from tests.support.exporter import Exporter, Samples, parse_samples
 
 MIB = 1 << 20
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gputally import __version__
-from tests.running import Exporter, parse_samples
+from tests.support.exporter import Exporter, parse_samples
 
 NO_DRIVER = {"LD_LIBRARY_PATH": "", "PATH": "/nonexistent"}
 

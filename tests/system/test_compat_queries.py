@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.running import Exporter
-from tests.system.books import prometheus_scraping
+from tests.support.exporter import Exporter
+from tests.support.ledger_series import prometheus_scraping
 from tests.system.test_prometheus import Prometheus
 
 GPUS = {"0", "1", "2"}

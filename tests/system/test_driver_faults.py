@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gputally.model import Reading
-from tests.running import Exporter
+from tests.support.exporter import Exporter
+from tests.support.worlds import mig_world, play, world
 from tests.system.conftest import Watch
-from tests.worlds import mig_world, play, world
 from tools.standin.build import build_library
 from tools.standin.scenario import Fault, FaultKind, environment, held_file
 

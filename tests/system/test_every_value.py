@@ -9,8 +9,8 @@ import pytest
 from gputally.metrics.catalog import BOOK_METRICS, UNKNOWN_METRICS
 from gputally.metrics.families import ExporterFacts, build_families
 from gputally.model import Reading, Snapshot
-from tests.running import Exporter, Samples
-from tests.worlds import mig_world, play, world
+from tests.support.exporter import Exporter, Samples
+from tests.support.worlds import mig_world, play, world
 from tools.standin.scenario import environment
 
 SCENARIOS: dict[str, Callable[[], tuple[Reading, ...]]] = {

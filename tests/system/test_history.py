@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from gputally.simulator import simulated_reader
-from tests.running import Exporter
+from tests.support.exporter import Exporter
 from tests.system.test_prometheus import free_port, prometheus_scraping
-from tools.progress import Failed
+from tools import Failed
 from tools.replay.blocks import write_history
 from tools.replay.firing import firing
 from tools.replay.fleet import WARM_UP_SECONDS, Node, Period
-from tools.replay.prometheus import Prometheus, serving
 from tools.replay.rules import record_rules
+from tools.servers.prometheus import Prometheus, serving
 
 START = 1_794_700_800
 SCENARIO = """

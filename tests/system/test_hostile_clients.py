@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.running import Exporter
-from tests.unit.server.talking import Client
+from tests.support.exporter import Exporter
+from tests.support.http_client import Client
 
 CLIENTS = 1000
 KINDS = 9

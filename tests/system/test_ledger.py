@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from gputally.model import AccountedProcess, Process, ProcessSample, Reading
-from tests.running import Exporter
-from tests.system.books import (
+from tests.support.exporter import Exporter
+from tests.support.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
+from tests.support.kubelet_server import kubelet, message
+from tests.support.ledger_series import (
     GPU,
     POD,
     UNATTRIBUTED,
@@ -25,10 +27,8 @@ from tests.system.books import (
     prometheus_scraping,
     wait_for_books,
 )
+from tests.support.worlds import world
 from tests.system.test_prometheus import Prometheus
-from tests.unit.attribution.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
-from tests.unit.attribution.kubelet_server import kubelet, message
-from tests.worlds import world
 from tools.standin.scenario import Fault, FaultKind, Frame, environment, write_scenario
 
 GIB = 2**30

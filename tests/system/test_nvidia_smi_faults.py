@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from tests.running import Exporter
+from tests.support.exporter import Exporter
 from tests.system.conftest import Watch
 
 CAPTURES = Path(__file__).parents[1] / "fixtures/nvidia-smi"

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.running import Exporter
-from tools.programs import path as program
+from tests.support.exporter import Exporter
+from tools.dependencies.programs import path as program
 
 
 def free_port() -> int:

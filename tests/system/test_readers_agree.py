@@ -13,9 +13,9 @@ import pytest
 
 from gputally.devices.nvidia_smi import NvidiaSmiReader
 from gputally.model import Reading
+from tests.support.worlds import play
 from tests.system.test_every_value import SCENARIOS
-from tests.worlds import play
-from tools.programs import path as program
+from tools.dependencies.programs import path as program
 from tools.standin.scenario import environment
 
 MIB = 1024 * 1024

@@ -11,7 +11,7 @@ import pytest
 
 from gputally.metrics.exposition import OPENMETRICS, TEXT
 from gputally.simulator import simulated_reader
-from tests.running import Exporter, parse_samples
+from tests.support.exporter import Exporter, parse_samples
 from tests.system.test_prometheus import free_port, prometheus_scraping
 
 SIMULATE = ("simulate", "--interval", "200ms", "--gpus", "2", "--seed", "7", "--scenario-start", "1760000000")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.books import (
+from tests.support.ledger_series import (
     GPU,
     HOST,
     POD,

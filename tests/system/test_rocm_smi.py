@@ -10,9 +10,9 @@ from gputally.devices import Report
 from gputally.devices.amdgpu.reader import AmdgpuReader
 from gputally.devices.rocm_smi import RocmSmiReader
 from gputally.model import Unavailable
-from tests.amd_host import AmdHost
-from tests.amd_trees import planted
-from tools import programs
+from tests.support.amd_host import AmdHost
+from tests.support.amd_trees import planted
+from tools.dependencies import programs
 
 TOOLS = ("rocm-smi-5", "rocm-smi-6")
 # What the tool measures in another way, or tells less of.

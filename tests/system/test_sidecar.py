@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import Exporter
-from tests.unit.attribution.fake_procfs import FakeProcfs, container_id
+from tests.support.exporter import Exporter
+from tests.support.fake_procfs import FakeProcfs, container_id
 
 SANDBOX = f"0::/../cri-containerd-{container_id(1)}.scope\n"
 SIDECAR = ("serve", "--sidecar", "--interval", "200ms")

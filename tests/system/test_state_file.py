@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from gputally.ledger.state_file import decode, encode
-from tests.running import Exporter
-from tests.system.books import (
+from tests.support.disks import Disk, small_disk
+from tests.support.exporter import Exporter
+from tests.support.ledger_series import (
     GPU,
     HOST,
     POD,
@@ -20,7 +21,6 @@ from tests.system.books import (
     wait_for_books,
 )
 from tests.system.test_prometheus import free_port
-from tests.unit.ledger.disks import Disk, small_disk
 
 STEADY = {"namespace": "nlp", "pod": "steady"}
 

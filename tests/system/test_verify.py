@@ -14,12 +14,12 @@ import pytest
 
 from alerts.rules import rule_groups
 from dashboards.registry import texts
-from tests.running import Exporter
-from tests.system.alerting import Alertmanager, inbox, write_alertmanager_config, write_rules
+from tests.support.alerting import Alertmanager, inbox, write_alertmanager_config, write_rules
+from tests.support.exporter import Exporter
 from tests.system.test_prometheus import Prometheus, free_port, prometheus_on
-from tools import programs
-from tools.children import Children
-from tools.grafana import ADMINISTRATOR, Grafana
+from tools.dependencies import programs
+from tools.servers.children import Children
+from tools.servers.grafana import ADMINISTRATOR, Grafana
 
 WELL = """
 gpus = 2

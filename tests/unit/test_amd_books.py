@@ -19,11 +19,11 @@ from gputally.metrics.exposition import render_text
 from gputally.metrics.families import build_families
 from gputally.metrics.own_process import read_exporter_facts
 from gputally.model import Snapshot
-from tests.amd_meters import card_folder, rewrite, set_energy, set_engine_time
-from tests.amd_trees import plant
 from tests.golden.test_golden import check_books
-from tests.running import Samples, parse_samples
-from tests.unit.attribution.fake_procfs import container_id, pod_cgroup, uid
+from tests.support.amd_meters import card_folder, rewrite, set_energy, set_engine_time
+from tests.support.amd_trees import plant
+from tests.support.exporter import Samples, parse_samples
+from tests.support.fake_procfs import container_id, pod_cgroup, uid
 
 SECOND_NS = 1_000_000_000
 VLLM = ("team-a", "vllm-0", "server")

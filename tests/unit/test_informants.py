@@ -9,7 +9,7 @@ from gputally.config import Config
 from gputally.devices import Reader
 from gputally.flags import ConfigError
 from gputally.informants import choose_informants, choose_owners
-from tests.unit.attribution.fake_procfs import FakeProcfs
+from tests.support.fake_procfs import FakeProcfs
 
 
 def config(folder: Path, **changes: object) -> Config:

@@ -8,7 +8,7 @@ import pytest
 
 from gputally.config import Config
 from gputally.readers import choose_sources
-from tests.amd_trees import planted
+from tests.support.amd_trees import planted
 
 NVIDIA = ["nvml", "nvidia-smi"]
 AMD = ["amdgpu", "rocm-smi"]

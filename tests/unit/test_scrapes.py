@@ -12,7 +12,7 @@ from gputally.flags import ConfigError
 from gputally.metrics.compat import PROFILES
 from gputally.model import Owner, PodOnGpu, ProcessCharge, Snapshot, SourceState, Use
 from gputally.scrapes import Scrapes
-from tests.worlds import world
+from tests.support.worlds import world
 
 
 def busy_node(gpus: int = 8, pods_on_each: int = 8) -> Snapshot:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from tools import programs
-from tools.progress import Failed
+from tools import ROOT, Failed
+from tools.dependencies import programs
 
-ROOT = Path(__file__).parents[2]
 _HERE = Path(__file__).parent
 
 

@@ -25,9 +25,9 @@ from gputally.simulator.default_scenario import default_scenario
 from tools.benchmark.questions import Question, View, questions
 from tools.replay.blocks import write_history
 from tools.replay.fleet import Node, Period
-from tools.replay.prometheus import UNMERGED, Prometheus, serving
 from tools.replay.rule_files import Group, names_in
 from tools.replay.rules import record_rules
+from tools.servers.prometheus import UNMERGED, Prometheus, serving
 
 GPUS = 8
 HOURS = 6

@@ -11,7 +11,7 @@ from tools.chart_values import presets
 from tools.chart_values.descriptions import description
 from tools.chart_values.reading import Value, every, sections
 from tools.chart_values.schema import of
-from tools.stamping import table
+from tools.rendering.markdown import table
 
 _TEMPLATE = Path(__file__).with_name("readme.md.j2")
 _LONGEST_DEFAULT = 80

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from tools.ports import HOST
+from tools.servers.ports import HOST
 
 
 class Inbox:

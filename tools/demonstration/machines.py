@@ -10,10 +10,10 @@ from socket import gethostname
 from gputally.simulator.default_scenario import default_scenario
 from gputally.simulator.scenario import DEFAULT_GPUS, DEFAULT_MODEL, Scenario
 from gputally.simulator.scenario_file import load_scenario
-from tools.children import Child
-from tools.ports import HOST, free_port
 from tools.replay.fleet import PORT, Node
 from tools.replay.rule_files import parse_duration
+from tools.servers.children import Child
+from tools.servers.ports import HOST, free_port
 
 CLUSTER = "demo"
 SAMPLE_SECONDS = 5

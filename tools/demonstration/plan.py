@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import programs
+from tools import Failed
 from tools.demonstration.machines import (
     SIMULATOR_FLAGS,
     Machine,
@@ -18,8 +18,8 @@ from tools.demonstration.machines import (
     this_host,
 )
 from tools.demonstration.past import STORY_SECONDS, story_seconds
-from tools.ports import HOST, free_port
-from tools.progress import Failed
+from tools.dependencies import programs
+from tools.servers.ports import HOST, free_port
 
 PYTHON = Path(sys.executable)
 

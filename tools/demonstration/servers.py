@@ -8,11 +8,11 @@ import yaml
 
 from alerts import manifests
 from dashboards.registry import texts
-from tools.children import Child
 from tools.demonstration.machines import SAMPLE_SECONDS
 from tools.demonstration.past import step_of
 from tools.demonstration.plan import Plan, Server
-from tools.grafana import Grafana
+from tools.servers.children import Child
+from tools.servers.grafana import Grafana
 
 EVALUATION_SECONDS = 5
 

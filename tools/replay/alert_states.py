@@ -10,13 +10,13 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tools import programs
-from tools.progress import Failed
+from tools import Failed
+from tools.dependencies import programs
 from tools.replay.blocks import move_blocks
 from tools.replay.firing import Firing, firing
 from tools.replay.fleet import Period
-from tools.replay.prometheus import serving
 from tools.replay.rule_files import list_alerts, read_groups
+from tools.servers.prometheus import serving
 
 
 def record_alerts(data_folder: Path, rule_files: Sequence[Path], period: Period) -> list[Firing]:

@@ -19,11 +19,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from tools.progress import Failed
+from tools import Failed
 from tools.replay.clones import renamed
 from tools.replay.fleet import Node, Period, play
-from tools.replay.prometheus import Prometheus, Receiver, serving
+from tools.replay.remote_write import Receiver
 from tools.replay.tape import Series, encode_series, with_target
+from tools.servers.prometheus import Prometheus, serving
 
 _REQUEST_BYTES = 4 * 1024**2
 _RECEIVER = ("--web.enable-remote-write-receiver", "--web.enable-admin-api")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.replay.fleet import Period
-from tools.replay.prometheus import Prometheus
 from tools.replay.rule_files import Alert, list_alerts, read_groups
+from tools.servers.prometheus import Prometheus
 
 _MOST_POINTS = 10_000
 """Of one series in one answer; Prometheus gives no more than 11,000."""

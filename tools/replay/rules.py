@@ -8,12 +8,12 @@ from typing import Any
 
 import yaml
 
-from tools import programs
-from tools.progress import Failed
+from tools import Failed
+from tools.dependencies import programs
 from tools.replay.blocks import move_blocks
 from tools.replay.fleet import Period
-from tools.replay.prometheus import UNMERGED, serving
 from tools.replay.rule_files import Group, read_groups, split_by_level
+from tools.servers.prometheus import UNMERGED, serving
 
 _FILE = "rules.yml"
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools import environment
-from tools.control_plane import ControlPlane
-from tools.progress import Failed
+from tools import ROOT, Failed
+from tools.servers.control_plane import ControlPlane
 from tools.test_cluster import components, dns, images, layout, libraries, preflight, record, store
 from tools.test_cluster.layout import Layout
 
@@ -131,7 +130,7 @@ def _launch(place: Layout, images_root: Path, lock: int) -> None:
         subprocess.run(
             ["setsid", "--fork", "unshare", *namespaces, "--propagation=private", *with_libraries, *node],
             cwd=place.folder,
-            env={**os.environ, "PYTHONPATH": str(environment.ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

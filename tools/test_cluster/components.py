@@ -9,8 +9,10 @@ from typing import Any
 
 import yaml
 
-from tools import control_plane, environment, programs
-from tools.control_plane import ControlPlane
+from tools import ROOT
+from tools.dependencies import programs
+from tools.servers import control_plane
+from tools.servers.control_plane import ControlPlane
 from tools.test_cluster import audit, layout
 from tools.test_cluster.layout import Layout
 
@@ -76,7 +78,7 @@ def _plan(place: Layout) -> dict[str, Any]:
         "environment": {
             "HOME": str(folder),
             "PATH": os.pathsep.join([*sorted(own), os.environ["PATH"]]),
-            "PYTHONPATH": str(environment.ROOT),
+            "PYTHONPATH": str(ROOT),
         },
     }
 

@@ -21,13 +21,13 @@ from pathlib import Path
 import yaml
 
 import gputally
-from tools import environment, programs
-from tools.locking import locked
-from tools.progress import Work
+from tools import ROOT
+from tools.dependencies import programs
+from tools.dependencies.locking import locked
+from tools.dependencies.progress import Work
 from tools.test_cluster import libraries
 from tools.test_cluster.components import PAUSE_IMAGE
 
-ROOT = environment.ROOT
 BASE = "gputally/base:1"
 WORKLOAD = "gputally/workload:1"
 RELOADER = "gputally/config-reloader:1"

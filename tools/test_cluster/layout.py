@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from tools import programs
-from tools.control_plane import ControlPlane
+from tools.dependencies import programs
+from tools.servers.control_plane import ControlPlane
 
 # Set aside for measuring networks (RFC 2544): no network of a company, cloud or home has these addresses.
 ADDRESSES = IPv4Network("198.18.0.0/15")

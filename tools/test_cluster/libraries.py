@@ -8,8 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tools import programs
-from tools.progress import Failed
+from tools import Failed
+from tools.dependencies import programs
 
 _LDCONFIG_PLACES = "/usr/sbin:/sbin:/usr/bin:/bin"
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from tools import programs
-from tools.progress import Failed
+from tools import Failed
+from tools.dependencies import programs
 from tools.test_cluster import layout
 from tools.test_cluster.layout import Layout
 

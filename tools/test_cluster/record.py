@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tools.progress import Failed
+from tools import Failed
 
 RECORD = Path("/run/gputally-cluster.json")
 NODE_MODULE = "tools.test_cluster.node"

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import programs
-from tools.children import Child, Children
-from tools.locking import locked
-from tools.progress import Failed
+from tools import Failed
+from tools.dependencies import programs
+from tools.dependencies.locking import locked
+from tools.servers.children import Child, Children
 
 _BOOKS = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
 _LAYERS = "io.containerd.snapshotter.v1.overlayfs/snapshots"

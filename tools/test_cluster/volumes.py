@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tools.progress import Failed
+from tools import Failed
 from tools.test_cluster.layout import STORAGE_CLASS, Layout
 
 _SECONDS = 0.5

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tools.progress import Failed
+from tools import Failed
 
 Object = Mapping[str, Any]
 

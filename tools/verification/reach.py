@@ -12,7 +12,7 @@ from gputally.commands.verify import NOT_CHECKED, Finding
 from gputally.commands.verify.asking import Login, Server
 from gputally.commands.verify.installation import Installation, verify
 from gputally.commands.verify.prometheus import Prometheus
-from tools.progress import Failed
+from tools import Failed
 from tools.verification.kubectl import Kubectl, Object
 from tools.verification.operator import Operated
 from tools.verification.release import COMPONENT, PART_OF, Release, labels_of, name_of

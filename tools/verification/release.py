@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tools.progress import Failed
+from tools import Failed
 from tools.verification.kubectl import Kubectl, Object
 
 PART_OF = "app.kubernetes.io/part-of=gputally"

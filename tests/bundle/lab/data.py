@@ -14,8 +14,8 @@ from alerts.rules import rule_groups
 from tools.replay.alert_states import record_alerts
 from tools.replay.blocks import write_history
 from tools.replay.fleet import Node, Period
-from tools.replay.prometheus import Prometheus, serving
 from tools.replay.rules import record_rules
+from tools.servers.prometheus import Prometheus, serving
 
 HOUR = 3600
 STEP = 120

@@ -31,7 +31,7 @@ from gputally.model import (
     Unknown,
     Use,
 )
-from tests.unit.attribution.fake_procfs import container_id, uid
+from tests.support.fake_procfs import container_id, uid
 
 TRAIN = PodFacts("team-a", "train-0", uid(1), {container_id(1): "main"}, ("main", "sidecar"))
 LOOSE = PodFacts("team-b", "notebook", uid(2), {}, ("jupyter",))

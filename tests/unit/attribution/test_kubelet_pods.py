@@ -12,7 +12,7 @@ from gputally.attribution import PodFacts
 from gputally.attribution.kubelet_pods import KubeletPods, parse_pods
 from gputally.attribution.kubernetes_facts import Allowed
 from gputally.model import Unavailable
-from tests.unit.attribution.kubelet_server import kubelet, message
+from tests.support.kubelet_server import kubelet, message
 
 LIST = "/v1alpha1.Pods/ListPods"
 UID = "4a163a05-439d-484b-8e53-2968bc15824f"

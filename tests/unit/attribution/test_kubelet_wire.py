@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputally.attribution.kubelet_wire import Message
-from tests.unit.attribution.kubelet_server import message
+from tests.support.kubelet_server import message
 
 
 @given(st.binary(max_size=200))

@@ -11,7 +11,7 @@ from gputally.attribution import Found, Knowledge, PodFacts
 from gputally.attribution.join import Directory, join_knowledge
 from gputally.attribution.owners import Owners
 from gputally.model import Owner, Unknown
-from tests.unit.attribution.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
+from tests.support.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
 
 PODS = tuple(
     PodFacts(f"ns-{n}", f"pod-{n}", uid(n), {container_id(n): "main"}, ("main",)) for n in range(1, 9)

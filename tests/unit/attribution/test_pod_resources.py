@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from gputally.attribution import Holding, Knowledge
 from gputally.attribution.pod_resources import PodResources, parse_pods
 from gputally.model import Unavailable
-from tests.unit.attribution.kubelet_server import kubelet, message
+from tests.support.kubelet_server import kubelet, message
 
 V1 = "/v1.PodResourcesLister/List"
 V1ALPHA1 = "/v1alpha1.PodResourcesLister/List"

@@ -6,7 +6,7 @@ from gputally.attribution import Knowledge, PodFacts
 from gputally.attribution.join import Directory, join_knowledge
 from gputally.attribution.sidecar import SidecarOwners
 from gputally.model import Owner, Unknown
-from tests.unit.attribution.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
+from tests.support.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
 
 POD = PodFacts("team-a", "train-0", uid=uid(7), container_names=("main",))
 OWNER = Owner("pod", namespace="team-a", pod="train-0", container="main", pod_uid=uid(7))

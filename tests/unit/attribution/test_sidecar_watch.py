@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gputally.attribution.sidecar_watch import others_run, sees_containers, watch_containers
-from tests.unit.attribution.fake_procfs import FakeProcfs, container_id
+from tests.support.fake_procfs import FakeProcfs, container_id
 
 OWN = "0::/\n"
 SANDBOX = f"0::/../cri-containerd-{container_id(1)}.scope\n"

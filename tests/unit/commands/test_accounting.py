@@ -9,7 +9,7 @@ import pytest
 
 from gputally.commands.accounting import enable_accounting
 from gputally.model import Reading
-from tests.unit.devices.nvml.cards import a100_mig, desktop, t4
+from tests.support.nvml_cards import a100_mig, desktop, t4
 from tools.standin.scenario import Fault, FaultKind, Frame, held_file, preload, write_scenario
 
 NOT_SUPPORTED = "accounting is not supported by this card or driver, or in MIG mode"

@@ -13,7 +13,7 @@ from gputally.commands.capture import capture
 from gputally.devices import Report
 from gputally.devices.amdgpu.reader import AmdgpuReader
 from gputally.model import Process, Reading
-from tests.amd_trees import HOSTS, planted
+from tests.support.amd_trees import HOSTS, planted
 
 
 def take(host: Path, target: Path) -> tuple[int, str]:

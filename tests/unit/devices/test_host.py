@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gputally.devices.host import VendorOnHost, read_host
 from gputally.devices.vendors import AMD, NVIDIA, nvidia_module_version, parse_nvidia_version
-from tests.amd_trees import HOSTS, planted
+from tests.support.amd_trees import HOSTS, planted
 
 
 def pci_device(sysfs: Path, address: str, vendor: str, device_class: str, driver: str = "") -> None:

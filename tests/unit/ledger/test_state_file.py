@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gputally.ledger.state_file import InUse, Rejected, StateFile, decode, encode
 from gputally.model import Unavailable
-from tests.unit.ledger.disks import Disk, small_disk
+from tests.support.disks import Disk, small_disk
 
 BOOKS = {"energy": {"GPU-0": 123456789012345}, "owner": "größer \udcff"}
 

@@ -10,7 +10,7 @@ from gputally.metrics.all_names import each_once, families_of_profiles
 from gputally.metrics.catalog import Kind
 from gputally.metrics.compat import PROFILES, Row, devices
 from gputally.metrics.families import Family
-from tests.unit.metrics.compat.snapshots import OPTIONS, simulated
+from tests.support.snapshots import OPTIONS, simulated
 
 LIST_MODULES = """
 import sys

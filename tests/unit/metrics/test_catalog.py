@@ -11,7 +11,7 @@ from gputally.devices.amdgpu import AmdgpuReader
 from gputally.devices.rocm_smi import RocmSmiReader
 from gputally.metrics.catalog import BOOK_METRICS, CATALOG, GPU_METRICS, MIG_METRICS, Metric
 from gputally.model import MigReading, ProcessSample, Reading
-from tests.amd_trees import HOSTS, planted
+from tests.support.amd_trees import HOSTS, planted
 
 CAPTURES = Path(__file__).parents[2] / "fixtures" / "rocm-smi"
 # What they can fill, and no fixture has: a newer table; a fan that the tool reports, a limit above 0 W.

@@ -10,7 +10,7 @@ import pytest
 
 from gputally.ledger.state_file import StateFile, decode, encode
 from gputally.sampling.checkpoint import Checkpoint
-from tests.unit.ledger.disks import Disk, small_disk
+from tests.support.disks import Disk, small_disk
 
 AMPLE = 30.0
 

@@ -18,7 +18,7 @@ from gputally.model import Gpu, Owner, Process, Reading, Snapshot, SourceState, 
 from gputally.sampling.checkpoint import Checkpoint
 from gputally.sampling.collect import Collector, Informant, Source
 from gputally.sampling.guard import Attempt, Guarded
-from tests.unit.attribution.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
+from tests.support.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
 
 
 def reading(index: int, **values: float) -> Reading:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gputally.server import basic_auth
 from gputally.server.basic_auth import parse_basic
+from tests.support.http_client import Client, serving
 from tests.unit.server.passwords import basic, hashed
-from tests.unit.server.talking import Client, serving
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gputally.server import Limits, Page
-from tests.unit.server.talking import Client, StaticPages, request, serving
+from tests.support.http_client import Client, StaticPages, request, serving
 
 SHORT = replace(
     Limits(),

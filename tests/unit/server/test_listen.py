@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gputally.server.errors import ListenError
 from gputally.server.listen import format_address, open_sockets, parse_address
-from tests.unit.server.talking import Client, serving
+from tests.support.http_client import Client, serving
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from gputally.server.protection import TokenBucket
 from gputally.server.web_config import RateLimit
-from tests.unit.server.talking import Client, serving
+from tests.support.http_client import Client, serving
 
 
 def test_requests_above_the_rate_are_refused_and_probes_are_not(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gputally.server.limits import Limits
 from gputally.server.messages import Request, Response
 from gputally.server.reader import RequestReader, path_of
-from tests.unit.server.talking import request
+from tests.support.http_client import request
 
 
 def read(pieces: Iterable[bytes], limits: Limits | None = None) -> RequestReader:

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from gputally.server import Limits, ListenError, Server
-from tests.unit.server.talking import Client, StaticPages, request, serving
+from tests.support.http_client import Client, StaticPages, request, serving
 
 SLEEPY = """
 import signal, sys

@@ -7,7 +7,7 @@ import pytest
 
 from gputally.server import PathError
 from gputally.server.site import Site
-from tests.unit.server.talking import OPENMETRICS, TEXT, Client, StaticPages, request, serving
+from tests.support.http_client import OPENMETRICS, TEXT, Client, StaticPages, request, serving
 
 
 def test_metrics_come_as_text_by_default() -> None:

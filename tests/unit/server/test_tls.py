@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives import serialization
 
 from gputally.server import Limits, WebConfigError
 from gputally.server.protection import Protection
+from tests.support.http_client import Client, StaticPages, request, serving
 from tests.unit.server.conftest import Authority
-from tests.unit.server.talking import Client, StaticPages, request, serving
 
 BASE = "tls_server_config: {cert_file: server.crt, key_file: server.key, %s}"
 MUTUAL = "client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.crt, %s"

@@ -12,7 +12,7 @@ from gputally.simulator.amd_models import AMD_MODELS
 from gputally.simulator.default_scenario import default_scenario
 from gputally.simulator.engine import Engine
 from gputally.simulator.scenario import Scenario, Shape, Workload
-from tests.amd_trees import planted
+from tests.support.amd_trees import planted
 
 BUSY = (Workload(shape=Shape.TRAINING, gpus=(0, 1)),)
 amd_models = pytest.mark.parametrize("model", AMD_MODELS)

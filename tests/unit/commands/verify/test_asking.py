@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from gputally.commands.verify.asking import Login, LoginNeeded, NotAnswered, NotThere, Server, read_login
-from tests.unit.commands.verify.telling import site
+from tests.support.fake_servers import site
 
 
 def test_an_answer_is_given_with_the_query_as_it_was_meant() -> None:

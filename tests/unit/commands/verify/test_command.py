@@ -8,7 +8,7 @@ import pytest
 from gputally.cli import main
 from gputally.commands.verify import FAILURE, NOT_CHECKED, OK, Finding, passed, report_text, some
 from gputally.commands.verify.command import run, until_passed
-from tests.unit.commands.verify.telling import site
+from tests.support.fake_servers import site
 
 WELL = Finding(OK, "rules", "loaded")
 ILL = Finding(FAILURE, "targets", "down", "start them")

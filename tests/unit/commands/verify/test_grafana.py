@@ -5,7 +5,7 @@ from typing import Any
 from gputally.commands.verify import FAILURE, NOT_CHECKED, OK, WARNING, Finding
 from gputally.commands.verify.asking import Login, Server
 from gputally.commands.verify.grafana import grafana
-from tests.unit.commands.verify.telling import site
+from tests.support.fake_servers import site
 
 LOGIN = Login("admin", "x")
 HEALTH = {"/api/health": {"database": "ok"}}

@@ -4,7 +4,7 @@ from gputally.commands.verify import FAILURE, NOT_CHECKED, OK, Finding
 from gputally.commands.verify.asking import LoginNeeded, NotAnswered, NotThere, Server
 from gputally.commands.verify.installation import Installation, verify
 from gputally.commands.verify.prometheus import Prometheus
-from tests.unit.commands.verify.telling import Told, prometheus, site
+from tests.support.fake_servers import Told, prometheus, site
 
 METRICS = b'# TYPE x gauge\ngputally_exporter_info{version="1"} 1\n'
 NOBODY = Server("http://127.0.0.1:1")

@@ -4,7 +4,7 @@ from gputally.commands.verify import FAILURE, NOT_CHECKED, OK
 from gputally.commands.verify.asking import Server
 from gputally.commands.verify.pod import PodLoad, verify_pod
 from gputally.commands.verify.prometheus import Prometheus
-from tests.unit.commands.verify.telling import Sample, prometheus
+from tests.support.fake_servers import Sample, prometheus
 
 LOAD = PodLoad("nlp", "train-.+", 0.5, 1800)
 SEEN: dict[str, list[Sample]] = {"gputally_pod_info": [({}, 1)]}

@@ -5,7 +5,7 @@ from typing import Any
 from gputally.commands.verify import FAILURE, NOT_CHECKED, OK, WARNING
 from gputally.commands.verify.asking import NotAnswered
 from gputally.commands.verify.rules import alertmanager, records, rules
-from tests.unit.commands.verify.telling import Told, prometheus
+from tests.support.fake_servers import Told, prometheus
 
 
 def group(name: str, *rules: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import pytest
 from gputally.commands.verify import FAILURE, NOT_CHECKED, OK, WARNING
 from gputally.commands.verify.prometheus import Row
 from gputally.commands.verify.series import gpus, labels, pods, sources, targets
-from tests.unit.commands.verify.telling import Sample, prometheus
+from tests.support.fake_servers import Sample, prometheus
 
 UP = Row({"node": "a"}, 1)
 DOWN = Row({"instance": "b:9400"}, 0)

@@ -14,8 +14,8 @@ from gputally.devices.amdgpu.files import Errors
 from gputally.devices.amdgpu.processes import Found
 from gputally.devices.plausible import drop_implausible
 from gputally.model import Gpu, Labelled, MigInstance, Process, ProcessSample, Reading
-from tests.amd_trees import plant, planted
-from tests.unit.devices.amdgpu.tables import build
+from tests.support.amd_trees import plant, planted
+from tests.support.gpu_metrics_tables import build
 from tests.unit.devices.amdgpu.trees import device, fail_files
 
 Values = dict[str, Any]

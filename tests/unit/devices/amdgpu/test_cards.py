@@ -10,7 +10,7 @@ import pytest
 from gputally.devices.amdgpu.cards import Card, find_cards, read_driver_version
 from gputally.devices.amdgpu.files import Errors
 from gputally.model import Gpu, Unavailable
-from tests.amd_trees import plant, planted
+from tests.support.amd_trees import plant, planted
 from tests.unit.devices.amdgpu.trees import device, fail_files
 
 

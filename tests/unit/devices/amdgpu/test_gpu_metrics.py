@@ -28,7 +28,7 @@ from gputally.devices.amdgpu.gpu_metrics_layouts import (
     read_table,
 )
 from gputally.model import THROTTLE_REASONS
-from tests.unit.devices.amdgpu.tables import (
+from tests.support.gpu_metrics_tables import (
     CARD_VERSIONS,
     attribute,
     attribute_of,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gputally.devices.amdgpu.files import Files
 from gputally.devices.amdgpu.hwmon import Hwmon, read_hwmon
-from tests.amd_trees import planted
+from tests.support.amd_trees import planted
 from tests.unit.devices.amdgpu.trees import device, fail_files
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gputally.devices.amdgpu.kfd import Place
 from gputally.devices.amdgpu.processes import Found, ProcessFinder
 from gputally.model import Process, ProcessSample
-from tests.amd_trees import planted
+from tests.support.amd_trees import planted
 from tests.unit.devices.amdgpu.fake_host import (
     MIB,
     SECOND_NS,

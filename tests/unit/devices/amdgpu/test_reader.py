@@ -15,7 +15,7 @@ from gputally.devices import Report
 from gputally.devices.amdgpu import AmdgpuReader, files
 from gputally.devices.plausible import drop_implausible
 from gputally.model import Unavailable
-from tests.amd_trees import plant, planted
+from tests.support.amd_trees import plant, planted
 from tests.unit.devices.amdgpu.trees import device, fail_files
 
 ALL_TREES = ("apu", "card10", "mi210", "mi250", "mi300x", "mi300x-cpx", "rx7900xtx", "vega-no-mem-busy")

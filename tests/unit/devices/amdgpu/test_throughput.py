@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gputally.devices.amdgpu import files
 from gputally.devices.amdgpu.files import Errors
 from gputally.devices.amdgpu.throughput import parse_packets, read_throughput
-from tests.amd_trees import plant, planted
+from tests.support.amd_trees import plant, planted
 from tests.unit.devices.amdgpu.trees import device, fail_files
 
 MI250 = [device(planted("mi250"), card) for card in (0, 1)]

@@ -12,7 +12,7 @@ import pytest
 from gputally.devices.nvml import NvmlReader
 from gputally.devices.nvml.accounting import PID, STATS
 from gputally.model import AccountedProcess, Process, Reading
-from tests.unit.devices.nvml.cards import GIB, a100_mig, t4
+from tests.support.nvml_cards import GIB, a100_mig, t4
 from tests.unit.devices.nvml.driver import Driver
 from tools.standin.scenario import Fault, FaultKind, Frame, replace_scenario, scenario_text
 

@@ -11,7 +11,7 @@ from gputally.devices.nvml.nvlink import complete_links
 from gputally.devices.nvml.query import Query
 from gputally.metrics.catalog import GPU_METRICS
 from gputally.model import Activity, MigReading, Reading
-from tests.unit.devices.nvml.cards import CARDS, a100, h100, l40s
+from tests.support.nvml_cards import CARDS, a100, h100, l40s
 from tests.unit.devices.nvml.driver import Driver, Eventually
 
 ACTIVITY_FIELDS = [field.name for field in dataclasses.fields(Activity)]

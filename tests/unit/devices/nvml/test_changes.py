@@ -7,7 +7,7 @@ import pytest
 
 from gputally.devices.nvml.library import Library
 from gputally.model import Gpu, Reading, Unavailable
-from tests.unit.devices.nvml.cards import GIB, a100, a100_mig, h100, h100_mig, t4, with_mig
+from tests.support.nvml_cards import GIB, a100, a100_mig, h100, h100_mig, t4, with_mig
 from tests.unit.devices.nvml.driver import Driver
 from tools.standin.scenario import Fault, FaultKind
 

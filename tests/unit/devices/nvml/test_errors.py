@@ -7,7 +7,7 @@ import pytest
 
 from gputally.devices.nvml.library import DeviceLost, Library, LibraryGone, Verdict
 from gputally.model import Unavailable
-from tests.unit.devices.nvml.cards import h100, h100_mig, t4
+from tests.support.nvml_cards import h100, h100_mig, t4
 from tests.unit.devices.nvml.driver import Driver
 from tools.standin.scenario import Fault, FaultKind
 

@@ -7,7 +7,7 @@ import pytest
 
 from gputally.devices.nvml.mig import named_profile, profile_name
 from gputally.model import Reading
-from tests.unit.devices.nvml.cards import a100_mig, h100_mig
+from tests.support.nvml_cards import a100_mig, h100_mig
 from tests.unit.devices.nvml.driver import Driver
 
 MIB = 1024**2

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gputally.devices.nvml.processes import PROCESS, SAMPLE, Entries, short_name
 from gputally.model import Process, ProcessSample, Reading
-from tests.unit.devices.nvml.cards import GIB, SAMPLED_AT_US, t4
+from tests.support.nvml_cards import GIB, SAMPLED_AT_US, t4
 from tests.unit.devices.nvml.driver import Driver
 from tools.standin.scenario import Fault, FaultKind
 

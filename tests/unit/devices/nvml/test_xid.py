@@ -11,7 +11,7 @@ import pynvml
 import pytest
 
 from gputally.model import Reading, Unavailable
-from tests.unit.devices.nvml.cards import a100, t4
+from tests.support.nvml_cards import a100, t4
 from tests.unit.devices.nvml.driver import Driver, Eventually
 from tools.standin.scenario import Fault, FaultKind, Frame, environment, held_file, write_scenario
 

@@ -23,8 +23,8 @@ from gputally.model import (
     Unknown,
     Use,
 )
-from tests.unit.metrics.compat.snapshots import amd, check_sound, ours, scene, simulated, snapshots, told
-from tests.worlds import mig_world
+from tests.support.snapshots import amd, check_sound, ours, scene, simulated, snapshots, told
+from tests.support.worlds import mig_world
 
 # The rows of etc/default-counters.csv, dcgm-exporter 4.5.3-4.8.2, that are on.
 DEFAULT = """

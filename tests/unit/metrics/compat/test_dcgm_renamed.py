@@ -7,7 +7,7 @@ from gputally.metrics.compat import dcgm
 from gputally.metrics.compat.dcgm_fields import FIELDS
 from gputally.metrics.compat.dcgm_renamed import ROWS, families
 from gputally.model import Snapshot
-from tests.unit.metrics.compat.snapshots import check_sound, scene, simulated, snapshots, told
+from tests.support.snapshots import check_sound, scene, simulated, snapshots, told
 from tests.unit.metrics.compat.test_dcgm import DEFAULT, listed
 
 # What dcgm-exporter 4.9.0 renames of its default list. Names: dcgm_fields.h of DCGM 4.6.0, the test

@@ -17,7 +17,7 @@ from gputally.model import (
     SourceState,
     state_set,
 )
-from tests.unit.metrics.compat.snapshots import (
+from tests.support.snapshots import (
     BEGAN,
     LOOKS,
     Samples,

@@ -8,7 +8,7 @@ from gputally.metrics.catalog import Kind
 from gputally.metrics.compat import dcgm
 from gputally.metrics.compat.opencost import ROWS, families
 from gputally.model import Gpu, MigInstance, MigReading, Owner, Reading, Snapshot, Use
-from tests.unit.metrics.compat.snapshots import check_sound, scene, simulated, snapshots, told
+from tests.support.snapshots import check_sound, scene, simulated, snapshots, told
 
 ACTIVE, DECODER = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_DEC_UTIL"
 NVIDIA = Gpu("GPU-a", 0, "nvidia", "A100")

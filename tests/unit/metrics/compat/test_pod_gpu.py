@@ -19,7 +19,7 @@ from gputally.model import (
     Snapshot,
     Use,
 )
-from tests.unit.metrics.compat.snapshots import (
+from tests.support.snapshots import (
     Samples,
     amd,
     check_sound,

@@ -10,7 +10,7 @@ from gputally.metrics.catalog import CATALOG, Kind
 from gputally.metrics.compat import Scene
 from gputally.metrics.compat.process_energy import ROWS, families
 from gputally.model import Owner, ProcessCharge, Snapshot, Unknown
-from tests.unit.metrics.compat.snapshots import (
+from tests.support.snapshots import (
     OPTIONS,
     amd,
     check_sound,

@@ -8,7 +8,7 @@ from hypothesis import given
 from gputally.metrics.catalog import CATALOG, Kind
 from gputally.metrics.compat.purplepill import ROWS, families
 from gputally.model import Gpu, MigInstance, MigReading, Owner, Reading, Snapshot, Unknown, Use
-from tests.unit.metrics.compat.snapshots import (
+from tests.support.snapshots import (
     amd,
     check_sound,
     kinds,

@@ -1,0 +1,205 @@
+"""Exporters, a real Prometheus with our rules, a real Alertmanager with our routes, and a real receiver.
+
+What is written in minutes and hours is played in seconds: the rules and routes are ours but for their times.
+"""
+
+import http.server
+import json
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from alerts import manifests
+from alerts.rules import rule_groups
+from tests.system.test_prometheus import Prometheus, free_port, prometheus_on
+from tools.dependencies import programs
+
+TEAMS = {"nlp": "email"}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One notification that arrived."""
+
+    receiver: str
+    status: str
+    common: Mapping[str, str]
+    alerts: tuple[tuple[str, str, str], ...]
+    """(alert, node, GPU or ""), sorted."""
+    whole: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Inbox:
+    """Where Alertmanager delivers: a receiver's name is the path of its address."""
+
+    port: int = 0
+    messages: list[Message] = field(default_factory=list)
+
+    def wait_for(self, wanted: Callable[[Message], object], what: str, seconds: float = 60) -> Message:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for message in list(self.messages):
+                if wanted(message):
+                    return message
+            time.sleep(0.1)
+        seen = "\n".join(f"{m.receiver} {m.status} {m.alerts}" for m in self.messages)
+        raise AssertionError(f"waited {seconds} s for {what}; what came:\n{seen}")
+
+    def alert_names(self) -> set[str]:
+        return {alert for message in self.messages for alert, _, _ in message.alerts}
+
+
+@contextmanager
+def inbox(host: str = "127.0.0.1") -> Iterator[Inbox]:
+    """One at this address of the machine."""
+    box = Inbox()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            alerts = sorted(
+                (a["labels"]["alertname"], a["labels"].get("node", ""), a["labels"].get("gpu", ""))
+                for a in body["alerts"]
+            )
+            box.messages.append(
+                Message(self.path[1:], body["status"], body["commonLabels"], tuple(alerts), body)
+            )
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """The messages themselves are kept."""
+
+    with http.server.ThreadingHTTPServer((host, 0), Handler) as server:
+        box.port = server.server_address[1]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield box
+        finally:
+            server.shutdown()
+
+
+def write_alertmanager_config(path: Path, inbox: Inbox, *, maintenance: bool = False) -> None:
+    """Our routes and inhibitions; every receiver is a webhook, and nobody waits for long."""
+    config = yaml.safe_load(manifests.alertmanager(TEAMS))
+    (ours,) = config["route"]["routes"]
+    for route in (config["route"], *ours["routes"]):
+        route |= {"group_wait": "1s", "group_interval": "2s", "repeat_interval": "1h"}
+    always: dict[str, Any] = {} if maintenance else {"years": ["1970"]}
+    config["time_intervals"] = [{"name": "maintenance", "time_intervals": [always]}]
+    config["receivers"] = [
+        {
+            "name": receiver["name"],
+            "webhook_configs": [{"url": f"http://127.0.0.1:{inbox.port}/{receiver['name']}"}],
+        }
+        for receiver in config["receivers"]
+    ]
+    path.write_text(json.dumps(config))
+
+
+def write_rules(path: Path) -> None:
+    """Our rules, all of them, with nothing to wait for."""
+    groups = rule_groups(disabled_too=True)
+    for group in groups:
+        group["interval"] = "1s"
+        for rule in group["rules"]:
+            if "alert" in rule:
+                rule["for"] = "0s"
+                rule.pop("keep_firing_for", None)
+    path.write_text(json.dumps({"groups": groups}))
+
+
+class Alertmanager:
+    """`alertmanager` on a folder, which keeps what it has sent; use start and stop to restart it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [
+            str(programs.path("alertmanager")),
+            f"--config.file={self.folder / 'alertmanager.yml'}",
+            f"--storage.path={self.folder / 'alertmanager'}",
+            f"--web.listen-address=127.0.0.1:{self.port}",
+            "--cluster.listen-address=",
+        ]
+        with (self.folder / "alertmanager.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def stop(self) -> None:
+        if self._process:
+            self._process.terminate()
+            self._process.wait(30)
+
+    def tell(self, alerts: list[dict[str, str]]) -> None:
+        """Say that alerts with these labels fire, as Prometheus would."""
+        body = json.dumps([{"labels": labels} for labels in alerts]).encode()
+        request = urllib.request.Request(self._url, body, {"Content-Type": "application/json"})
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=10):
+                    return
+            except urllib.error.URLError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+    def inhibited(self) -> list[dict[str, str]]:
+        """The labels of alerts that are held back because of another."""
+        with urllib.request.urlopen(self._url, timeout=10) as answer:
+            listed = json.load(answer)
+        return [alert["labels"] for alert in listed if alert["status"]["inhibitedBy"]]
+
+    def wait_for_inhibited(self) -> list[dict[str, str]]:
+        deadline = time.monotonic() + 30
+        while not (found := self.inhibited()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return found
+
+    @property
+    def _url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/api/v2/alerts"
+
+
+@contextmanager
+def stack(
+    folder: Path, targets: Mapping[str, str], *, maintenance: bool = False
+) -> Iterator[tuple[Prometheus, Alertmanager, Inbox]]:
+    """Prometheus scrapes these targets (node -> address) each second, evaluates, and tells Alertmanager."""
+    with inbox() as box:
+        write_rules(folder / "rules.yml")
+        write_alertmanager_config(folder / "alertmanager.yml", box, maintenance=maintenance)
+        alertmanager = Alertmanager(folder)
+        listed = [
+            {"targets": [address], "labels": {"node": node, "cluster": "test"}}
+            for node, address in targets.items()
+        ]
+        job = {"job_name": "gputally", "honor_labels": True, "static_configs": listed}
+        config = {
+            "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(folder / "rules.yml")],
+            "scrape_configs": [job],
+            "alerting": {
+                "alertmanagers": [{"static_configs": [{"targets": [f"127.0.0.1:{alertmanager.port}"]}]}]
+            },
+        }
+        (folder / "prometheus.yml").write_text(json.dumps(config))
+        alertmanager.start()
+        try:
+            with prometheus_on(folder) as prometheus:
+                yield prometheus, alertmanager, box
+        finally:
+            alertmanager.stop()

@@ -1,0 +1,119 @@
+"""Dashboards as people see them: in a real browser, though without a screen."""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dashboards.reading import column_names, panel_name, panels, variables
+from tools import ROOT
+from tools.dependencies import programs
+
+Json = dict[str, Any]
+Seen = dict[tuple[str, int], Json]
+
+_DRIVER = Path(__file__).with_name("browser.js")
+_PICTURES = "GPUTALLY_SCREENSHOTS"
+_DEFAULT_PICTURES = ROOT / "build/screenshots"
+_SECONDS_FOR_A_PAGE = 180
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One dashboard to be looked at."""
+
+    name: str
+    width: int
+    query: str
+    """Of its address: times and variables."""
+    picture: str
+    """Name of the file."""
+    follow: bool = False
+    """Also click on a link of a panel, and tell what is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    name: str
+    password: str
+
+
+def look(folder: Path, grafana: str, pages: Sequence[Page], user: User | None = None) -> Seen:
+    """What is on each page, by the name of the dashboard and the width.
+
+    Their pictures are kept in $GPUTALLY_SCREENSHOTS, or in build/screenshots of this repository.
+    """
+    pictures = Path(os.environ.get(_PICTURES) or _DEFAULT_PICTURES)
+    pictures.mkdir(parents=True, exist_ok=True)
+    task = folder / "task.json"
+    task.write_text(
+        json.dumps(
+            {
+                "playwright": str(programs.path("playwright-core")),
+                "chromium": str(programs.path("chromium")),
+                "grafana": grafana,
+                "user": asdict(user) if user else None,
+                "seconds": _SECONDS_FOR_A_PAGE,
+                "pages": [{**asdict(page), "picture": str(pictures / page.picture)} for page in pages],
+            }
+        )
+    )
+    command: list[str | Path] = [programs.path("node"), _DRIVER, task]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    return {(page["name"], page["width"]): page for page in found}
+
+
+def errors(page: Json) -> list[str]:
+    """All that went wrong, in the words of the page."""
+    if "failed" in page:
+        return [page["failed"], *page["said"]]
+    shown = page["panels"]
+    failures = [f"{panel['title']} fails" for panel in shown if panel["hasFailed"]]
+    complaints = [f"{panel['title']} complains" for panel in shown if panel["hasComplaint"]]
+    return [*failures, *complaints, *page["alerts"], *page["said"]]
+
+
+def missing(page: Json, dashboard: Json) -> list[str]:
+    """Panels that the dashboard has and the page has not."""
+    shown = {panel["id"] for panel in page["panels"] if not panel["isRow"]}
+    return [panel_name(panel) for panel in panels(dashboard) if panel["id"] not in shown]
+
+
+def blank(page: Json) -> list[str]:
+    """Panels that have drawn nothing at all, not even that there is no data."""
+    return [panel["title"] for panel in page["panels"] if panel["isBlank"]]
+
+
+def strays(page: Json, dashboard: Json) -> set[tuple[str, str]]:
+    """Headings of tables, each with its panel, that the dashboard has no name for: raw ones of Prometheus."""
+    named = {panel["id"]: set(column_names(panel).values()) for panel in panels(dashboard)}
+    return {
+        (panel["title"], heading)
+        for panel in page["panels"]
+        for heading in panel["headings"]
+        if heading not in named[panel["id"]]
+    }
+
+
+def empty(page: Json, dashboard: Json) -> set[str]:
+    """Panels that say that there is no data."""
+    titles = {panel["id"]: panel_name(panel) for panel in panels(dashboard)}
+    return {titles[panel["id"]] for panel in page["panels"] if panel["isEmpty"]}
+
+
+def unfilled(page: Json, dashboard: Json) -> list[str]:
+    """Variables without a value, or with nothing to choose but All."""
+    shown: list[str] = page["variables"]
+    names = list(variables(dashboard))
+    if len(shown) != len(names):
+        return [f"{names} are shown as {shown}"]
+    unchosen = {name for name, value in zip(names, shown, strict=True) if value in ("", "None")}
+    # What can be chosen is only looked at where a page was opened, and not followed to.
+    offered: list[list[str]] = page.get("offered", [])
+    unoffered = {name for name, values in zip(names, offered, strict=False) if set(values) <= {"All", "None"}}
+    return sorted(unchosen | unoffered)

@@ -1,0 +1,225 @@
+"""The books as they are served: in whole millijoules, and audited scrape by scrape."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from gputally.simulator import simulated_reader
+from tests.support.exporter import Exporter
+from tests.system.test_prometheus import Prometheus, free_port, prometheus
+
+GPU = "gputally_gpu_energy_joules_total"
+POD = "gputally_pod_energy_joules_total"
+HOST = "gputally_host_energy_joules_total"
+UNATTRIBUTED = "gputally_gpu_unattributed_energy_joules_total"
+COUNTERS = "gputally_(gpu|pod|host|gpu_unattributed)_(energy_joules|held_seconds|busy_seconds)_total"
+
+Series = tuple[str, frozenset[tuple[str, str]]]
+"""The name and the labels."""
+Scrape = dict[Series, float]
+
+COMINGS_AND_GOINGS = """
+gpus = 2
+
+[[workload]]
+shape = "training"
+gpus = [0]
+pod = "nlp/steady"
+
+[[workload]]
+shape = "unrequested"
+gpus = [0]
+stop = 3
+every = 5
+pod = "web/visitor-{run}"
+
+[[workload]]
+shape = "training"
+gpus = [1]
+start = 1
+stop = 4
+every = 6
+owner = "slurm/{run}"
+
+[[workload]]
+shape = "inference"
+gpus = [1]
+start = 3
+stop = 5
+every = 12
+"""
+
+
+def labels(series: Series) -> dict[str, str]:
+    return dict(series[1])
+
+
+def read_scrape(text: str) -> Scrape:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def millijoules(scrape: Scrape, name: str, **where: str) -> int:
+    """The sum of the series of that name with these labels."""
+    return sum(
+        round(value * 1000)
+        for series, value in scrape.items()
+        if series[0] == name and where.items() <= labels(series).items()
+    )
+
+
+def missing(scrape: Scrape) -> dict[str, int]:
+    """GPU -> the millijoules that its books do not account for; empty when all of them balance."""
+    gpus = {labels(series)["gpu"] for series in scrape if series[0] == GPU}
+    differences = {
+        gpu: millijoules(scrape, GPU, gpu=gpu)
+        - sum(millijoules(scrape, name, gpu=gpu) for name in (POD, HOST, UNATTRIBUTED))
+        for gpu in gpus
+    }
+    return {gpu: difference for gpu, difference in differences.items() if difference}
+
+
+def decreases(scrapes: Iterable[Scrape]) -> list[tuple[Series, float, float]]:
+    """Every step back of a counter, from one scrape that has it to the next one that does."""
+    last: Scrape = {}
+    found = []
+    for scrape in scrapes:
+        for series, value in scrape.items():
+            if series[0].endswith("_total"):
+                if value < last.get(series, 0.0):
+                    found.append((series, last[series], value))
+                last[series] = value
+    return found
+
+
+class Auditor:
+    """Scrapes all the time, and remembers."""
+
+    def __init__(self, exporter: Exporter) -> None:
+        self._exporter = exporter
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work)
+        self.scrapes: list[Scrape] = []
+        self.failure: BaseException | None = None
+
+    def _work(self) -> None:
+        try:
+            stopping = False
+            while not stopping:
+                # After the stop once more, so that what ended the block has been seen here, too.
+                stopping = self._stop.wait(0.05)
+                self.scrapes.append(read_scrape(self._exporter.scrape()))
+        except (OSError, AssertionError) as error:
+            self.failure = error
+
+    def __enter__(self) -> "Auditor":
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        if kind is None:
+            assert self.failure is None, f"/metrics did not answer: {self.failure}"
+            assert any(millijoules(scrape, GPU) for scrape in self.scrapes), "there were no books"
+            assert [found for scrape in self.scrapes if (found := missing(scrape))] == []
+            assert decreases(self.scrapes) == [], "a counter went backwards in one life"
+
+
+def audited(exporter: Exporter) -> Auditor:
+    """`with audited(exporter):` fails when a scrape of the block fails or does not balance, or when a
+    counter went backwards between two of them."""
+    return Auditor(exporter)
+
+
+def wait_for_books(
+    exporter: Exporter, condition: Callable[[Scrape], object], what: str, seconds: float = 30
+) -> Scrape:
+    """The first scrape that is as asked for."""
+
+    def look() -> Scrape | None:
+        scrape = read_scrape(exporter.scrape())
+        return scrape if condition(scrape) else None
+
+    return exporter.wait_until(look, what, seconds)
+
+
+class History:
+    """What Prometheus kept of the ledger's counters, scrape by scrape."""
+
+    def __init__(self, matrix: Iterable[Mapping[str, Any]]) -> None:
+        found: dict[float, Scrape] = {}
+        for entry in matrix:
+            name = entry["metric"]["__name__"]
+            kept = {k: v for k, v in entry["metric"].items() if k not in ("__name__", "instance", "job")}
+            for at, value in entry["values"]:
+                found.setdefault(at, {})[name, frozenset(kept.items())] = float(value)
+        # All samples of one scrape have one timestamp.
+        self.scrapes = [found[at] for at in sorted(found)]
+
+    def values(self, name: str, **where: str) -> list[int]:
+        """The millijoules of one account in each scrape that has it."""
+        return [
+            millijoules(scrape, name, **where)
+            for scrape in self.scrapes
+            if any(s[0] == name and where.items() <= labels(s).items() for s in scrape)
+        ]
+
+
+def history(kept_by: Prometheus) -> History:
+    answer = kept_by.api("query", query=f'{{__name__=~"{COUNTERS}"}}[1h]')
+    return History(answer["result"])
+
+
+def prometheus_scraping(address: str, folder: Path, interval: str) -> AbstractContextManager[Prometheus]:
+    """A Prometheus that scrapes this address, whether or not somebody serves there."""
+    return prometheus(folder, address, scrape_interval=interval)
+
+
+class Simulation:
+    """One history of GPUs, whoever looks at it, served on one port."""
+
+    def __init__(self, folder: Path) -> None:
+        self.scenario = folder / "scenario.toml"
+        self.scenario.write_text(COMINGS_AND_GOINGS)
+        self.began_at = time.time() - 600
+        self.port = free_port()
+        self._folder = folder
+        self._starts = 0
+        self._arguments = (
+            *("simulate", "--scenario", str(self.scenario), "--scenario-start", str(self.began_at)),
+            *("--port", str(self.port), "--interval", "100ms", "--retention", "3s"),
+        )
+
+    def start(self, *arguments: str) -> Exporter:
+        self._starts += 1
+        return Exporter(self._folder / f"log-{self._starts}", *self._arguments, *arguments)
+
+    def kill_at_birth(self, seconds: float, *arguments: str) -> None:
+        command = [sys.executable, "-m", "gputally", *self._arguments, *arguments]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+            time.sleep(seconds)
+            process.kill()
+
+    def counters(self, at_seconds: float) -> dict[str, int]:
+        """What the GPUs' own counters say at a moment, asked of the simulator itself."""
+        reader = simulated_reader(scenario=self.scenario, began_at=self.began_at, clock=lambda: at_seconds)
+        return {str(r.gpu.index): r.energy_millijoules or 0 for r in reader.read().readings}
+
+
+def charged(scrape: Scrape) -> bool:
+    """The meters of both GPUs have been tested: the ledger has something to save."""
+    return all(
+        millijoules(scrape, GPU, gpu=gpu) > millijoules(scrape, UNATTRIBUTED, gpu=gpu, reason="initial") > 0
+        for gpu in ("0", "1")
+    )

@@ -1,0 +1,130 @@
+"""tools/demo: real exporters and a real Prometheus, up together and gone together."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tools import ROOT, Failed
+from tools.demonstration import command as demo
+from tools.servers.children import Children
+
+
+@contextmanager
+def running_demo(*arguments: str, scratch: Path) -> Iterator[subprocess.Popen[str]]:
+    ports = [f"--{which}port=0" for which in ("", "prometheus-", "alertmanager-")]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "tools.demonstration.command",
+        "--no-ui",
+        "--no-grafana",
+        *ports,
+        *arguments,
+    ]
+    paths = {"PYTHONPATH": f"{ROOT}:{ROOT / 'exporter'}", "TMPDIR": str(scratch)}
+    with subprocess.Popen(
+        command,
+        cwd=scratch,
+        env={**os.environ, **paths},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def read_until(process: subprocess.Popen[str], words: str) -> str:
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if words in line:
+            return said
+    raise AssertionError(f"the demo ended without saying {words!r}:\n{said}")
+
+
+def children_of(pid: int) -> set[int]:
+    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_prometheus_has_the_exporters_data_and_a_signal_leaves_nothing_behind(
+    signum: signal.Signals, tmp_path: Path
+) -> None:
+    with running_demo("--gpus=3", "--seed=7", "--history=0", scratch=tmp_path) as process:
+        said = read_until(process, "data has arrived")
+        assert "simulated GPUs" in said
+        assert re.search(r"data has arrived: 3 GPUs, \d{2,} series", said)
+        address = re.search(r"GPUTally +(http://\S+)/ ", said)
+        assert address
+        with urllib.request.urlopen(f"{address[1]}/metrics", timeout=10) as response:
+            assert b"gputally_gpu_power_watts{" in response.read()
+        children = children_of(process.pid)
+        assert len(children) == 3
+        process.send_signal(signum)
+        rest = process.communicate(timeout=30)[0]
+        assert rest.endswith("stopped; nothing is left running\n")
+        assert process.returncode == 0
+    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+    assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_while_the_past_is_played_leaves_nothing_behind_and_nothing_unsaid(tmp_path: Path) -> None:
+    with running_demo("--gpus=8", "--history=2d", scratch=tmp_path) as process:
+        read_until(process, "playing the last 48 hours of simulated: 1441 scrapes")
+        children = children_of(process.pid)
+        os.kill(process.pid, signal.SIGINT)
+        rest = process.communicate(timeout=30)[0]
+        assert rest == "stopped; nothing is left running\n"
+    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+    assert not list(tmp_path.iterdir())
+
+
+def test_it_stops_by_itself_when_told_to(tmp_path: Path) -> None:
+    with running_demo("--gpus=1", "--history=0", "--exit-after=0.5", scratch=tmp_path) as process:
+        said, _ = process.communicate(timeout=90)
+        assert process.returncode == 0, said
+        assert "data has arrived: 1 GPUs" in said
+
+
+def test_a_child_that_dies_is_named_and_takes_the_demo_with_it(tmp_path: Path) -> None:
+    with running_demo("--gpus=1", "--history=0", scratch=tmp_path) as process:
+        read_until(process, "data has arrived")
+        children = children_of(process.pid)
+        (exporter,) = (pid for pid in children if " -m gputally " in command_of(pid))
+        os.kill(exporter, signal.SIGKILL)
+        rest = process.communicate(timeout=30)[0]
+        assert "gputally (simulated) ended (SIGKILL). Its last lines:" in rest
+        assert process.returncode == 1
+    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_wrong_scenario_is_refused_in_one_line(tmp_path: Path) -> None:
+    with running_demo("--gpus=0", scratch=tmp_path) as process:
+        said, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert said.splitlines()[-1] == "gpus: 0 is not allowed; allowed: 1 to 1024"
+
+
+def test_what_is_waited_for_in_vain_is_named() -> None:
+    begin = time.monotonic()
+    with pytest.raises(Failed, match="waited 1 s for data, in vain"):
+        demo._wait("data", lambda: False, Children(), seconds=1)
+    assert time.monotonic() - begin < 30

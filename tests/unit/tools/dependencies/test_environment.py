@@ -1,0 +1,115 @@
+""".venv: made once, brought up to date when its source changes, never half done."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tools import Failed
+from tools.dependencies import environment
+
+PROJECT = """
+[dependency-groups]
+lint = ["ruff==1"]
+test = ["pytest==2", { include-group = "lint" }]
+"""
+
+
+class Recorder:
+    """Stands in for `Work`: records the steps, and does as `python -m venv` would."""
+
+    steps: list[str]
+    commands: list[list[str]]
+    failing: str
+
+    def __init__(self, title: str, log: Path) -> None: ...
+
+    def run(self, step: str, command: Sequence[str | Path]) -> str:
+        if self.failing and step.startswith(self.failing):
+            raise Failed("it failed")
+        Recorder.steps.append(step)
+        Recorder.commands.append([str(word) for word in command])
+        if command[2] == "venv":
+            interpreter = Path(command[3]) / "bin" / "python"
+            interpreter.parent.mkdir(parents=True)
+            interpreter.touch()
+        return ""
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    Recorder.steps, Recorder.commands, Recorder.failing = [], [], ""
+    monkeypatch.setattr(environment, "Work", Recorder)
+    monkeypatch.setenv("GPUTALLY_CACHE", str(tmp_path / "cache"))
+    root = tmp_path / "repository"
+    (root / "tools").mkdir(parents=True)
+    (root / "tools" / "constraints.txt").touch()
+    (root / "pyproject.toml").write_text(PROJECT)
+    return root
+
+
+def test_the_first_call_makes_it_and_the_second_does_nothing(root: Path) -> None:
+    python = environment.python("test", root=root)
+    assert python == root / ".venv/bin/python"
+    assert Recorder.steps == ["making it", "installing gputally, test"]
+    assert Recorder.commands[-1][-3:] == [str(root), "pytest==2", "ruff==1"]
+    environment.python("test", root=root)
+    environment.python(root=root)
+    assert len(Recorder.steps) == 2
+
+
+def test_groups_add_up(root: Path) -> None:
+    environment.python(root=root)
+    environment.python("lint", root=root)
+    environment.python("test", root=root)
+    assert Recorder.steps[1:] == [
+        "installing gputally",
+        "installing gputally, lint",
+        "installing gputally, lint, test",
+    ]
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "tools/constraints.txt"])
+def test_a_changed_source_brings_it_up_to_date_without_making_it_anew(root: Path, name: str) -> None:
+    environment.python("test", root=root)
+    with (root / name).open("a") as file:
+        file.write("\n# changed\n")
+    environment.python("test", root=root)
+    assert Recorder.steps[2:] == ["installing gputally, test"]
+
+
+def test_an_environment_whose_python_has_gone_is_made_anew(root: Path) -> None:
+    python = environment.python(root=root)
+    python.unlink()
+    python.symlink_to("/nowhere/python3")
+    environment.python(root=root)
+    assert Recorder.steps[2:] == ["making it", "installing gputally"]
+
+
+def test_one_that_was_moved_with_its_repository_is_installed_again(root: Path) -> None:
+    environment.python(root=root)
+    moved = root.rename(root.with_name("moved"))
+    environment.python(root=moved)
+    assert Recorder.commands[-1][-1] == str(moved)
+
+
+def test_a_failed_installation_is_tried_again(root: Path) -> None:
+    Recorder.failing = "installing"
+    with pytest.raises(Failed):
+        environment.python(root=root)
+    Recorder.failing = ""
+    environment.python(root=root)
+    assert Recorder.steps == ["making it", "installing gputally"]
+
+
+def test_a_python_without_venv_is_told_what_helps(root: Path) -> None:
+    Recorder.failing = "making"
+    with pytest.raises(Failed, match="python3-venv"):
+        environment.python(root=root)
+
+
+def test_a_torn_stamp_counts_as_none(root: Path) -> None:
+    environment.python(root=root)
+    (root / ".venv" / environment.STAMP).write_text('{"groups": [')
+    environment.python(root=root)
+    assert Recorder.steps[2:] == ["installing gputally"]

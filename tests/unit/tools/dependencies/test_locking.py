@@ -1,0 +1,61 @@
+"""Locks: one at a time, or together with the last one tidying up; and nobody waits for ever."""
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from tools import Failed
+from tools.dependencies.locking import locked, used_together
+
+
+def test_one_who_waits_for_a_lock_can_be_told_to_stop(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop = threading.Event()
+    stop.set()
+    with (
+        locked(tmp_path / "lock", "tool"),
+        pytest.raises(Failed, match="tool: stopped"),
+        locked(tmp_path / "lock", "tool", stop),
+    ):
+        pass
+    assert capsys.readouterr().err == "tool: another run is getting it; waiting\n"
+
+
+def test_whoever_need_not_wait_gets_the_lock_in_silence_again_and_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        with locked(tmp_path / "lock", "tool"):
+            pass
+    assert capsys.readouterr().err == ""
+
+
+def test_a_folder_used_by_several_goes_with_the_last_of_them(tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "shared"
+    first, second = (used_together(folder, shutil.rmtree) for _ in range(2))
+    first.__enter__()
+    second.__enter__()
+    (folder / "compiled").touch()
+    first.__exit__(None, None, None)
+    assert (folder / "compiled").exists()
+    second.__exit__(None, None, None)
+    assert not folder.exists()
+
+
+def test_a_folder_that_a_killed_run_left_is_used_on_and_goes_with_the_next(tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    (folder / "compiled").touch()
+    with used_together(folder, shutil.rmtree):
+        assert (folder / "compiled").exists()
+    assert not folder.exists()
+
+
+def test_a_folder_goes_also_after_a_failure(tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    with pytest.raises(Failed), used_together(folder, shutil.rmtree):
+        raise Failed("the registry did not answer")
+    assert not folder.exists()

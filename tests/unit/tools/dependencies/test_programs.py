@@ -1,0 +1,413 @@
+"""External programs: found on PATH, or got once into the cache, whatever else goes on."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tools import ROOT, Failed
+from tools.dependencies import command, programs, recipes
+from tools.dependencies.programs import Kit
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPUTALLY_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def kit(name: str = "tool", **settings: object) -> Kit:
+    return Kit(name, {"version": "1.0", "recipe": "stand-in", "programs": {name: "x"}, **settings})
+
+
+Pin = Callable[..., None]
+
+
+@pytest.fixture
+def pin(monkeypatch: pytest.MonkeyPatch) -> Pin:
+    """Makes these the only kits that there are; their recipe, unless it is given, makes an empty file.
+
+    What is asked for is really got, as it is not elsewhere in a test run.
+    """
+    monkeypatch.delenv("PYTEST_VERSION")
+
+    def whole(job: recipes.Job) -> None:
+        for program in job.programs:
+            (job.into / program).touch()
+
+    def pin(*kits: Kit, recipe: Callable[[recipes.Job], None] = whole) -> None:
+        monkeypatch.setattr(programs, "kits", lambda: {kit.name: kit for kit in kits})
+        monkeypatch.setitem(recipes.RECIPES, "stand-in", recipe)
+
+    return pin
+
+
+def finish(job: recipes.Job) -> None:
+    (program,) = job.programs
+    (job.into / program).touch()
+
+
+def name(job: recipes.Job) -> str:
+    (program,) = job.programs
+    return program
+
+
+def script(folder: Path, name: str, text: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+    return file
+
+
+def test_a_developers_own_program_on_path_is_used_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = script(tmp_path / "bin", "promtool", "exit 1")
+    monkeypatch.setenv("PATH", str(own.parent))
+    assert programs.path("promtool") == own
+
+
+def test_a_build_tool_on_path_that_is_too_old_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = script(tmp_path / "old", "go", '[ "$1" = version ] && echo go version go1.19.4 linux/amd64')
+    new = script(tmp_path / "new", "go", '[ "$1" = version ] && echo go version go1.99.0 linux/amd64')
+    monkeypatch.setenv("PATH", f"{old.parent}:/usr/bin:/bin")
+    assert programs.find("go") is None
+    monkeypatch.setenv("PATH", f"{new.parent}:/usr/bin:/bin")
+    assert programs.find("go") == new
+
+
+def test_a_kit_is_made_once(pin: Pin) -> None:
+    runs: list[str] = []
+
+    def count(job: recipes.Job) -> None:
+        runs.append(job.version)
+        finish(job)
+
+    pin(kit(), recipe=count)
+    first, second = programs.path("tool"), programs.path("tool")
+    assert first == second == kit().folder / "tool"
+    assert first.exists()
+    assert runs == ["1.0"]
+
+
+def test_a_changed_pin_or_build_setting_is_another_kit_and_how_long_it_takes_is_not(pin: Pin) -> None:
+    made = (kit(), kit(version="1.1"), kit(tags=["a"]), kit(tags=["b"]), kit(tags=["b"], minutes=5))
+    places = []
+    for one in made:
+        pin(one)
+        places.append(programs.path("tool"))
+    assert len(set(places)) == 4
+    assert places[3] == places[4]
+
+
+def test_two_kits_are_got_at_a_time_one_from_the_long_end_and_one_from_the_short_end(pin: Pin) -> None:
+    short_ones_ready = threading.Event()
+    ready: list[str] = []
+
+    def recipe(job: recipes.Job) -> None:
+        if name(job) == "long":
+            assert short_ones_ready.wait(timeout=30)
+        finish(job)
+        ready.append(name(job))
+        if name(job) == "middle":
+            short_ones_ready.set()
+
+    pin(kit("middle", minutes=2), kit("long", minutes=5), kit("short"), recipe=recipe)
+    assert programs.get(["middle", "long", "short"]) == []
+    assert ready == ["short", "middle", "long"]
+
+
+def test_kits_that_are_got_together_share_a_folder_of_which_nothing_stays(pin: Pin, cache: Path) -> None:
+    shared: set[Path] = set()
+
+    def recipe(job: recipes.Job) -> None:
+        module = job.shared / "modules" / name(job)
+        module.mkdir(parents=True)
+        (module / "source.go").touch()
+        module.chmod(0o500)
+        shared.add(job.shared)
+        finish(job)
+
+    pin(kit("one"), kit("two"), recipe=recipe)
+    assert programs.get(["one", "two"]) == []
+    (folder,) = shared
+    assert folder.is_relative_to(cache)
+    assert not folder.exists()
+
+
+def test_one_kit_may_need_the_programs_of_another_that_is_being_got_as_well(pin: Pin) -> None:
+    made: list[str] = []
+
+    def recipe(job: recipes.Job) -> None:
+        if name(job) != "compiler":
+            assert job.find("compiler").exists()
+        made.append(name(job))
+        finish(job)
+
+    pin(kit("first", minutes=2), kit("compiler", minutes=1), kit("second"), recipe=recipe)
+    assert programs.get(["first", "compiler", "second"]) == []
+    assert made[0] == "compiler"
+    assert sorted(made) == ["compiler", "first", "second"]
+
+
+def test_after_a_failure_the_other_kits_are_got_all_the_same_and_all_failures_are_told(
+    pin: Pin, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def recipe(job: recipes.Job) -> None:
+        if job.settings.get("fails"):
+            raise Failed(f"{job.work.title}: the registry did not answer")
+        finish(job)
+
+    pin(kit("one", fails=True), kit("two"), kit("three", fails=True), kit("four"), recipe=recipe)
+    assert command.main(["one", "two", "three", "four"]) == 1
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [str(kit("two").folder / "two"), str(kit("four").folder / "four")]
+    for failed in ("one 1.0: the registry did not answer", "three 1.0: the registry did not answer"):
+        assert said.err.count(failed) == 1
+
+
+def test_a_kit_of_several_programs_that_fails_is_tried_and_told_once(
+    pin: Pin, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(job: recipes.Job) -> None:
+        raise Failed(f"{job.work.title}: the registry did not answer")
+
+    pin(kit("tool", programs={"one": "x", "two": "x"}), recipe=fail)
+    assert command.main(["one", "two"]) == 1
+    assert capsys.readouterr().err.count("did not answer") == 1
+
+
+def test_a_mistake_in_a_recipe_is_not_taken_for_success(pin: Pin) -> None:
+    def wrong(job: recipes.Job) -> None:
+        raise IndexError(job.version)
+
+    pin(kit("one"), kit("two"), recipe=wrong)
+    with pytest.raises(IndexError):
+        programs.get(["one", "two"])
+
+
+def test_ctrl_c_ends_all_kits_and_what_they_started(pin: Pin, cache: Path, tmp_path: Path) -> None:
+    begun = [tmp_path / "one", tmp_path / "three"]
+    for fifo in begun:
+        os.mkfifo(fifo)
+    commands: list[int] = []
+
+    def press_ctrl_c_when_both_run() -> None:
+        commands.extend(int(fifo.read_text()) for fifo in begun)
+        signal.pthread_kill(main_thread, signal.SIGINT)
+
+    def endless(job: recipes.Job) -> None:
+        job.work.run("building", ["sh", "-c", f"echo $$ > {tmp_path}/{name(job)}; exec sleep 98765"])
+
+    pin(kit("one"), kit("two"), kit("three"), recipe=endless)
+    main_thread = threading.get_ident()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        threading.Thread(target=press_ctrl_c_when_both_run).start()
+        assert command.main(["one", "two", "three"]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(commands) == 2
+    assert not [pid for pid in commands if Path(f"/proc/{pid}").exists()]
+    assert not (tmp_path / "two").exists(), "after Ctrl-C nothing is begun"
+    assert not (cache / "programs" / ".shared").exists()
+    assert not [kit(name).folder for name in ("one", "two", "three") if kit(name).folder.exists()]
+
+
+def test_what_a_failed_try_leaves_is_no_program_and_the_next_try_starts_clean(pin: Pin, cache: Path) -> None:
+    def half(job: recipes.Job) -> None:
+        (job.into / "tool").write_text("half of it")
+        read_only = job.scratch / "modules"
+        read_only.mkdir()
+        (read_only / "source.go").write_text("")
+        read_only.chmod(0o500)
+        raise Failed("the registry did not answer")
+
+    def whole(job: recipes.Job) -> None:
+        assert not list(job.into.iterdir())
+        (job.into / "tool").write_text("all of it")
+
+    pin(kit(), recipe=half)
+    with pytest.raises(Failed, match="did not answer"):
+        programs.path("tool")
+    assert not kit().folder.exists()
+    pin(kit(), recipe=whole)
+    assert programs.path("tool").read_text() == "all of it"
+    assert not list(cache.rglob("*.unfinished"))
+
+
+RUN = """
+import sys, time
+from pathlib import Path
+from tools.dependencies import programs
+from tools.dependencies import recipes
+
+def recipe(job):
+{recipe}
+
+recipes.RECIPES["stand-in"] = recipe
+kit = programs.Kit("tool", {{"version": "1.0", "recipe": "stand-in", "programs": {{"tool": "x"}}}})
+programs.kits = lambda: {{"tool": kit}}
+print(programs.path("tool").read_text())
+"""
+
+
+def another_run(recipe: str, *arguments: str | Path) -> subprocess.Popen[str]:
+    """Another process that gets the kit `tool`, by the body of a recipe."""
+    code = RUN.format(recipe=textwrap.indent(textwrap.dedent(recipe), "    "))
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name != "PYTEST_VERSION"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_what_a_killed_run_was_getting_is_got_anew_with_what_it_had_compiled(
+    pin: Pin, cache: Path, tmp_path: Path
+) -> None:
+    fifo = tmp_path / "begun"
+    os.mkfifo(fifo)
+    killed = another_run(
+        """
+        (job.shared / "compiled").touch()
+        (job.into / "tool").write_text("half of it")
+        job.work.run("building", ["sh", "-c", f"echo begun > {sys.argv[1]}; exec sleep 98765"])
+        """,
+        fifo,
+    )
+    assert fifo.read_text() == "begun\n"
+    killed.kill()
+    killed.communicate(timeout=30)
+
+    def whole(job: recipes.Job) -> None:
+        assert not list(job.into.iterdir())
+        assert (job.shared / "compiled").exists()
+        (job.into / "tool").write_text("all of it")
+
+    pin(kit(), recipe=whole)
+    assert programs.path("tool").read_text() == "all of it"
+    assert not (cache / "programs" / ".shared").exists()
+
+
+def test_what_a_killed_run_left_goes_also_when_nothing_is_to_be_got(pin: Pin, cache: Path) -> None:
+    pin(kit())
+    programs.path("tool")
+    left = cache / "programs" / ".shared" / "modules"
+    left.mkdir(parents=True)
+    assert programs.get(["tool"]) == []
+    assert not left.parent.exists()
+
+
+def test_two_runs_that_start_together_make_a_kit_once(tmp_path: Path) -> None:
+    slow = """
+    with Path(sys.argv[1]).open("a") as runs:
+        runs.write("run\\n")
+    time.sleep(1)
+    (job.into / "tool").write_text("whole")
+    """
+    log = tmp_path / "runs"
+    together = [another_run(slow, log) for _ in range(3)]
+    printed = [process.communicate(timeout=60) for process in together]
+    assert [out for out, _ in printed] == ["whole\n"] * 3
+    assert log.read_text() == "run\n"
+    assert sum("another run is getting it" in err for _, err in printed) == 2
+
+
+def test_inside_a_test_run_nothing_is_built_and_the_command_that_does_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(Failed, match="run `tools/programs promtool` first"):
+        programs.path("promtool")
+
+
+def test_an_unknown_program_is_named_with_those_that_there_are() -> None:
+    with pytest.raises(Failed, match=r"no program 'promtoll'.*promtool"):
+        programs.path("promtoll")
+
+
+def test_the_command_prints_what_it_found_goes_on_after_a_failure_and_says_so_by_its_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = script(tmp_path / "bin", "promtool", "")
+    monkeypatch.setenv("PATH", str(own.parent))
+    assert command.main(["promtool"]) == 0
+    assert capsys.readouterr().out == f"{own}\n"
+    assert command.main(["prometheus", "promtool"]) == 1
+    answer = capsys.readouterr()
+    assert answer.out == f"{own}\n"
+    assert "tools/programs prometheus" in answer.err
+
+
+def test_listing_gets_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cache: Path
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert command.main(["--list", "--for", "test"]) == 0
+    assert re.search(r"^promtool +-$", capsys.readouterr().out, re.MULTILINE)
+    assert not cache.exists()
+
+
+def test_the_cache_is_outside_the_repository_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPUTALLY_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert programs.cache() == Path(os.environ["HOME"]) / ".cache/gputally"
+    assert ROOT not in programs.cache().parents
+
+
+def test_the_tests_and_the_demo_know_what_they_need() -> None:
+    assert {"prometheus", "promtool", "nvidia-smi-535", "nvidia-smi-550", "cc"} <= set(programs.names("test"))
+    assert {"alertmanager", "amtool", "chromium", "playwright-core", "node"} <= set(programs.names("test"))
+    assert {"prometheus", "prometheus-ui", "alertmanager-with-ui"} <= set(programs.names("demo"))
+    assert "all-smi" not in programs.names("test")
+    assert "go" not in programs.names()
+
+
+@pytest.mark.parametrize("name", sorted(programs.kits()))
+def test_every_kit_can_be_made_from_its_pins_alone(name: str) -> None:
+    made = programs.kits()[name]
+    assert made.settings["recipe"] in recipes.RECIPES
+    assert made.programs
+    assert made.minutes >= 0
+    assert re.fullmatch(r"\d+(\.\d+)*(\.post\d+)?", made.settings["version"])
+    if "module" in made.settings:
+        assert re.fullmatch(
+            r"[a-z0-9./-]+@v\d+\.\d+\.\d+(-(0\.)?\d{14}-[0-9a-f]{12})?", made.settings["module"]
+        )
+        assert made.settings["module_sum"].startswith("h1:")
+    if made.settings["recipe"] == "npm":
+        for package, integrity in made.settings["packages"].items():
+            assert re.fullmatch(r"[a-z@/-]+@\d+\.\d+\.\d+", package)
+            assert integrity.startswith("sha512-")
+
+
+def test_the_pins_name_no_registry() -> None:
+    for name in ("tools/programs.toml", "tools/constraints.txt", "pyproject.toml"):
+        assert "://" not in (ROOT / name).read_text()
+
+
+def test_every_direct_requirement_of_the_tools_is_exact_and_agrees_with_the_constraints() -> None:
+    lines = (ROOT / "tools/constraints.txt").read_text().splitlines()
+    pinned = {normal(line) for line in lines if not line.startswith("#")}
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    for requirement in (entry for group in groups.values() for entry in group if isinstance(entry, str)):
+        assert "==" in requirement
+        assert normal(requirement) in pinned
+
+
+def normal(requirement: str) -> str:
+    return requirement.lower().replace("_", "-")

@@ -1,0 +1,375 @@
+"""Recipes, as far as they can be tried without building anything; the real ones run before every test run."""
+
+import io
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools import Failed
+from tools.dependencies import recipes
+from tools.dependencies.progress import Work
+
+MODULE = {"module": "example.org/tool@v1.2.3", "module_sum": "h1:right="}
+
+
+def job(folder: Path, programs: dict[str, str], **settings: Any) -> recipes.Job:
+    for name in ("into", "scratch", "shared"):
+        (folder / name).mkdir()
+    return recipes.Job(
+        version="1.2.3",
+        programs=programs,
+        settings=settings,
+        into=folder / "into",
+        scratch=folder / "scratch",
+        shared=folder / "shared",
+        work=Work("tool 1.2.3", folder / "log", io.StringIO()),
+        find=lambda name: folder / name,
+    )
+
+
+def script(file: Path, text: str) -> None:
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+
+
+def stand_in_go(folder: Path) -> Path:
+    """A `go` that downloads a read-only module, and on `build` records where it is and what it was given."""
+    source = folder / "module"
+    (source / "crds").mkdir(parents=True)
+    (source / "go.mod").write_text(
+        "module example.org/tool\n\ngo 1.25.0\n\nreplace a.org/x => b.org/y v1.0.0\n"
+    )
+    (source / "crds" / "rule.yaml").write_text("kind: Rule\n")
+    for path in (source / "crds" / "rule.yaml", source / "crds", source):
+        path.chmod(path.stat().st_mode & ~0o222)
+    facts = json.dumps({"Dir": str(source), "Sum": "h1:right="})
+    script(
+        folder / "go",
+        f"""case "$1" in
+        mod) echo 'go: downloading'; echo '{facts}' ;;
+        build) echo "$@" > {folder}/arguments; env > {folder}/environment; pwd > {folder}/built-in ;;
+        esac""",
+    )
+    return source
+
+
+def test_a_go_program_is_built_inside_its_module_so_that_its_replacements_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GOPATH", "GOMODCACHE"):
+        monkeypatch.delenv(name, raising=False)
+    source = stand_in_go(tmp_path)
+    recipes.go(job(tmp_path, {"tool": "cmd/tool"}, **MODULE, tags=["a", "b"], version_variable="v.Version"))
+    built_in = Path((tmp_path / "built-in").read_text().strip())
+    assert built_in.is_relative_to(tmp_path / "scratch")
+    assert (built_in / "go.mod").read_text() == (source / "go.mod").read_text()
+    arguments = (tmp_path / "arguments").read_text()
+    assert "-tags netgo,a,b" in arguments
+    assert "-X v.Version=1.2.3" in arguments
+    assert arguments.endswith(f"-o {tmp_path}/into/tool ./cmd/tool\n")
+    given = environment_given(tmp_path)
+    assert given["GOMODCACHE"].startswith(f"{tmp_path}/shared/")
+    assert given["GOCACHE"].startswith(f"{tmp_path}/shared/")
+    assert given["GOTMPDIR"] == f"{tmp_path}/scratch", "what a killed build leaves goes with the rest of it"
+
+
+def test_only_the_module_that_is_pinned_is_not_looked_up_in_the_checksum_database(tmp_path: Path) -> None:
+    stand_in_go(tmp_path)
+    recipes.go(job(tmp_path, {"tool": "."}, **MODULE))
+    assert environment_given(tmp_path)["GONOSUMDB"] == "example.org/tool"
+
+
+def test_files_that_a_go_module_wants_and_does_not_hold_are_put_into_the_copy_that_is_built(
+    tmp_path: Path,
+) -> None:
+    source = stand_in_go(tmp_path)
+    recipes.go(job(tmp_path, {"tool": "."}, **MODULE, files={"ui/dist/index.html": "none"}))
+    built_in = Path((tmp_path / "built-in").read_text().strip())
+    assert (built_in / "ui/dist/index.html").read_text() == "none"
+    assert not (source / "ui").exists()
+
+
+def test_folders_of_the_repository_that_are_modules_of_their_own_come_as_they_are_published(
+    tmp_path: Path,
+) -> None:
+    source = stand_in_go(tmp_path)
+    before = """\
+replace a.org/none => ./FORBIDDEN
+replace (
+\tk8s.io/api => ./staging/api
+\ta.org/tool/v3 => ../tool/v3
+\ta.org/x => b.org/y v1.0.0
+)
+"""
+    source.chmod(0o755)
+    (source / "go.mod").write_text(before)
+    recipes.go(job(tmp_path, {"tool": "."}, **MODULE, parts="v0.4.5"))
+    after = before.replace("./staging/api", "k8s.io/api v0.4.5").replace("../tool/v3", "a.org/tool/v3 v0.4.5")
+    assert (tmp_path / "scratch/source/go.mod").read_text() == after
+
+
+def test_programs_of_one_package_are_built_once_and_are_one_file_by_several_names(tmp_path: Path) -> None:
+    stand_in_go(tmp_path)
+    made = job(tmp_path, {"first": "cmd/all", "second": "cmd/all"}, **MODULE, variables={"v.Tag": "v1"})
+    recipes.go(made)
+    arguments = (tmp_path / "arguments").read_text()
+    assert arguments.endswith(f"-o {tmp_path}/into/first ./cmd/all\n")
+    assert "-X v.Tag=v1" in arguments
+    assert (made.into / "second").readlink() == Path("first")
+
+
+def test_a_folder_of_a_go_module_is_taken_as_it_is_but_can_be_removed_again(tmp_path: Path) -> None:
+    stand_in_go(tmp_path)
+    made = job(tmp_path, {"tool-crds": "crds"}, **MODULE)
+    recipes.go_files(made)
+    taken = made.into / "tool-crds"
+    assert [file.name for file in taken.iterdir()] == ["rule.yaml"]
+    assert (taken / "rule.yaml").read_text() == "kind: Rule\n"
+    assert all(path.stat().st_mode & 0o200 for path in (taken, taken / "rule.yaml"))
+    assert not (tmp_path / "arguments").exists()
+
+
+def test_a_single_file_of_a_go_module_is_taken_without_its_neighbours(tmp_path: Path) -> None:
+    stand_in_go(tmp_path)
+    made = job(tmp_path, {"tool-rule": "crds/rule.yaml"}, **MODULE)
+    recipes.go_files(made)
+    assert [file.name for file in made.into.iterdir()] == ["tool-rule"]
+    assert (made.into / "tool-rule").read_text() == "kind: Rule\n"
+    assert (made.into / "tool-rule").stat().st_mode & 0o200
+
+
+def test_someones_own_go_module_cache_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOMODCACHE", "/their/cache")
+    stand_in_go(tmp_path)
+    recipes.go(job(tmp_path, {"tool": "cmd/tool"}, **MODULE))
+    assert "GOMODCACHE=/their/cache\n" in (tmp_path / "environment").read_text()
+
+
+def test_a_module_that_is_not_what_was_pinned_is_refused(tmp_path: Path) -> None:
+    stand_in_go(tmp_path)
+    wrong = job(tmp_path, {"tool": "cmd/tool"}, module=MODULE["module"], module_sum="h1:other=")
+    for recipe in (recipes.go, recipes.go_files):
+        with pytest.raises(Failed, match="expects h1:other="):
+            recipe(wrong)
+    assert not (tmp_path / "arguments").exists()
+
+
+def test_launchers_work_from_wherever_the_kit_is_renamed_to(tmp_path: Path) -> None:
+    made = job(tmp_path, {"linked": "root/bin/hello", "run": '"$here/root/bin/hello" kit'})
+    (made.into / "root" / "bin").mkdir(parents=True)
+    script(made.into / "root" / "bin" / "hello", 'echo "hello $*"')
+    recipes._launchers(made)
+    kit = made.into.rename(tmp_path / "a kit")
+    link = tmp_path / "link"
+    link.symlink_to(kit / "run")
+    assert printed(kit / "linked", "world") == "hello world\n"
+    assert printed(kit / "run", "a  b") == "hello kit a  b\n"
+    assert printed(link) == "hello kit\n"
+
+
+def printed(*command: str | Path) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def stand_in_npm(folder: Path, installed: dict[str, str]) -> None:
+    """An `npm` that records its arguments, and installs these packages (place@version -> hash)."""
+    packages: dict[str, dict[str, str]] = {"": {}}
+    for package, integrity in installed.items():
+        place, _, version = package.rpartition("@")
+        packages[place] = {"version": version, "integrity": integrity}
+    (folder / "lock").write_text(json.dumps({"packages": packages}))
+    script(folder / "npm", f"echo $@ > {folder}/arguments; cp {folder}/lock {folder}/into/package-lock.json")
+
+
+def test_npm_packages_are_installed_by_version_without_running_anything_of_theirs(tmp_path: Path) -> None:
+    stand_in_npm(tmp_path, {"node_modules/@a/tool@1.2.3": "sha512-a", "node_modules/lib@4.5.6": "sha512-b"})
+    packages = {"@a/tool@1.2.3": "sha512-a", "lib@4.5.6": "sha512-b"}
+    made = job(tmp_path, {"tool": "node_modules/@a/tool"}, packages=packages)
+    recipes.npm(made)
+    arguments = (tmp_path / "arguments").read_text()
+    assert "--ignore-scripts" in arguments
+    assert arguments.endswith(f"--prefix {made.into} @a/tool@1.2.3 lib@4.5.6\n")
+    assert (made.into / "tool").readlink() == Path("node_modules/@a/tool")
+
+
+@pytest.mark.parametrize(
+    "installed",
+    [
+        {"node_modules/tool@1.2.3": "sha512-other"},
+        {"node_modules/tool@1.2.4": "sha512-a"},
+        {"node_modules/tool@1.2.3": "sha512-a", "node_modules/unknown@1.0.0": "sha512-b"},
+        {"node_modules/tool@1.2.3": "sha512-a", "node_modules/tool/node_modules/tool@1.2.3": "sha512-a"},
+    ],
+    ids=["another hash", "another version", "one more package", "one more, inside another"],
+)
+def test_npm_packages_that_are_not_what_was_pinned_are_refused(
+    tmp_path: Path, installed: dict[str, str]
+) -> None:
+    stand_in_npm(tmp_path, installed)
+    made = job(tmp_path, {"tool": "node_modules/tool"}, packages={"tool@1.2.3": "sha512-a"})
+    with pytest.raises(Failed, match=r"programs.toml expects \{'tool@1.2.3': 'sha512-a'\}"):
+        recipes.npm(made)
+    assert not (made.into / "tool").is_symlink()
+
+
+def rust_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cargo that records what it was given, and leaves a command where it was told to."""
+    commands = folder / "commands"
+    commands.mkdir()
+    script(
+        commands / "cargo",
+        f"""echo "$@" > {folder}/arguments; env > {folder}/environment
+        mkdir -p {folder}/scratch/root/bin && echo built > {folder}/scratch/root/bin/tool""",
+    )
+    for name in ("PROTOC", "CARGO_ENCODED_RUSTFLAGS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", f"{commands}:/usr/bin:/bin")
+
+
+def environment_given(folder: Path) -> dict[str, str]:
+    lines = (folder / "environment").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def test_a_crate_is_built_as_it_was_locked_and_its_build_changes_no_flags_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rust_machine(tmp_path, monkeypatch)
+    made = job(tmp_path, {"tool": "a-crate"})
+    recipes.cargo(made)
+    assert (made.into / "tool").read_text() == "built\n"
+    assert (tmp_path / "arguments").read_text().startswith("install a-crate --version =1.2.3 --locked ")
+    given = environment_given(tmp_path)
+    assert given["CARGO_TARGET_DIR"].startswith(f"{made.scratch}/")
+    assert "CARGO_ENCODED_RUSTFLAGS" not in given
+
+
+def test_a_crate_gets_its_build_tools_and_libraries_from_other_kits_and_keeps_the_libraries_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rust_machine(tmp_path, monkeypatch)
+    unpacked = tmp_path / "libthing" / "x86_64-linux-gnu"
+    unpacked.mkdir(parents=True)
+    (unpacked / "libthing.so.2").write_text("the library")
+    (unpacked / "libthing.so").symlink_to("libthing.so.2")
+    (unpacked / "libthing.a").write_text("not to be linked")
+    (unpacked / "libother.so").symlink_to("libother.so.1")  # of a package that was not asked for
+    made = job(tmp_path, {"tool": "a-crate"}, tools={"PROTOC": "protoc"}, libraries=["libthing"])
+    recipes.cargo(made)
+    given = environment_given(tmp_path)
+    assert given["PROTOC"] == str(tmp_path / "protoc")
+    flags = given["CARGO_ENCODED_RUSTFLAGS"].split("\x1f")
+    assert flags == ["-L", f"{made.into}/lib", "-C", "link-arg=-Wl,-rpath,$ORIGIN/lib"]
+    kit = made.into.rename(tmp_path / "elsewhere")
+    shutil.rmtree(tmp_path / "libthing")
+    assert {file.name for file in (kit / "lib").iterdir() if file.exists()} == {
+        "libthing.so",
+        "libthing.so.2",
+    }
+    assert (kit / "lib" / "libthing.so").read_text() == "the library"
+
+
+def debian_machine(folder: Path, monkeypatch: pytest.MonkeyPatch, *targets: str) -> Path:
+    """An apt-get and a dpkg-deb that record how they were called."""
+    commands = folder / "commands"
+    commands.mkdir()
+    lines = "; ".join(f"echo {target}" for target in targets)
+    script(
+        commands / "apt-get",
+        f"""echo "$@" >> {folder}/calls
+        case "$*" in indextargets*) {lines} ;; *download*) touch tool.deb ;;
+        *install*) echo 'Inst libc6 (2.36-9 Debian:12 [amd64])'; echo 'Inst tool (9.1-1 Debian:12 [amd64])'
+          echo 'Inst libthing2 (2:4.5-6+b1 Debian:12 [amd64])'; echo 'Conf tool (9.1-1 Debian:12 [amd64])'
+        esac""",
+    )
+    script(commands / "dpkg-deb", 'mkdir -p "$3/usr/bin" && echo "#!/bin/sh" > "$3/usr/bin/tool"')
+    monkeypatch.setenv("PATH", f"{commands}:/usr/bin:/bin")
+    return folder / "calls"
+
+
+def test_a_debian_package_comes_from_the_machines_own_archive_and_changes_nothing_of_its_apt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = debian_machine(
+        tmp_path,
+        monkeypatch,
+        "http://other.example/repository/ jammy main",
+        "http://mirror.example/security/ bookworm-security main",
+        "http://mirror.example/packages/ bookworm main",
+    )
+    made = job(
+        tmp_path,
+        {"tool-9": "root/usr/bin/tool"},
+        suite="trixie",
+        component="non-free",
+        packages=["tool=9.*"],
+    )
+    recipes.debian(made)
+    assert (made.into / "tool-9").resolve() == made.into / "root/usr/bin/tool"
+    sources = (made.scratch / "sources.list").read_text()
+    assert sources.endswith(" http://mirror.example/packages/ trixie non-free\n")
+    for call in calls.read_text().splitlines()[1:]:
+        for folder in ("Dir::State::Lists", "Dir::Cache", "Dir::Etc::SourceList"):
+            assert f"-o{folder}={made.scratch}/" in call
+    assert "download tool=9.*" in calls.read_text()
+
+
+def test_a_debian_package_may_bring_what_it_depends_on_but_for_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = debian_machine(tmp_path, monkeypatch, "http://mirror.example/packages/ bookworm main")
+    made = job(
+        tmp_path,
+        {"tool-9": "root/usr/bin/tool"},
+        suite="bookworm",
+        component="main",
+        packages=["tool=9.*"],
+        dependencies_without=["libc[0-9]"],
+    )
+    recipes.debian(made)
+    *_, asked, downloaded = calls.read_text().splitlines()
+    assert asked.endswith("install --simulate --no-install-recommends tool=9.*")
+    assert f"-oDir::State::status={made.scratch}/status" in asked
+    assert (made.scratch / "status").read_text() == "", "what this machine has installed does not count"
+    assert downloaded.endswith(" download tool=9.1-1 libthing2=2:4.5-6+b1")
+
+
+def test_a_debian_package_that_cannot_be_unpacked_fails_the_kit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    debian_machine(tmp_path, monkeypatch, "http://mirror.example/packages/ bookworm main")
+    script(tmp_path / "commands" / "dpkg-deb", 'echo "$2 is no package"; exit 2')
+    made = job(tmp_path, {"tool": "root/usr/bin/tool"}, suite="bookworm", component="main", packages=["tool"])
+    with pytest.raises(Failed, match="unpacking failed"):
+        recipes.debian(made)
+
+
+@pytest.mark.parametrize("targets", [[], ["http://other.example/repository/ jammy main"]])
+def test_without_a_debian_archive_the_way_out_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, targets: list[str]
+) -> None:
+    debian_machine(tmp_path, monkeypatch, *targets)
+    made = job(tmp_path, {"tool-9": "root/usr/bin/tool"}, suite="trixie", component="main", packages=["tool"])
+    with pytest.raises(Failed, match="Put an executable named tool-9 on PATH"):
+        recipes.debian(made)
+
+
+def test_without_apt_or_rust_the_way_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    made = job(tmp_path, {"tool-9": "x"})
+    with pytest.raises(Failed, match="Put an executable named tool-9 on PATH"):
+        recipes.debian(made)
+    with pytest.raises(Failed, match="install it so that `cargo` is on PATH"):
+        recipes.cargo(made)
+
+
+def test_without_apt_the_way_out_of_a_library_is_the_program_that_wants_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(Failed, match="Put an executable named tool-9 on PATH"):
+        recipes.debian(job(tmp_path, {"libthing": "root/usr/lib"}, only_for="tool-9"))

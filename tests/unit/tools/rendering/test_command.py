@@ -1,0 +1,86 @@
+"""Generated files: written from their sources, and named when they are stale."""
+
+from pathlib import Path
+
+import pytest
+
+from gputally import __version__
+from gputally.metrics.catalog import CATALOG, Kind, Metric, Scope
+from tools.rendering import command as render
+from tools.rendering import metrics_page
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    generated = (("docs/page.md", lambda _: "right\n"), ("label", render.stamp_version(r'version="([^"]*)"')))
+    monkeypatch.setattr(render, "GENERATED", generated)
+    monkeypatch.setattr(render, "ROOT", tmp_path)
+    monkeypatch.setattr(render, "stale", lambda: stale(generated, tmp_path))
+    monkeypatch.setattr(render, "version", lambda: "9.8.7")
+    (tmp_path / "label").write_text('name="x" version="0.0.1"\nrest stays\n')
+    return tmp_path
+
+
+stale = render.stale
+
+
+def test_it_writes_what_is_stale_and_then_all_is_fresh(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert render.main([]) == 0
+    assert (root / "docs/page.md").read_text() == "right\n"
+    assert (root / "label").read_text() == 'name="x" version="9.8.7"\nrest stays\n'
+    assert "wrote docs/page.md" in capsys.readouterr().out
+    assert render.main(["--check"]) == 0
+    assert "2 of 2 generated files were up to date" in capsys.readouterr().out
+
+
+def test_check_names_each_stale_file_shows_the_difference_and_writes_nothing(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "docs").mkdir()
+    (root / "docs/page.md").write_text("wrong\n")
+    assert render.main(["--check"]) == 1
+    said = capsys.readouterr().out
+    assert "docs/page.md is stale" in said
+    assert "    -wrong\n    +right\n" in said
+    assert '+name="x" version="9.8.7"' in said
+    assert (root / "docs/page.md").read_text() == "wrong\n"
+
+
+def test_a_long_difference_is_cut(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (root / "docs").mkdir()
+    (root / "docs/page.md").write_text("wrong\n" * 500)
+    assert render.main(["--check"]) == 1
+    said = capsys.readouterr().out
+    assert "lines more" in said
+    assert said.count("-wrong") < 30
+
+
+def test_a_file_that_lost_its_place_for_the_version_is_an_error(root: Path) -> None:
+    (root / "label").write_text("no label here\n")
+    with pytest.raises(SystemExit, match="no place for the version"):
+        render.main(["--check"])
+
+
+def test_the_version_comes_from_the_package() -> None:
+    assert render.version() == __version__
+
+
+def test_the_reference_has_a_row_for_every_metric() -> None:
+    rows = [line.split("|")[1].strip() for line in metrics_page.text().splitlines() if line.startswith("| `")]
+    assert sorted(rows) == sorted(f"`{metric.name}`" for metric in CATALOG)
+
+
+def test_a_row_says_all_that_the_catalog_knows() -> None:
+    metric = Metric(
+        "gputally_gpu_x_bytes_total", Kind.COUNTER, Scope.GPU, "x", "This | that.", ("link",), ("nvml",)
+    )
+    page = metrics_page.text([metric])
+    assert "Labels: `gpu`, `uuid`." in page
+    assert r"| `gputally_gpu_x_bytes_total` | This \| that. | counter | bytes | `link` | nvml |" in page
+    assert "## MIG" not in page
+
+
+def test_every_scope_has_a_title_and_words() -> None:
+    assert set(metrics_page.TITLES) == set(metrics_page.ABOUT) == set(Scope)

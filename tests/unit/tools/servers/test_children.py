@@ -1,0 +1,104 @@
+"""Child processes that live and die together: none is ever left behind."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tools import ROOT, Failed
+from tools.servers.children import Child, Children
+
+STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
+
+
+def child(folder: Path, name: str, script: str) -> Child:
+    return Child(name, ["sh", "-c", script], folder, folder / f"{name}.log")
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def pid_of(started: Child) -> int:
+    assert started.process is not None
+    return started.process.pid
+
+
+def test_all_end_with_the_block_also_one_that_ignores_the_request(tmp_path: Path) -> None:
+    with Children(seconds_to_stop=1) as children:
+        started = [
+            children.start(child(tmp_path, "willing", "exec sleep 98765")),
+            children.start(child(tmp_path, "stubborn", STUBBORN)),
+        ]
+        wait_until(lambda: "ready" in (tmp_path / "stubborn.log").read_text())
+        children.check()
+    assert not any(alive(pid_of(each)) for each in started)
+
+
+def test_all_end_when_the_block_is_left_by_an_error(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), Children() as children:  # noqa: PT012
+        started = children.start(child(tmp_path, "willing", "exec sleep 98765"))
+        raise KeyboardInterrupt
+    assert not alive(pid_of(started))
+
+
+@pytest.mark.parametrize(
+    ("script", "how"), [("seq 50; exit 3", "exit code 3"), ("seq 50; kill -KILL $$", "SIGKILL")]
+)
+def test_one_that_dies_is_named_with_its_last_lines(tmp_path: Path, script: str, how: str) -> None:
+    with Children() as children:
+        children.start(child(tmp_path, "healthy", "exec sleep 98765"))
+        sick = children.start(child(tmp_path, "sick", script))
+        assert sick.process is not None
+        sick.process.wait()
+        with pytest.raises(Failed) as failure:
+            children.check()
+    assert f"sick ended ({how})" in str(failure.value)
+    assert "\n    50" in str(failure.value)
+    assert "\n    20\n" not in str(failure.value)
+
+
+def test_one_that_ended_can_be_started_again(tmp_path: Path) -> None:
+    with Children() as children:
+        short = children.start(child(tmp_path, "short", "test -e again && exec sleep 98765; touch again"))
+        first = pid_of(short)
+        assert short.process is not None
+        short.process.wait()
+        children.dismiss(short)
+        children.check()
+        children.start(short)
+        assert pid_of(short) != first
+        wait_until(lambda: b"98765" in Path(f"/proc/{pid_of(short)}/cmdline").read_bytes())
+        children.check()
+    assert not alive(pid_of(short))
+
+
+def test_they_end_even_when_their_parent_is_killed_outright(tmp_path: Path) -> None:
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom tools.servers.children import Child, Children\n"
+        "folder = Path(sys.argv[1])\n"
+        "started = Children().start(Child('x', ['sleep', '98765'], folder, folder / 'log'))\n"
+        "print(started.process.pid, flush=True)\ntime.sleep(60)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert alive(pid)
+        parent.send_signal(signal.SIGKILL)
+    wait_until(lambda: not alive(pid))

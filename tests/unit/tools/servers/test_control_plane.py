@@ -1,0 +1,119 @@
+"""Real control planes: on this machine alone, beside each other, and gone afterwards."""
+
+import contextlib
+import json
+import ssl
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tools import Failed
+from tools.servers import control_plane
+from tools.servers.control_plane import ControlPlane
+
+PROGRAMS = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with control_plane.running(tmp_path_factory.mktemp("plane")) as running:
+        yield running
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def processes_of(folder: Path) -> list[str]:
+    """What runs on this folder."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            arguments = file.read_text().split("\0")
+            if any(str(folder) in argument for argument in arguments[1:]):
+                found.append(Path(arguments[0]).name)
+    return found
+
+
+def names(plane: ControlPlane, resource: str) -> list[str]:
+    items = plane.ask(f"/api/v1/namespaces/default/{resource}")["items"]
+    return [item["metadata"]["name"] for item in items]
+
+
+def test_kubectl_needs_no_more_than_its_environment(plane: ControlPlane) -> None:
+    assert plane.kubectl("create", "configmap", "one", "--from-literal=a=b") == "configmap/one created\n"
+    assert "one" in names(plane, "configmaps")
+
+
+def test_what_the_server_refuses_is_said(plane: ControlPlane) -> None:
+    with pytest.raises(Failed, match="NotFound"):
+        plane.ask("/api/v1/namespaces/none")
+    with pytest.raises(Failed, match=r"kubectl get nonesuch: .*the server doesn't have a resource type"):
+        plane.kubectl("get", "nonesuch")
+
+
+def test_an_account_may_do_only_what_a_role_says(plane: ControlPlane) -> None:
+    plane.kubectl("create", "serviceaccount", "reader")
+    token = plane.kubectl("create", "token", "reader").strip()
+    request = urllib.request.Request(f"{plane.url}/api/v1/pods", headers={"Authorization": f"Bearer {token}"})
+    tls = ssl.create_default_context(cafile=str(plane.authority))
+
+    def status() -> int:
+        try:
+            with urllib.request.urlopen(request, context=tls) as response:
+                return int(response.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    assert status() == 403
+    plane.kubectl("create", "clusterrole", "reading", "--verb=list", "--resource=pods")
+    plane.kubectl(
+        "create", "clusterrolebinding", "reading", "--clusterrole=reading", "--serviceaccount=default:reader"
+    )
+    wait_until(lambda: status() == 200)
+
+
+def test_what_belongs_to_a_deleted_object_is_deleted_too(plane: ControlPlane) -> None:
+    plane.kubectl("create", "configmap", "owner")
+    uid = plane.ask("/api/v1/namespaces/default/configmaps/owner")["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}
+    owned = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "owned", "ownerReferences": [owner]},
+    }
+    plane.kubectl("create", "--filename=-", given=json.dumps(owned))
+    plane.kubectl("delete", "configmap", "owner")
+    wait_until(lambda: "owned" not in names(plane, "configmaps"))
+
+
+def test_a_second_one_has_objects_of_its_own_and_ends_also_by_an_error(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    with pytest.raises(KeyboardInterrupt), control_plane.running(tmp_path, scheduler=True) as second:  # noqa: PT012
+        second.kubectl("create", "configmap", "second")
+        assert "second" in names(second, "configmaps")
+        assert "second" not in names(plane, "configmaps")
+        assert sorted(processes_of(tmp_path)) == PROGRAMS
+        raise KeyboardInterrupt
+    assert processes_of(tmp_path) == []
+    assert plane.answers("/readyz")
+
+
+def test_one_that_cannot_start_says_which_program_and_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control_plane, "_SERVICE_ADDRESSES", "nowhere")
+    with (
+        pytest.raises(Failed, match=r"kube-apiserver ended \(exit code 1\)"),
+        control_plane.running(tmp_path),
+    ):
+        pass
+    assert processes_of(tmp_path) == []

@@ -1,0 +1,140 @@
+"""GPUTally and all that is around it, on this machine alone, until Ctrl-C.
+
+Exporters, Prometheus with our rules, Alertmanager with our routes and Grafana with our dashboards. They show
+this host's GPUs if it has any that can be read; otherwise, and it says so, a small simulated fleet with a
+past and a few faults.
+"""
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+from tools import Failed
+from tools.demonstration import servers
+from tools.demonstration.asking import Prometheus, answers
+from tools.demonstration.inbox import Inbox
+from tools.demonstration.past import write_past, write_rules
+from tools.demonstration.plan import PYTHON, Plan, make_plan
+from tools.demonstration.words import welcome
+from tools.replay.rule_files import parse_duration
+from tools.servers.children import Children
+
+
+def run(plan: Plan, folder: Path, exit_after: float | None) -> None:
+    with Children() as children, Inbox() as inbox:
+        rule_files = write_rules(folder)
+        if plan.alertmanager:
+            children.start(servers.alertmanager(plan.alertmanager, folder, inbox.url))
+        if plan.grafana:
+            say("starting Grafana")
+            servers.grafana(plan, plan.grafana, folder).start(children)
+        for machine in plan.machines:
+            children.start(machine.exporter(PYTHON, folder, plan.began))
+        for machine in plan.machines:
+            is_ready = partial(answers, f"http://{machine.address}/readyz")
+            _wait(f"the exporter of {machine.name}", is_ready, children)
+        # The exporters count already: when Prometheus comes to them, nothing is missing between then and now.
+        if plan.past_seconds:
+            write_past(plan.machines, folder, rule_files, plan.past_seconds, plan.began)
+        children.start(servers.prometheus(plan, folder, rule_files))
+        ask = Prometheus(plan.prometheus.url)
+        _wait("Prometheus to scrape", lambda: ask.targets_up() == len(plan.machines), children)
+        say(welcome(plan))
+        _wait("data", lambda: ask.number("count(gputally_gpu_info)"), children)
+        gpus = ask.number("count(count by (node, uuid) (gputally_gpu_info))")
+        series = ask.number('count({__name__=~"gputally_.+"})')
+        say(f"data has arrived: {gpus:.0f} GPUs, {series:.0f} series. Ctrl-C stops everything.")
+        # The last child has been started: from here on there may be threads.
+        inbox.start()
+        _stay(ask, children, time.monotonic() + exit_after if exit_after is not None else float("inf"))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    if options.scenario:
+        options.scenario = options.scenario.absolute()
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, _interrupt)
+    try:
+        with tempfile.TemporaryDirectory(prefix="gputally-demo-") as scratch:
+            folder = Path(scratch)
+            run(make_plan(options, folder), folder, options.exit_after)
+    except (Failed, ValueError) as failure:
+        print(failure, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        pass
+    say("stopped; nothing is left running")
+    return 0
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    first, _, rest = (__doc__ or "").partition("\n")
+    parser = argparse.ArgumentParser(prog="tools/demo", description=first, epilog=rest)
+    parser.add_argument(
+        "--history",
+        type=parse_duration,
+        default="6h",
+        metavar="DURATION",
+        help="how much past simulated GPUs have, as in 6h or 2d; 0: none (default: 6h)",
+    )
+    parser.add_argument("--no-grafana", action="store_true", help="all but Grafana")
+    parser.add_argument(
+        "--no-ui", action="store_true", help="of Prometheus and Alertmanager only the API, not their pages"
+    )
+    parser.add_argument("--exit-after", type=float, metavar="SECONDS", help="stop by itself")
+    ports = parser.add_argument_group("ports; 0: a free one (default: the usual one, if it is free)")
+    ports.add_argument("--port", type=int, help="of the exporter; more of them have the next (usual: 9400)")
+    for server, usual in (("prometheus", 9090), ("alertmanager", 9093), ("grafana", 3000)):
+        ports.add_argument(f"--{server}-port", type=int, metavar="PORT", help=f"usual: {usual}")
+    simulator = parser.add_argument_group("one machine with simulated GPUs, even if this host has real ones")
+    simulator.add_argument("--gpus", type=int)
+    simulator.add_argument("--model")
+    simulator.add_argument("--seed", type=int)
+    simulator.add_argument("--scenario", type=Path, help="a file as in docs/simulator.md")
+    return parser
+
+
+def _stay(ask: Prometheus, children: Children, end: float) -> None:
+    """Until the end; says which alerts fire, once each."""
+    known: set[str] = set()
+    next_look = time.monotonic()
+    while time.monotonic() < end:
+        time.sleep(0.2)
+        children.check()
+        if time.monotonic() >= next_look:
+            next_look = time.monotonic() + servers.EVALUATION_SECONDS
+            new = ask.firing() - known
+            known |= new
+            for alert in sorted(new):
+                say(f"alert fires: {alert}")
+
+
+def _interrupt(*_: object) -> NoReturn:
+    # Once is enough: a second Ctrl-C must not cut the cleaning up short.
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _wait(what: str, done: Callable[[], object], children: Children, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        children.check()
+        if time.monotonic() > deadline:
+            raise Failed(f"waited {seconds:.0f} s for {what}, in vain")
+        time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

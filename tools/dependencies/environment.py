@@ -1,0 +1,91 @@
+"""The repository's own Python environment, .venv: made, kept and re-used by the tools that need it."""
+
+import hashlib
+import json
+import shutil
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tools import ROOT, Failed
+from tools.dependencies import programs
+from tools.dependencies.locking import locked
+from tools.dependencies.progress import Work
+
+CONSTRAINTS = "tools/constraints.txt"
+STAMP = "gputally-installed.json"
+
+
+def python(*groups: str, root: Path = ROOT) -> Path:
+    """The environment's Python, with the package (editable) and these dependency groups in it.
+
+    Groups add up: what an earlier call installed stays. Raises Failed.
+    """
+    folder = root / ".venv"
+    interpreter = folder / "bin" / "python"
+    stamp = folder / STAMP
+    # The lock is on a file that is always there, so that two runs that start together make one environment.
+    with locked(root / "pyproject.toml", ".venv"):
+        wanted = _source(root)
+        installed = _read(stamp) if interpreter.exists() else {}
+        if not same_source(installed, wanted):
+            installed = {}
+        missing = sorted(set(groups) - set(installed.get("groups", ())))
+        if installed and not missing:
+            return interpreter
+        log = programs.cache() / "environment.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        work = Work(".venv", log)
+        if not interpreter.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            _make(work, folder)
+        everything = sorted({*groups, *installed.get("groups", ())})
+        work.run(
+            f"installing gputally{''.join(f', {group}' for group in everything)}",
+            [
+                *(interpreter, "-m", "pip", "install", "--disable-pip-version-check"),
+                *("--constraint", root / CONSTRAINTS, "--editable", root),
+                *(requirement for group in everything for requirement in requirements(group, root)),
+            ],
+        )
+        stamp.write_text(json.dumps(wanted | {"groups": everything}))
+    return interpreter
+
+
+def requirements(group: str, root: Path = ROOT) -> list[str]:
+    """The requirements of a dependency group (PEP 735); the pip of older Pythons cannot read them."""
+    groups = tomllib.loads((root / "pyproject.toml").read_text())["dependency-groups"]
+    found: list[str] = []
+    for entry in groups[group]:
+        found += [entry] if isinstance(entry, str) else requirements(entry["include-group"], root)
+    return found
+
+
+def same_source(installed: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
+    return all(installed.get(key) == value for key, value in wanted.items())
+
+
+def _source(root: Path) -> dict[str, str]:
+    """What an environment is made from: when this changes, it is brought up to date."""
+    digest = hashlib.sha256()
+    for name in ("pyproject.toml", CONSTRAINTS):
+        digest.update((root / name).read_bytes())
+    return {"root": str(root), "digest": digest.hexdigest()}
+
+
+def _read(stamp: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(stamp.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return content
+
+
+def _make(work: Work, folder: Path) -> None:
+    try:
+        work.run("making it", [sys.executable, "-m", "venv", folder])
+    except Failed as failure:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise Failed(f"{failure}\nOn Debian and Ubuntu, `apt-get install python3-venv` helps.") from None

@@ -1,0 +1,330 @@
+"""How external programs are got from the package registries: one function per recipe of programs.toml.
+
+A recipe leaves each program of its kit as `job.into/<program>` and may scribble in `job.scratch`.
+Registries are whatever pip, go, npm, cargo and apt are set up to use on this machine.
+"""
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from tools import Failed
+from tools.dependencies import grafana_build
+from tools.dependencies.progress import Work
+
+BUILD_JOBS = "2"
+DEBIAN_RELEASES = {"bullseye", "bookworm", "trixie", "forky", "stable", "testing", "unstable", "sid"}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One kit to be got."""
+
+    version: str
+    programs: Mapping[str, str]
+    settings: Mapping[str, Any]
+    into: Path
+    scratch: Path
+    shared: Path
+    """Caches that other kits may use at the same time."""
+    work: Work
+    find: Callable[[str], Path]
+    """Where another program is: a recipe's own tools come through the same mechanism."""
+
+
+def go(job: Job) -> None:
+    """Build commands of one Go module, with the versions and checksums of that module's own go.sum.
+
+    Programs of the same package are one file under several names.
+    `files` are files (name -> text) that the build needs and the module does not hold, `parts` is the
+    version of the modules that stand in its repository's folders, `variables` (name -> text) are set in it.
+    """
+    environment = _go_environment(job)
+    # Replace directives, as some of these modules have, hold only for a build inside the module.
+    source = job.scratch / "source"
+    _copy(_go_module(job, environment), source)
+    for name, text in job.settings.get("files", {}).items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(text)
+    if parts := job.settings.get("parts"):
+        _publish_parts(source / "go.mod", parts)
+    variables = dict(job.settings.get("variables", {}))
+    if variable := job.settings.get("version_variable"):
+        variables[variable] = job.version
+    # Without C, netgo changes nothing; but kits that all have it share what they compile of the network.
+    tags = dict.fromkeys(("netgo", *job.settings.get("tags", ())))
+    linker_flags = " ".join(["-s -w", *(f"-X {name}={text}" for name, text in variables.items())])
+    built: dict[str, str] = {}
+    for program, package in job.programs.items():
+        if package in built:
+            (job.into / program).symlink_to(built[package])
+            continue
+        job.work.run(
+            f"building {program} (minutes, the first time)",
+            [
+                *(job.find("go"), "build", "-p", BUILD_JOBS, "-trimpath", "-tags", ",".join(tags)),
+                *("-gcflags", "all=-dwarf=false", "-ldflags", linker_flags),
+                *("-o", job.into / program, f"./{package}"),
+            ],
+            folder=source,
+            environment=environment,
+        )
+        built[package] = program
+
+
+def go_files(job: Job) -> None:
+    """Take folders or single files out of a Go module, and build nothing."""
+    source = _go_module(job, _go_environment(job))
+    for program, place in job.programs.items():
+        _copy(source / place, job.into / program)
+
+
+def prometheus_ui(job: Job) -> None:
+    """Build Prometheus's pages from its Go module, with the versions and hashes of its own lock file."""
+    environment = _go_environment(job)
+    pages = job.scratch / "ui"
+    _copy(_go_module(job, environment) / "web" / "ui", pages)
+    node, npm = job.find("node"), job.find("npm")
+    homes = ("npm_config_cache", "npm_config_store_dir", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
+    environment |= {home: str(job.scratch / home) for home in homes}
+    environment["PATH"] = f"{node.parent}{os.pathsep}{os.environ['PATH']}"
+    pnpm = [str(npm), "exec", "--yes", f"pnpm@{job.settings['pnpm']}", "--"]
+    steps = {
+        "downloading packages": ["install", "--frozen-lockfile", "--filter", "@prometheus-io/mantine-ui..."],
+        "building": ["run", "build:mantine-ui"],
+    }
+    for step, arguments in steps.items():
+        job.work.run(step, [*pnpm, *arguments], folder=pages, environment=environment)
+    for program, folder in job.programs.items():
+        shutil.move(pages / folder, job.into / program)
+
+
+def grafana(job: Job) -> None:
+    """Build Grafana from its Go module, but for the plugins in `plugins_left_out`."""
+    environment = _go_environment(job)
+    source = job.scratch / "source"
+    _copy(_go_module(job, environment), source)
+    grafana_build.build(job, source, environment, BUILD_JOBS)
+    _launchers(job)
+
+
+def npm(job: Job) -> None:
+    """Install npm packages: those of `packages` (name@version -> hash), and not one more."""
+    wanted: Mapping[str, str] = job.settings["packages"]
+    flags = ("--ignore-scripts", "--no-audit", "--no-fund")
+    job.work.run(
+        "installing",
+        [job.find("npm"), "install", *flags, "--prefix", job.into, *wanted],
+        environment={"npm_config_cache": str(job.scratch / "cache")},
+    )
+    lock = json.loads((job.into / "package-lock.json").read_text())
+    installed = {
+        f"{place.removeprefix('node_modules/')}@{facts['version']}": facts["integrity"]
+        for place, facts in lock["packages"].items()
+        if place
+    }
+    if installed != wanted:
+        raise Failed(f"npm installed {installed}, and programs.toml expects {dict(wanted)}")
+    _launchers(job)
+
+
+def pypi(job: Job) -> None:
+    """Install a distribution into an environment of its own."""
+    environment = job.into / "venv"
+    job.work.run("making an environment", [sys.executable, "-m", "venv", environment])
+    python = environment / "bin" / "python"
+    requirement = f"{job.settings['package']}=={job.version}"
+    job.work.run("installing", [python, "-m", "pip", "install", "--no-cache-dir", requirement])
+    (site,) = environment.glob("lib/python*/site-packages")
+    (job.into / "site").symlink_to(site.relative_to(job.into))
+    _launchers(job)
+
+
+def cargo(job: Job) -> None:
+    """Build a crate's commands with the crate's own lock file.
+
+    `tools` are programs that the build looks for in variables, `libraries` what the commands are linked to.
+    """
+    command = shutil.which("cargo")
+    if command is None:
+        raise Failed(f"{job.work.title} needs Rust: install it so that `cargo` is on PATH")
+    environment = {"CARGO_TARGET_DIR": str(job.scratch / "target")}
+    environment |= {name: str(job.find(tool)) for name, tool in job.settings.get("tools", {}).items()}
+    if libraries := job.settings.get("libraries"):
+        # Unlike RUSTFLAGS, the encoded form takes a path with blanks.
+        environment["CARGO_ENCODED_RUSTFLAGS"] = "\x1f".join(_libraries_beside(job, libraries))
+    for program, crate in job.programs.items():
+        job.work.run(
+            f"building {program} (minutes)",
+            [
+                *(command, "install", crate, "--version", f"={job.version}", "--locked", "--no-track"),
+                *("--jobs", BUILD_JOBS, "--root", job.scratch / "root"),
+            ],
+            environment=environment,
+        )
+        shutil.move(job.scratch / "root" / "bin" / program, job.into / program)
+
+
+def debian(job: Job) -> None:
+    """Unpack Debian packages, not installed, from the archive that this machine's apt uses.
+
+    With `dependencies_without`, all that they depend on comes too, but for the packages that it names.
+    """
+    names = job.settings.get("only_for") or ", ".join(job.programs)
+    instead = f"Put an executable named {names} on PATH instead."
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        raise Failed(f"{job.work.title} comes as a Debian package, and apt is not here. {instead}")
+    archive = _debian_archive(job)
+    if archive is None:
+        raise Failed(f"{job.work.title}: this machine's apt has no Debian archive to take it from. {instead}")
+    options = _apt_options(job, archive)
+    job.work.run("reading the package list", ["apt-get", *options, "update"])
+    packages = job.settings["packages"]
+    if (without := job.settings.get("dependencies_without")) is not None:
+        packages = _with_dependencies(job, options, without)
+    job.work.run("downloading", ["apt-get", *options, "download", *packages], folder=job.scratch)
+    unpack = 'for file in *.deb; do dpkg-deb -x "$file" "$0" || exit; done'
+    job.work.run("unpacking", ["sh", "-c", unpack, job.into / "root"], folder=job.scratch)
+    _launchers(job)
+
+
+def _launchers(job: Job) -> None:
+    """A program that is a path becomes a link, one that is a command (with `$here`, the kit) a script."""
+    for program, source in job.programs.items():
+        place = job.into / program
+        if "$here" not in source:
+            place.symlink_to(source)
+            continue
+        # The folder is found at run time, because the kit is renamed into place.
+        place.write_text(f'#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\nexec {source} "$@"\n')
+        place.chmod(0o755)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a part of Go's module cache, which is read-only, so that it can be written to and removed."""
+    if source.is_dir():
+        shutil.copytree(source, target)
+    else:
+        shutil.copy(source, target)
+    for path in (target, *target.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o200)
+
+
+def _libraries_beside(job: Job, kits: Sequence[str]) -> list[str]:
+    """Copy the shared libraries of Debian kits into the kit, and return the flags of rustc that use them."""
+    folder = job.into / "lib"
+    folder.mkdir()
+    for kit in kits:
+        for file in job.find(kit).glob("*-linux-*/*.so*"):
+            # Links stay links: a -dev package also has some to libraries that were not asked for.
+            shutil.copy(file, folder, follow_symlinks=False)
+    # The command looks beside itself, because the kit is renamed into place.
+    return ["-L", str(folder), "-C", "link-arg=-Wl,-rpath,$ORIGIN/lib"]
+
+
+def _go_environment(job: Job) -> dict[str, str]:
+    environment = {
+        "CGO_ENABLED": "0",
+        "GOCACHE": str(job.shared / "go-build"),
+        "GOTMPDIR": str(job.scratch),
+        "GOFLAGS": "-mod=mod -buildvcs=false",
+        # The public checksum database does not know every commit. The pin is the check.
+        "GONOSUMDB": job.settings["module"].partition("@")[0],
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+    }
+    if not {"GOMODCACHE", "GOPATH"} & os.environ.keys():
+        # Gigabytes of modules that nobody asked for do not stay; someone's own cache is shared.
+        environment["GOMODCACHE"] = str(job.shared / "go-modules")
+    return environment
+
+
+def _go_module(job: Job, environment: Mapping[str, str]) -> Path:
+    module = job.settings["module"]
+    printed = job.work.run(
+        "downloading its source",
+        [job.find("go"), "mod", "download", "-json", module],
+        folder=job.scratch,
+        environment=environment,
+    )
+    facts = json.loads(printed[printed.index("{") :])
+    if facts["Sum"] != job.settings["module_sum"]:
+        raise Failed(f"{module} is {facts['Sum']}, and programs.toml expects {job.settings['module_sum']}")
+    return Path(facts["Dir"])
+
+
+def _publish_parts(go_mod: Path, version: str) -> None:
+    """Replace a module's neighbours in its repository, which its archive leaves out, by what is published.
+
+    Only those in a block: a line of its own is, at etcd, a folder that is meant not to exist.
+    """
+    text = go_mod.read_text()
+    go_mod.write_text(re.sub(r"^(\t(\S+) =>) \.\.?/.*$", rf"\1 \2 {version}", text, flags=re.MULTILINE))
+
+
+def _debian_archive(job: Job) -> str | None:
+    """The address of the Debian archive among this machine's package sources."""
+    format = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
+    targets = job.work.run(
+        "looking for the archive", ["apt-get", "indextargets", "--format", format, "Created-By: Packages"]
+    )
+    for line in targets.splitlines():
+        address, release, component = line.split()
+        if component == "main" and release in DEBIAN_RELEASES:
+            return address
+    return None
+
+
+def _with_dependencies(job: Job, options: Sequence[str], without: Sequence[str]) -> list[str]:
+    """The packages of a kit and all that they depend on, on a machine that has nothing yet."""
+    plan = job.work.run(
+        "looking for what it depends on",
+        ["apt-get", *options, "install", "--simulate", "--no-install-recommends", *job.settings["packages"]],
+    )
+    return [
+        f"{name}={version}"
+        for name, version in re.findall(r"^Inst (\S+) \((\S+)", plan, re.MULTILINE)
+        if not any(fnmatch(name, pattern) for pattern in without)
+    ]
+
+
+def _apt_options(job: Job, archive: str) -> list[str]:
+    """apt, pointed at one suite and at folders of its own: no root, and nothing of the machine changes."""
+    keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+    signed_by = f"[signed-by={keyring}] " if keyring.exists() else ""
+    sources = job.scratch / "sources.list"
+    sources.write_text(f"deb {signed_by}{archive} {job.settings['suite']} {job.settings['component']}\n")
+    lists, cache = job.scratch / "lists", job.scratch / "cache"
+    for folder in (lists / "partial", cache / "archives" / "partial"):
+        folder.mkdir(parents=True)
+    installed = job.scratch / "status"
+    installed.touch()
+    settings = {
+        "Dir::Etc::SourceList": sources,
+        "Dir::Etc::SourceParts": "-",
+        "Dir::State::Lists": lists,
+        "Dir::State::status": installed,
+        "Dir::Cache": cache,
+        "APT::Sandbox::User": "",
+        "Acquire::Languages": "none",
+    }
+    return ["-q", *(f"-o{name}={value}" for name, value in settings.items())]
+
+
+RECIPES: dict[str, Callable[[Job], None]] = {
+    "go": go,
+    "go_files": go_files,
+    "prometheus_ui": prometheus_ui,
+    "grafana": grafana,
+    "npm": npm,
+    "pypi": pypi,
+    "cargo": cargo,
+    "debian": debian,
+}

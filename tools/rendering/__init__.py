@@ -1,0 +1,1 @@
+"""Generates files from other files of the repository: pages, the chart's parts, manifests."""

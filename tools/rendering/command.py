@@ -1,0 +1,148 @@
+"""Writes the files that are made from others, or (--check) says which of them are stale."""
+
+import argparse
+import difflib
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from alerts import chart, manifests
+from alerts import check as alerts_check
+from dashboards import check as dashboards_check
+from dashboards import registry
+from tools import ROOT, Failed
+from tools.chart_values import check as values_check
+from tools.chart_values import defaults, presets, readme, schema
+from tools.rendering import accuracy, alerts_page, metrics_page, migrate_page, plain_install
+
+CHART = ROOT / chart.CHART
+
+Render = Callable[[str], str]
+"""From a file's present text ("" when there is none) to what it should be."""
+
+
+def version(root: Path = ROOT) -> str:
+    """GPUTally's version, from the one place where it is written by hand."""
+    source = (root / "exporter/gputally/__init__.py").read_text()
+    found = re.search(r'^__version__ = "([^"]+)"$', source, re.MULTILINE)
+    if found is None:
+        raise SystemExit("exporter/gputally/__init__.py has no __version__")
+    return found[1]
+
+
+def stamp_version(pattern: str) -> Render:
+    """Puts the version in place of the pattern's only group; everything else stays."""
+
+    def stamp(text: str) -> str:
+        def replace(match: re.Match[str]) -> str:
+            before, after = match.start(1) - match.start(), match.end(1) - match.start()
+            return match[0][:before] + version() + match[0][after:]
+
+        stamped, count = re.subn(pattern, replace, text)
+        if not count:
+            raise SystemExit(f"no place for the version: {pattern!r} matches nothing")
+        return stamped
+
+    return stamp
+
+
+def stamp_accuracy(text: str) -> str:
+    """Puts the measured errors between the two marks of docs/energy.md."""
+    between = r"(?<=<!-- accuracy -->\n).*?(?=<!-- /accuracy -->)"
+    stamped, count = re.subn(between, lambda _: f"\n{accuracy.table()}\n", text, flags=re.DOTALL)
+    if not count:
+        raise SystemExit("docs/energy.md has no place for the table of tools/accuracy")
+    return stamped
+
+
+stamp_values = stamp_version(r"(?m)^defaultsVersion: (\S+)$")
+
+
+def chart_values() -> str:
+    """The chart's values.yaml as it will be written, from which other files are made."""
+    return stamp_values((CHART / "values.yaml").read_text())
+
+
+def chart_presets() -> dict[str, str]:
+    return presets.texts(CHART / "presets")
+
+
+def whole(text: str) -> Render:
+    """For a file of which nothing is written by hand."""
+    return lambda _: text
+
+
+GENERATED: tuple[tuple[str, Render], ...] = (
+    ("docs/metrics.md", lambda _: metrics_page.text()),
+    ("docs/energy.md", stamp_accuracy),
+    ("docs/migrate.md", migrate_page.stamp),
+    ("docs/alerts.md", alerts_page.stamp),
+    ("Dockerfile", stamp_version(r'org\.opencontainers\.image\.version="([^"]*)"')),
+    ("helm/gputally/Chart.yaml", stamp_version(r'(?m)^(?:version: |appVersion: ")([^"\n]+)')),
+    ("deploy/argocd/application.yaml", stamp_version(r"targetRevision: v(\S+)")),
+    ("deploy/argocd/applicationset.yaml", stamp_version(r"targetRevision: v(\S+)")),
+    ("helm/gputally/values.yaml", stamp_values),
+    ("helm/gputally/values.schema.json", lambda _: schema.text(chart_values())),
+    ("helm/gputally/files/values.yaml", lambda _: defaults.text(chart_values())),
+    ("helm/gputally/README.md", lambda _: readme.text(chart_values(), chart_presets())),
+    *((path, whole(text)) for path, text in (manifests.files() | chart.files() | registry.files()).items()),
+    # Last: Helm makes them of the chart as it then is.
+    (plain_install.EXPORTER, lambda _: plain_install.text(plain_install.EXPORTER)),
+    (plain_install.STACK, lambda _: plain_install.text(plain_install.STACK)),
+)
+
+
+def stale(
+    generated: Sequence[tuple[str, Render]] = GENERATED, root: Path = ROOT
+) -> Iterator[tuple[Path, str, str]]:
+    """The files that differ from their source: (path, text now, text as it should be).
+
+    One after the other: who writes each as it comes has the later ones made from the new text of the earlier.
+    """
+    for name, render in generated:
+        path = root / name
+        now = path.read_text() if path.exists() else ""
+        right = render(now)
+        if now != right:
+            yield path, now, right
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tools/render", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
+    options = parser.parse_args(arguments)
+    if wrong := [
+        *alerts_check.problems(),
+        *dashboards_check.problems(),
+        *values_check.problems(chart_values(), chart_presets()),
+    ]:
+        print(*wrong, sep="\n", file=sys.stderr)
+        return 1
+    found = 0
+    for path, now, right in stale():
+        found += 1
+        name = path.relative_to(ROOT)
+        if options.check:
+            print(f"{name} is stale; tools/render brings it up to date:")
+            print(_short_diff(now, right))
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(right)
+            print(f"wrote {name}")
+    fresh = len(GENERATED) - found
+    print(f"{fresh} of {len(GENERATED)} generated files were up to date")
+    return 1 if options.check and found else 0
+
+
+def _short_diff(now: str, right: str, most: int = 20) -> str:
+    lines = list(difflib.unified_diff(now.splitlines(), right.splitlines(), "now", "right", "", "", 1, ""))
+    more = [f"... and {len(lines) - most} lines more"] if len(lines) > most else []
+    return "\n".join(f"    {line}" for line in lines[:most] + more)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Failed as failure:
+        sys.exit(str(failure))

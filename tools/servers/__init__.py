@@ -1,0 +1,1 @@
+"""Real servers on the loopback address of this machine, and clients for them."""

@@ -1,0 +1,95 @@
+"""Child processes that live and die together: started, watched and stopped by their own pids."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from tools import Failed
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+
+
+@dataclass(slots=True)
+class Child:
+    """A program to run; `folder` is its working directory, `log` gets all that it prints."""
+
+    name: str
+    command: Sequence[str | Path]
+    folder: Path
+    log: Path
+    process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+
+class Children:
+    """Use as a context manager: at its end, however that comes, no child is left."""
+
+    def __init__(self, seconds_to_stop: float = 10) -> None:
+        self.seconds_to_stop = seconds_to_stop
+        self._children: list[Child] = []
+
+    def start(self, child: Child) -> Child:
+        with child.log.open("wb") as log:
+            child.process = subprocess.Popen(
+                child.command,
+                cwd=child.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # A group of its own: Ctrl-C reaches us alone, and we stop the children in order.
+                process_group=0,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509  # there are no threads here
+            )
+        self._children.append(child)
+        return child
+
+    def check(self) -> None:
+        """Raises Failed, with the last lines of its log, when a child has ended by itself."""
+        for child in self._children:
+            code = child.process.poll() if child.process else None
+            if code is not None:
+                how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+                raise Failed(f"{child.name} ended ({how}). Its last lines:\n{_last_lines(child.log)}")
+
+    def dismiss(self, child: Child) -> None:
+        """Of one that has ended: it is no longer watched, and may be started again."""
+        self._children.remove(child)
+
+    def stop(self) -> None:
+        """Last started, first stopped; whoever does not end in time is killed."""
+        running = [child.process for child in reversed(self._children) if child.process]
+        deadline = time.monotonic() + self.seconds_to_stop
+        for process in running:
+            if process.poll() is None:
+                process.terminate()
+        for process in running:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        self._children.clear()
+
+    def __enter__(self) -> "Children":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _die_with_parent() -> None:
+    """Between fork and exec: ask the kernel to end the child when we are killed without a last word."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _last_lines(log: Path, most: int = 15) -> str:
+    lines = log.read_text(errors="replace").splitlines()[-most:]
+    return "\n".join(f"    {line}" for line in lines) or "    (it printed nothing)"

@@ -1,0 +1,247 @@
+"""A real Kubernetes API server on this machine alone, with its store and its controllers, and without nodes.
+
+Objects are checked, defaulted, owned and deleted as in any cluster. Pods stay pending.
+"""
+
+import http
+import json
+import os
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import trustme
+
+from tools import Failed
+from tools.dependencies import programs
+from tools.servers.children import Child, Children
+from tools.servers.ports import HOST, free_port
+
+_SECONDS_TO_START = 60
+_SECONDS_TO_ANSWER = 30
+_SECONDS_TO_STOP = 5
+_SERVICE_ADDRESSES = "10.96.0.0/16"
+_SERVER_NAMES = (HOST, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+_ISSUER = "https://kubernetes.default.svc.cluster.local"
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """A running one, and the administrator's way to it."""
+
+    folder: Path
+    port: int
+    host: str = HOST
+
+    @property
+    def url(self) -> str:
+        return f"https://{self.host}:{self.port}"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.folder / "kubeconfig"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate that the server's own is signed by."""
+        return self.folder / "authority.crt"
+
+    @property
+    def certificate(self) -> Path:
+        return self.folder / "administrator.crt"
+
+    @property
+    def key(self) -> Path:
+        return self.folder / "administrator.key"
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """For kubectl and helm: this cluster, and nothing of what the user has at home."""
+        return {
+            **os.environ,
+            "KUBECONFIG": str(self.kubeconfig),
+            "KUBECACHEDIR": str(self.folder / "kube-cache"),
+            **{f"HELM_{home}_HOME": str(self.folder / "helm") for home in ("CACHE", "CONFIG", "DATA")},
+        }
+
+    def kubectl(self, *arguments: str | Path, given: str = "") -> str:
+        """What kubectl prints, with `given` as its input. Raises Failed with what it says is wrong."""
+        ran = subprocess.run(
+            [programs.path("kubectl"), *arguments],
+            input=given,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if ran.returncode:
+            raise Failed(f"kubectl {' '.join(map(str, arguments))}: {ran.stderr.strip()}")
+        return ran.stdout
+
+    def ask(self, path: str, accept: str = "application/json") -> Any:
+        """What the API answers to a GET. Raises Failed with what the server says is wrong."""
+        request = urllib.request.Request(self.url + path, headers={"Accept": accept})
+        deadline = time.monotonic() + _SECONDS_TO_ANSWER
+        while True:
+            try:
+                with urllib.request.urlopen(
+                    request, timeout=_SECONDS_TO_ANSWER, context=self._tls()
+                ) as response:
+                    return json.load(response)
+            except urllib.error.HTTPError as error:
+                with error:
+                    # A resource that has just been defined is not yet there to be read.
+                    if error.code != http.HTTPStatus.TOO_MANY_REQUESTS or time.monotonic() > deadline:
+                        raise Failed(f"{path}: {error.read().decode(errors='replace')}") from None
+            time.sleep(0.1)
+
+    def answers(self, path: str) -> bool:
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=5, context=self._tls()):
+                return True
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return False
+
+    def _tls(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.authority))
+        context.load_cert_chain(self.certificate, self.key)
+        return context
+
+
+@contextmanager
+def running(folder: Path, *, scheduler: bool = False) -> Iterator[ControlPlane]:
+    """A control plane on free ports of the loopback address, until the block ends.
+
+    All that it writes goes to `folder`: keys, objects and one log per program.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    plane = ControlPlane(folder, free_port("the API server", 0, 0))
+    write_certificates(plane)
+    write_kubeconfig(plane, "administrator", plane.kubeconfig)
+    store, peers = (f"http://{HOST}:{free_port('etcd', 0, 0)}" for _ in range(2))
+    with Children(_SECONDS_TO_STOP) as children:
+
+        def start(name: str, flags: list[str]) -> None:
+            command: list[str | Path] = [programs.path(name), *flags]
+            children.start(Child(name, command, folder, folder / f"{name}.log"))
+
+        start("etcd", etcd_flags(folder, store, peers))
+        # Endpoints of the API server's own Service may not be on the loopback address.
+        start(
+            "kube-apiserver",
+            [*api_server_flags(plane, store, _SERVICE_ADDRESSES), "--endpoint-reconciler-type=none"],
+        )
+        # The others give up after ten seconds without it.
+        _wait_for(plane, "/readyz", children)
+        start("kube-controller-manager", controller_flags(plane))
+        if scheduler:
+            start("kube-scheduler", scheduler_flags(plane))
+        # Without this account no pod is accepted.
+        _wait_for(plane, "/api/v1/namespaces/default/serviceaccounts/default", children)
+        yield plane
+        children.check()
+
+
+def write_certificates(plane: ControlPlane, *addresses: str) -> trustme.CA:
+    """Those of the server, which has these addresses too, and of the administrator; returns their signer."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(plane.authority)
+    certificates = {
+        "server": authority.issue_cert(*_SERVER_NAMES, *addresses, common_name="kube-apiserver"),
+        # Members of this group may do everything, whatever the roles say.
+        "administrator": authority.issue_cert(
+            "administrator", common_name="administrator", organization_name="system:masters"
+        ),
+        "tokens": authority.issue_cert("tokens"),
+    }
+    for name, issued in certificates.items():
+        write_certificate(plane, name, issued)
+    return authority
+
+
+def write_certificate(plane: ControlPlane, name: str, issued: trustme.LeafCert) -> None:
+    issued.cert_chain_pems[0].write_to_path(plane.folder / f"{name}.crt")
+    issued.private_key_pem.write_to_path(plane.folder / f"{name}.key")
+
+
+def write_kubeconfig(plane: ControlPlane, name: str, file: Path) -> None:
+    """For whoever has the certificate of this name."""
+    cluster = {"server": plane.url, "certificate-authority": str(plane.authority)}
+    user = {
+        "client-certificate": str(plane.folder / f"{name}.crt"),
+        "client-key": str(plane.folder / f"{name}.key"),
+    }
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "test", "cluster": cluster}],
+        "users": [{"name": name, "user": user}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": name}}],
+        "current-context": "test",
+    }
+    # JSON is YAML, too.
+    file.write_text(json.dumps(config))
+
+
+def etcd_flags(folder: Path, store: str, peers: str) -> list[str]:
+    return [
+        f"--data-dir={folder / 'etcd'}",
+        f"--listen-client-urls={store}",
+        f"--advertise-client-urls={store}",
+        f"--listen-peer-urls={peers}",
+        f"--initial-advertise-peer-urls={peers}",
+        f"--initial-cluster=default={peers}",
+        # Nothing of it outlives the block.
+        "--unsafe-no-fsync",
+    ]
+
+
+def api_server_flags(plane: ControlPlane, store: str, service_addresses: str) -> list[str]:
+    folder = plane.folder
+    return [
+        f"--etcd-servers={store}",
+        f"--bind-address={plane.host}",
+        f"--secure-port={plane.port}",
+        f"--tls-cert-file={folder / 'server.crt'}",
+        f"--tls-private-key-file={folder / 'server.key'}",
+        f"--client-ca-file={plane.authority}",
+        "--authorization-mode=Node,RBAC",
+        "--allow-privileged=true",
+        f"--service-account-issuer={_ISSUER}",
+        f"--service-account-key-file={folder / 'tokens.key'}",
+        f"--service-account-signing-key-file={folder / 'tokens.key'}",
+        f"--service-cluster-ip-range={service_addresses}",
+    ]
+
+
+def controller_flags(plane: ControlPlane) -> list[str]:
+    return [
+        f"--kubeconfig={plane.kubeconfig}",
+        f"--root-ca-file={plane.authority}",
+        f"--service-account-private-key-file={plane.folder / 'tokens.key'}",
+        "--leader-elect=false",
+        "--secure-port=0",
+        # With the usual 20 per second they take five seconds to start.
+        "--kube-api-qps=1000",
+        "--kube-api-burst=2000",
+    ]
+
+
+def scheduler_flags(plane: ControlPlane) -> list[str]:
+    return [f"--kubeconfig={plane.kubeconfig}", "--leader-elect=false", "--secure-port=0"]
+
+
+def _wait_for(plane: ControlPlane, path: str, children: Children) -> None:
+    deadline = time.monotonic() + _SECONDS_TO_START
+    while not plane.answers(path):
+        children.check()
+        if time.monotonic() > deadline:
+            raise Failed(f"Kubernetes had no {path} within {_SECONDS_TO_START} s; logs are in {plane.folder}")
+        time.sleep(0.1)

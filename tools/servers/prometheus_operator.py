@@ -1,0 +1,103 @@
+"""The Prometheus operator against a cluster: what it makes of our objects.
+
+It wants its definitions (the kit prometheus-operator-crds) to be there when it starts.
+"""
+
+import base64
+import gzip
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools import Failed
+from tools.dependencies import programs
+from tools.servers.children import Child, Children
+from tools.servers.control_plane import ControlPlane
+from tools.servers.ports import HOST, free_port
+
+_SECONDS_TO_START = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What the operator has written for one Prometheus or Alertmanager; empty until it has."""
+
+    plane: ControlPlane
+    namespace: str
+
+    def prometheus(self, name: str) -> str:
+        """The configuration of this Prometheus."""
+        return self._unpacked(f"prometheus-{name}", "prometheus.yaml.gz")
+
+    def rules(self, name: str) -> dict[str, str]:
+        """The rule files of this Prometheus: name -> text."""
+        prefix = f"prometheus-{name}-rulefiles-"
+        found: dict[str, str] = {}
+        for config_map in self._all("configmaps"):
+            if config_map["metadata"]["name"].startswith(prefix):
+                found |= config_map.get("data", {})
+        return found
+
+    def alertmanager(self, name: str) -> str:
+        """The configuration of this Alertmanager."""
+        return self._unpacked(f"alertmanager-{name}-generated", "alertmanager.yaml.gz")
+
+    def warnings(self) -> list[str]:
+        """What the operator, or anybody else, has against objects of the namespace."""
+        return [
+            f"{event['involvedObject']['kind']} {event['involvedObject']['name']}: {event['message']}"
+            for event in self._all("events")
+            if event["type"] == "Warning"
+        ]
+
+    def _unpacked(self, secret: str, key: str) -> str:
+        for found in self._all("secrets"):
+            if found["metadata"]["name"] == secret and key in found.get("data", {}):
+                return gzip.decompress(base64.b64decode(found["data"][key])).decode()
+        return ""
+
+    def _all(self, resource: str) -> list[Any]:
+        items: list[Any] = self.plane.ask(f"/api/v1/namespaces/{self.namespace}/{resource}")["items"]
+        return items
+
+
+@contextmanager
+def operating(plane: ControlPlane, *, reloader: str | None = None) -> Iterator[None]:
+    """An operator for all namespaces, until the block ends.
+
+    `reloader` is the image of prometheus-config-reloader, for a cluster that has nodes to run it.
+    """
+    address = f"{HOST}:{free_port('the Prometheus operator', 0, 0)}"
+    command: list[str | Path] = [
+        programs.path("prometheus-operator"),
+        f"--apiserver={plane.url}",
+        f"--ca-file={plane.authority}",
+        f"--cert-file={plane.certificate}",
+        f"--key-file={plane.key}",
+        f"--web.listen-address={address}",
+        *([f"--prometheus-config-reloader={reloader}"] if reloader else []),
+    ]
+    with Children() as children:
+        log = plane.folder / "prometheus-operator.log"
+        children.start(Child("prometheus-operator", command, plane.folder, log))
+        _wait_until_ready(address, children)
+        yield
+        children.check()
+
+
+def _wait_until_ready(address: str, children: Children) -> None:
+    deadline = time.monotonic() + _SECONDS_TO_START
+    while True:
+        children.check()
+        try:
+            with urllib.request.urlopen(f"http://{address}/healthz", timeout=5):
+                return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            if time.monotonic() > deadline:
+                raise Failed(f"the Prometheus operator was not ready within {_SECONDS_TO_START} s") from None
+        time.sleep(0.1)

@@ -1,0 +1,125 @@
+"""Does an installation of GPUTally in a Kubernetes cluster work, and if not, what is to be fixed?
+
+Looks from outside, as whoever kubectl is: at the exporter's pods and the nodes that lack one, at pods that
+do not start and volumes that are pending, at whether the Prometheus operator takes the objects of the
+release; then, through `kubectl port-forward`, at what Prometheus, Alertmanager and Grafana know. Nothing in
+the cluster is changed. From inside, `helm test` does the second half.
+
+tools/verify                                    the only release there is
+tools/verify -n gpu --release gputally          this one
+tools/verify --wait 5m                          right after an installation
+tools/verify --prometheus-url http://127.0.0.1:9090
+                                                a Prometheus that is not the operator's nor the release's
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from gputally.commands.verify import NOT_CHECKED, Finding
+from gputally.commands.verify.asking import read_login
+from gputally.commands.verify.command import report, until_passed
+from gputally.flags import duration
+from tools import Failed
+from tools.verification import operator, workloads
+from tools.verification.kubectl import Kubectl, Object, find_kubectl
+from tools.verification.nodes import exporter_nodes
+from tools.verification.operator import Operated
+from tools.verification.reach import Wanted, verify_through
+from tools.verification.release import COMPONENT, PART_OF, Release, find_release, labels_of
+
+
+def look(kubectl: Kubectl, namespace: str, name: str, wanted: Wanted) -> list[Finding]:
+    """Everything, from the nodes to the dashboards. Raises Failed when there is nothing to look at."""
+    release = find_release(kubectl, namespace, name)
+    space = f"--namespace={release.namespace}"
+
+    def own(kind: str) -> list[Object]:
+        return [made for made in kubectl.get(kind, space, f"--selector={PART_OF}") if release.has(made)]
+
+    stack = own("statefulsets")
+    findings = _asked("gpu nodes", lambda: exporter_nodes(release.exporter, kubectl.get("nodes")))
+    findings += workloads.stateful_sets(stack)
+    if any(finding.level != "ok" for finding in findings):
+        findings += _asked("pods", lambda: _why(kubectl, release, own, stack))
+    operated = Operated([])
+    if not release.of(stack, "prometheus") and not wanted.prometheus_url:
+        try:
+            operated = operator.look(kubectl, release)
+        except Failed as failure:
+            operated = Operated([Finding(NOT_CHECKED, "scraping", str(failure))])
+    findings += operated.findings
+    return [*findings, *_asked("inside", lambda: verify_through(kubectl, release, stack, operated, wanted))]
+
+
+def _why(
+    kubectl: Kubectl, release: Release, own: Callable[[str], list[Object]], stack: Sequence[Object]
+) -> Iterable[Finding]:
+    """Of what is not as it should be: the reasons that Kubernetes gives."""
+    space = f"--namespace={release.namespace}"
+    events = kubectl.get("events", space, "--field-selector=type=Warning")
+    running = [pod for pod in own("pods") if labels_of(pod).get(COMPONENT) != "verify"]
+    yield from workloads.not_created(events, [release.exporter, *stack], release.namespace)
+    yield from workloads.pods(running, events)
+    # Claims have the labels of selectors only.
+    claims = [one for one in kubectl.get("persistentvolumeclaims", space) if _is_of(one, release)]
+    yield from workloads.volumes(claims, kubectl.get("storageclasses"))
+
+
+def _is_of(claim: Object, release: Release) -> bool:
+    return labels_of(claim).get("app.kubernetes.io/instance") == release.name
+
+
+def _asked(subject: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    try:
+        return list(check())
+    except Failed as failure:
+        return [Finding(NOT_CHECKED, subject, str(failure))]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        login = read_login(options.grafana_login) if options.grafana_login else None
+        wanted = Wanted(options.prometheus_url, options.grafana_url, login, options.job)
+        kubectl = find_kubectl(options.context)
+        return report(
+            until_passed(
+                lambda: look(kubectl, options.namespace, options.release, wanted), options.wait, sys.stdout
+            ),
+            sys.stdout,
+        )
+    except (Failed, OSError) as failure:
+        print(f"tools/verify: {failure}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tools/verify",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="Exits with 0 when nothing fails, with 1 when something does. docs/verify.md has more.",
+    )
+    parser.add_argument("-n", "--namespace", default="", help="where the release is; without it, anywhere")
+    parser.add_argument("--release", default="", help="its name, where there are several")
+    parser.add_argument("--context", default="", help="of kubectl's configuration")
+    parser.add_argument("--prometheus-url", default="", metavar="URL", help="instead of looking for one")
+    parser.add_argument(
+        "--grafana-url", default="", metavar="URL", help="a Grafana that is not the release's"
+    )
+    parser.add_argument(
+        "--grafana-login", type=Path, metavar="FOLDER", help="with the files username and password"
+    )
+    parser.add_argument("--job", default="gputally", help="job of the exporters (default: gputally)")
+    parser.add_argument(
+        "--wait", type=duration, default=0.0, metavar="DURATION", help="look again until nothing fails"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
