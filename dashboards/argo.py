@@ -96,20 +96,20 @@ def _by_workflow(
 DASHBOARD = dashboard(
     "argo",
     "Argo Workflows",
-    "What each workflow has of the GPUs, what of it works, and what that costs.",
+    "GPUs of each workflow: held, busy and idle, with energy and cost.",
     row(
         "",
         stat(
-            "Workflows now",
-            "Workflows that hold or use a GPU at this moment. 0 for long, while some should run, means that "
-            "they wait for GPUs or are not recognised: see the bottom of the page.",
+            "Workflows on GPUs",
+            "Workflows that hold a GPU now. If it is 0 while some should run, they wait for GPUs or are "
+            "not detected: see the bottom of the page.",
             now(f"count(sum by ({BY_WORKLOAD}) ({_of('held:gpus')}) > 0) or vector(0)"),
             unit="short",
             width=4,
         ),
         stat(
             "GPUs held",
-            "GPUs that workflows hold, shares counted as parts. Compare it with what your quota allows.",
+            "GPUs that workflows hold now; shared GPUs count as fractions. Compare it with the quota.",
             now(f"sum({_of('held:gpus')}) or vector(0)"),
             unit="short",
             width=4,
@@ -117,9 +117,9 @@ DASHBOARD = dashboard(
             steps=fields.thresholds(base=palette.HELD),
         ),
         stat(
-            "Worked",
-            "Share of the time for which workflows held GPUs that these did something. Above 60 % is good; "
-            "under 30 % steps hold GPUs while they load or wait.",
+            "Busy share",
+            "Share of the held GPU time over the time range during which the GPUs were busy. Above 60 % is "
+            "good; below 30 %, steps hold GPUs while they load or wait.",
             now(_worked(hours(_of("busy:gpus")), hours(_of("held:gpus")))),
             unit="percentunit",
             width=4,
@@ -129,7 +129,7 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Energy",
-            "What the GPUs used for workflows in the chosen time.",
+            "Energy charged to workflows over the time range.",
             now(f"{kilowatt_hours(_of('energy:watts'))} or vector(0)"),
             unit="kwatth",
             width=4,
@@ -138,16 +138,16 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Cost",
-            "GPU hours and energy of workflows in the chosen time, at the prices that are set in the rules.",
+            "Cost of workflows over the time range, GPU hours and energy, at the prices set in the rules.",
             now(f"{hours(_of('cost:per_hour'))} or vector(0)"),
             unit="short",
             width=4,
             decimals=2,
         ),
         stat(
-            "Of it for idle GPUs",
-            "What was paid for GPUs that steps held and did not use. Near 0 is good: move steps without GPU "
-            "work to templates that do not ask for one.",
+            "Idle cost",
+            "Cost of GPUs that steps held without activity. Near 0 is good. Move steps without GPU work to "
+            "templates without a GPU request.",
             now(f"{hours(_of('idle_cost:per_hour'))} or vector(0)"),
             unit="short",
             width=4,
@@ -156,8 +156,8 @@ DASHBOARD = dashboard(
         ),
         table(
             "Workflows",
-            "Each workflow in the chosen time, the dearest first. Little work for many GPU-hours is where "
-            "money can be saved.",
+            "Workflows over the time range, most expensive first. Start with many GPU hours at a low busy "
+            "share.",
             rows(_named(f"topk(200, {hours(_of('cost:per_hour'), BY_WORKLOAD)})")),
             rows(_named(hours(_of("idle_cost:per_hour"), BY_WORKLOAD))),
             rows(_named(hours(_of("held:gpus"), BY_WORKLOAD))),
@@ -180,17 +180,17 @@ DASHBOARD = dashboard(
             height=9,
         ),
         _by_workflow(
-            "GPUs held",
-            "The ten workflows that held the most. Flat blocks are steps; gaps between them are time in "
-            "which the workflow had no GPU.",
+            "GPUs held by workflow",
+            "The ten workflows that held the most. Flat blocks are steps; in the gaps the workflow held no "
+            "GPU.",
             "held:gpus",
             unit="short",
             width=12,
             height=9,
         ),
         _by_workflow(
-            "GPUs at work",
-            "What of the GPUs beside worked, the same scale. Far below what is held is waste.",
+            "Busy GPUs by workflow",
+            "Busy GPUs of the ten busiest workflows. Far below the held GPUs, they are idle.",
             "busy:gpus",
             unit="short",
             width=12,
@@ -201,8 +201,8 @@ DASHBOARD = dashboard(
         "Steps",
         table(
             "Steps (pods)",
-            "Each pod of the chosen workflows, the dearest first. A step that held a GPU and did not work "
-            "is one to run without.",
+            "Pods of the chosen workflows, most expensive first. Run steps with a low busy share without a "
+            "GPU.",
             rows(_named(f"topk(200, {hours(_of_pods('cost:per_hour'), _BY_POD)})")),
             rows(_named(hours(_of_pods("idle_cost:per_hour"), _BY_POD))),
             rows(_named(hours(_of_pods("held:gpus"), _BY_POD))),
@@ -226,24 +226,25 @@ DASHBOARD = dashboard(
             height=9,
         ),
         _by_workflow(
-            "Power",
-            "What the ten hungriest workflows draw. A step that falls to idle power and stays held may hang.",
+            "Power by workflow",
+            "Power charged to the ten workflows that use the most energy. A step that drops to idle power "
+            "can hang.",
             "energy:watts",
             unit="watt",
             width=8,
         ),
         _by_workflow(
-            "Cost per hour",
-            "GPU hours and energy, the ten dearest workflows.",
+            "Cost per hour by workflow",
+            "Cost per hour of the ten most expensive workflows, GPU hours and energy.",
             "cost:per_hour",
             unit="short",
             width=8,
             decimals=2,
         ),
         _by_workflow(
-            "Memory used",
-            "Device memory of the ten workflows with the most. Far below the cards' memory, a smaller card "
-            "or a MIG device does.",
+            "Memory by workflow",
+            "Device memory of the ten workflows that use the most. Far below the memory of the GPU, a "
+            "smaller GPU or a MIG device would do.",
             "memory_used:bytes",
             unit="bytes",
             width=8,
@@ -252,9 +253,9 @@ DASHBOARD = dashboard(
     row(
         "When workflows are missing",
         stat(
-            "Pods known",
-            "Share of the pods on GPUs whose owner the exporter can name. Under 100 % workflows are missing "
-            "above: switch on what the text beside says.",
+            "Pods with workload",
+            "Share of the pods on GPUs with a known workload. Below 100 %, workflows are missing above: "
+            "enable the flags in the text beside.",
             now(
                 'count(max by (cluster, namespace, pod) (gputally_pod_info{workload!="", '
                 f"{MATCH_NAMESPACE}}}))"
@@ -267,9 +268,9 @@ DASHBOARD = dashboard(
             steps=fields.thresholds((0.5, palette.WARNING), (1, palette.GOOD), base=palette.CRITICAL),
         ),
         table(
-            "By the label of the pods alone",
-            "Workflows that are known by the label of their pods, now. It is filled with --pod-labels, also "
-            "by an exporter that runs as a sidecar of a step.",
+            "Workflows by pod label",
+            "Workflows found by the label of their pods, now. Needs the exporter flag --pod-labels; also "
+            "works for an exporter in a sidecar of a step.",
             rows(
                 "max by (namespace, label_workflows_argoproj_io_workflow, pod, workload)"
                 f' (gputally_pod_info{{label_workflows_argoproj_io_workflow!="", {MATCH_NAMESPACE}}})'

@@ -47,12 +47,13 @@ _line_per_gpu = partial(line_per_gpu, legend=_LEGEND, link=links.SERIES_TO_GPU)
 DASHBOARD = dashboard(
     "conductor",
     "AMD conductor",
-    "Conductors, the machines with AMD GPUs: how busy, how full and how hungry each GPU is, and its health.",
+    "Conductors, the nodes with AMD GPUs: utilisation, memory, power and health of each GPU.",
     row(
         "",
         stat(
-            "GPUs that answer",
-            "AMD GPUs that answer, and those that do not. A lost one has failed its work.",
+            "GPUs",
+            "AMD GPUs that are up, and lost GPUs: detected, but no longer readable. Normal is 0 lost. Work "
+            "on a lost GPU has failed.",
             now(f"sum({_per_gpu('up')})", "answer"),
             now(f"count({_per_gpu('up')}) - sum({_per_gpu('up')})", "lost"),
             unit="short",
@@ -64,7 +65,7 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Utilisation",
-            "Mean share of the time in which the GPUs ran something. Above 60 % is good; under 30 % they "
+            "Mean share of time during which the GPUs were busy. Above 60 % is good; below 30 %, they "
             "mostly wait.",
             over_time(f"avg({_per_gpu('utilization_ratio')})"),
             unit="percentunit",
@@ -74,7 +75,7 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Memory",
-            "Share of all VRAM that is taken. From 95 % on the next allocation may fail.",
+            "Share of the VRAM in use. From 95 % on, the next allocation can fail.",
             over_time(f"sum({_per_gpu('memory_used_bytes')}) / sum({_per_gpu('memory_total_bytes')})"),
             unit="percentunit",
             width=4,
@@ -83,15 +84,15 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Power",
-            "What the GPUs draw together. Compare it with what supplies and cooling can do.",
+            "Present power draw of all GPUs. Compare it with the available power and cooling.",
             over_time(f"sum({_per_gpu('power_watts')})"),
             unit="watt",
             width=4,
             steps=fields.POWER,
         ),
         stat(
-            "Hottest spot",
-            "The highest temperature at any junction. An Instinct slows down at about 100 degrees.",
+            "Max temperature",
+            "Highest junction temperature. An Instinct slows down at about 100 degrees.",
             over_time(f"max({_per_gpu('temperature_celsius')})"),
             unit="celsius",
             width=4,
@@ -99,9 +100,9 @@ DASHBOARD = dashboard(
             steps=_HEAT,
         ),
         stat(
-            "Uncorrected",
-            "RAS errors since the driver was loaded that could not be corrected. 0 is good; else results "
-            "may be wrong, and the GPU wants a reset.",
+            "Uncorrected errors",
+            "Uncorrected RAS errors since the driver was loaded. Normal is 0. Otherwise results can be "
+            "wrong: reset the GPU.",
             now(f"sum({_UNCORRECTED}) or vector(0)"),
             unit="short",
             width=4,
@@ -110,34 +111,34 @@ DASHBOARD = dashboard(
             links=(links.link("Health", "health"),),
         ),
         _line_per_gpu(
-            "Utilisation",
-            "Share of the time in which each GPU ran something. Flat at 0 while somebody holds it is waste; "
-            "choose a conductor above when there are too many lines.",
+            "Utilisation by GPU",
+            "Share of time during which each GPU was busy. 0 on a held GPU means that it is idle. Choose a "
+            "conductor if there are too many lines.",
             _per_gpu("utilization_ratio"),
             "percentunit",
             most=1,
             height=9,
         ),
         _line_per_gpu(
-            "Memory used",
-            "Share of each GPU's VRAM that is taken. From 95 % on the next allocation may fail; a line that "
-            "only ever grows may be a leak.",
+            "Memory by GPU",
+            "Share of the VRAM of each GPU in use. From 95 % on, the next allocation can fail; a line that "
+            "only grows can be a memory leak.",
             _share("memory_used_bytes", "memory_total_bytes"),
             "percentunit",
             most=1,
             height=9,
         ),
         _line_per_gpu(
-            "Power",
-            "What each GPU draws. Flat at its limit is full work; far below it at full utilisation is a job "
-            "that waits or hangs.",
+            "Power by GPU",
+            "Power draw of each GPU. Near the limit is normal under load; far below it at full "
+            "utilisation, the job waits or hangs.",
             _per_gpu("power_watts"),
             "watt",
             height=9,
         ),
         table(
-            "GPUs",
-            "Each GPU now, the busiest first.",
+            "GPUs now",
+            "State of each GPU, busiest first.",
             rows(_per_gpu("utilization_ratio")),
             rows(_share("memory_used_bytes", "memory_total_bytes")),
             rows(_per_gpu("power_watts")),
@@ -162,24 +163,24 @@ DASHBOARD = dashboard(
     row(
         "XGMI",
         _line_per_gpu(
-            "Traffic of each GPU",
-            "Data over all XGMI links, both directions. In one job over several GPUs the lines are alike; "
-            "the one far below is the slow one.",
+            "XGMI traffic by GPU",
+            "Data over all XGMI links of each GPU, both directions. In one job the lines are alike; a GPU "
+            "far below the others slows the job down.",
             _rate("xgmi_bytes_total"),
             "Bps",
         ),
         timeseries(
-            "Traffic of each link",
-            "Mean over the chosen GPUs. A link that carries less than its peers is slow, or down.",
+            "XGMI traffic by link",
+            "Mean of the chosen GPUs. A link with less traffic than the others is slow or down.",
             over_time(f"avg by (link) ({_rate('xgmi_bytes_total', 'link')})", "link {{link}}"),
             unit="Bps",
             width=8,
             legend="bottom",
         ),
         _line_per_gpu(
-            "Links up",
-            "XGMI links of each GPU that are up. All the same is good; a fall makes jobs over several GPUs "
-            "fail or crawl.",
+            "XGMI links up",
+            "XGMI links of each GPU that are up. Normal is the same number for all; after a drop, jobs on "
+            "several GPUs fail or slow down.",
             f"sum by (node, gpu) ({_per_gpu('xgmi_up', more='link')})",
             "short",
             decimals=0,
@@ -190,9 +191,9 @@ DASHBOARD = dashboard(
     row(
         "Errors (RAS)",
         table(
-            "By block of the chip",
-            "Errors since the driver was loaded. Deferred ones become uncorrected when the data is used: "
-            "both are bad; corrected ones are harmless while few. Empty is good.",
+            "RAS errors by block",
+            "Errors since the driver was loaded. Normal is empty. Deferred errors become uncorrected when "
+            "the data is used: act on both. A few corrected errors are harmless.",
             rows(f"topk(50, {_per_gpu('ras_errors_total', more='block, type')} > 0)"),
             columns=(
                 column("node", name="Conductor"),
@@ -213,9 +214,9 @@ DASHBOARD = dashboard(
             width=12,
         ),
         timeseries(
-            "As they come",
-            "New errors. Corrected ones at a steady, slow rate are normal; more and more of them announce "
-            "one that cannot be corrected.",
+            "New RAS errors",
+            "New errors by type. Corrected errors at a low, constant rate are normal; a rising rate often "
+            "precedes an uncorrected error.",
             over_time(
                 f"sum by (type) (increase(gputally_gpu_ras_errors_total{{{MATCH_GPU}}}[$__rate_interval]))",
                 "{{type}}",
@@ -237,9 +238,9 @@ DASHBOARD = dashboard(
     row(
         "Heat and clocks",
         timeseries(
-            "Sensors",
-            "The hottest of the chosen GPUs, by sensor: edge is the chip's rim, junction its hottest spot, "
-            "mem the memory. Memory slows down at about 105 degrees, often first.",
+            "Temperature by sensor",
+            "Hottest of the chosen GPUs, by sensor: edge of the chip, junction (its hottest point) and "
+            "memory. The memory slows down at about 105 degrees, often first.",
             over_time(f"max by (sensor) ({_per_gpu('sensor_celsius', more='sensor')})", "{{sensor}}"),
             unit="celsius",
             width=8,
@@ -248,9 +249,8 @@ DASHBOARD = dashboard(
             legend="bottom",
         ),
         timeseries(
-            "Degrees left",
-            "How far the nearest of the chosen GPUs is from where a sensor makes it slow down. Under 5 is "
-            "bad.",
+            "Thermal margin",
+            "Degrees until a sensor slows one of the chosen GPUs down. Below 5, check the cooling.",
             over_time(
                 f"min by (sensor) ({_per_gpu('sensor_critical_celsius', more='sensor')}"
                 f" - {_per_gpu('sensor_celsius', more='sensor')})",
@@ -265,9 +265,9 @@ DASHBOARD = dashboard(
             calcs=("min", "lastNotNull"),
         ),
         timeseries(
-            "Clocks",
-            "Mean over the chosen GPUs, by part of the chip. They fall when a GPU is idle; a fall of the "
-            "busy ones is work lost to heat or power.",
+            "Clocks by domain",
+            "Mean of the chosen GPUs. Clocks drop on idle GPUs; a drop under load is a loss caused by heat "
+            "or power.",
             over_time(f"avg by (domain) ({_per_gpu('clock_hertz', more='domain')})", "{{domain}}"),
             unit="hertz",
             width=8,
@@ -277,23 +277,23 @@ DASHBOARD = dashboard(
     row(
         "Memory that only AMD tells",
         _line_per_gpu(
-            "VRAM that the CPU can reach",
-            "Share that is taken of the VRAM the CPU can reach directly. Without a large BAR it is only 256 "
-            "MiB: full, copies take a detour.",
+            "CPU-visible VRAM",
+            "Share of the CPU-visible VRAM in use. Without a large BAR it is only 256 MiB; when it is "
+            "full, copies become slower.",
             _share("memory_visible_used_bytes", "memory_visible_total_bytes"),
             "percentunit",
             most=1,
         ),
         _line_per_gpu(
-            "Host memory used by the GPU (GTT)",
-            "Memory of the machine that the GPU uses. Much of it means that data does not fit into VRAM, "
-            "and comes over PCIe instead.",
+            "GTT memory used",
+            "Host memory that the GPU uses. A high value means that data does not fit into VRAM and "
+            "crosses the PCIe bus.",
             _per_gpu("gtt_used_bytes"),
             "bytes",
         ),
         _line_per_gpu(
-            "PCIe packets sent again",
-            "Replays in a minute. A few in a day are normal; more than 8 a minute are a bad contact.",
+            "PCIe replays",
+            "Replays per minute. A few a day are normal; more than 8 per minute mean a bad contact.",
             f"{_rate('pcie_replays_total')} * 60",
             "short",
         ),

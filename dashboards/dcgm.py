@@ -72,19 +72,20 @@ _line_per_gpu = partial(line_per_gpu, legend=_LEGEND, link=_TO_GPU, height=9)
 DASHBOARD = dashboard(
     "dcgm",
     "GPU Monitoring (DCGM)",
-    "Temperature, power, use, memory and clocks of NVIDIA GPUs under the names of DCGM and nvidia-smi.",
+    "Temperature, power, utilisation, memory and clocks of NVIDIA GPUs under the metric names of "
+    "dcgm-exporter and nvidia-smi exporters.",
     row(
         "",
         stat(
             "GPUs",
-            "GPUs that are reported. A fall means that a node or its exporter has gone.",
+            "Number of GPUs reported. After a drop, check the node or its exporter.",
             over_time(f"count({_TEMPERATURE})"),
             unit="short",
             width=4,
         ),
         stat(
             "GPU utilisation",
-            "Mean over all GPUs. Above 60 % is good; under 30 % they mostly wait.",
+            "Mean of all GPUs. Above 60 % is good; below 30 %, they mostly wait.",
             over_time(f"avg({_or_smi(_UTILIZATION, 'gpu_utilization_percent')})"),
             unit="percent",
             width=4,
@@ -93,7 +94,7 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Memory used",
-            "Share of all GPU memory that is taken. From 95 % on the next allocation may fail.",
+            "Share of the device memory in use. From 95 % on, the next allocation can fail.",
             over_time(_MEMORY_SHARE),
             unit="percent",
             width=4,
@@ -102,15 +103,15 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Power",
-            "What all GPUs draw together. Compare it with what supplies and cooling can do.",
+            "Power draw of all GPUs. Compare it with the available power and cooling.",
             over_time(f"sum({_POWER})"),
             unit="watt",
             width=4,
             steps=fields.POWER,
         ),
         stat(
-            "Hottest GPU",
-            "The highest core temperature. Most cards slow down between 85 and 95 degrees.",
+            "Max temperature",
+            "Highest core temperature. Most GPUs slow down between 85 and 95 degrees.",
             over_time(f"max({_TEMPERATURE})"),
             unit="celsius",
             width=4,
@@ -119,7 +120,7 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Exporters down",
-            "Targets of the jobs that report GPUs which do not answer. 0 is good.",
+            "Targets of the GPU exporter jobs that Prometheus cannot scrape. Normal is 0.",
             now(f"count(({_EXPORTERS}) == 0) or vector(0)"),
             unit="short",
             width=4,
@@ -128,43 +129,43 @@ DASHBOARD = dashboard(
         ),
         _line_per_gpu(
             "GPU utilisation (DCGM)",
-            "Share of the time in which a kernel ran. GKE may show 0 here: see nvidia-smi's beside.",
+            "Share of time during which a kernel ran. GKE can report 0 here: compare it with nvidia-smi.",
             _UTILIZATION,
             "percent",
             most=100,
         ),
         _line_per_gpu(
             "GPU utilisation (nvidia-smi)",
-            "The same, from nvidia-smi. Flat at 0 while somebody holds the GPU is waste.",
+            "The same from nvidia-smi. 0 on an allocated GPU means that it is idle.",
             _smi(f"nvidia_smi_gpu_utilization_percent{{{_SMI}}}"),
             "percent",
             most=100,
         ),
         _line_per_gpu(
-            "Memory of each GPU",
-            "Device memory that is taken. A line that only ever grows may be a leak.",
+            "Memory by GPU",
+            "Device memory in use. A line that only grows can be a memory leak.",
             _MEMORY,
             "bytes",
         ),
         _line_per_gpu(
             "Temperature",
-            "Core temperature. The lower the better; most cards slow down between 85 and 95 degrees.",
+            "Core temperature of each GPU. Most GPUs slow down between 85 and 95 degrees.",
             _TEMPERATURE,
             "celsius",
             steps=fields.HOT,
             fill=0,
         ),
         _line_per_gpu(
-            "Power of each GPU",
-            "What each GPU draws. Flat at its limit is full work; far below it at full utilisation is a job "
-            "that waits or hangs.",
+            "Power by GPU",
+            "Power draw of each GPU. Near the limit is normal under load; far below it at full "
+            "utilisation, the job waits or hangs.",
             _POWER,
             "watt",
         ),
         _line_per_gpu(
             "Memory utilisation",
-            "Share of the time in which device memory was read or written. High at low power is a job that "
-            "waits for memory.",
+            "Share of time during which the device memory was read or written. High values at low power "
+            "mean a job that waits for memory.",
             _or_smi(f"clamp_max({_dcgm('MEM_COPY_UTIL', 'sum')}, 100)", "memory_utilization_percent"),
             "percent",
             most=100,
@@ -174,20 +175,21 @@ DASHBOARD = dashboard(
         "Clocks and exporters",
         _line_per_gpu(
             "SM clock",
-            "Clock of the compute units. It falls when the GPU is idle; a fall while it is busy is a loss "
-            "to heat or power.",
+            "Clock of the compute units. It drops on an idle GPU; a drop under load is a loss caused by "
+            "heat or power.",
             f"{_dcgm('SM_CLOCK')} * 1e6",
             "hertz",
         ),
         _line_per_gpu(
             "Memory clock",
-            "Clock of the device memory. Full or idle; in between for long is not normal.",
+            "Clock of the device memory. Normal is the full or the idle clock; values between them for a "
+            "long time are unusual.",
             f"{_dcgm('MEM_CLOCK')} * 1e6",
             "hertz",
         ),
         state_timeline(
             "Exporter status",
-            "Whether each exporter answered Prometheus. Red gaps are time of which nothing is known.",
+            "Whether Prometheus could scrape each exporter. During red periods there is no data.",
             over_time(_EXPORTERS, "{{instance}}"),
             mappings=fields.UP,
             width=8,
@@ -198,8 +200,8 @@ DASHBOARD = dashboard(
         "Pods and energy",
         table(
             "Pods on GPUs",
-            "Each pod's part of its GPU now, the busiest first. Memory without utilisation for long is a "
-            "GPU that is held and not used.",
+            "Utilisation and memory of each pod on its GPU, busiest first. Memory without utilisation for "
+            "a long time means an idle GPU.",
             rows(f'sum by ({_BY}, namespace, pod) (DCGM_FI_DEV_GPU_UTIL{{pod!="", {_DCGM}}})'),
             rows(f'sum by ({_BY}, namespace, pod) (DCGM_FI_DEV_FB_USED{{pod!="", {_DCGM}}}) * {_MIB}'),
             columns=(
@@ -218,7 +220,7 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Energy",
-            "What all GPUs used in the chosen time, by their own counters.",
+            "Energy of all GPUs over the time range, from their energy counters.",
             now(f"sum(increase(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{{_DCGM}}}[$__range])) / 3.6e9"),
             unit="kwatth",
             width=4,

@@ -118,12 +118,12 @@ _TO_LINKED = links.by_row("Its pods", "workloads", namespace="linked")
 DASHBOARD = dashboard(
     "energy",
     "Energy and chargeback",
-    "What the GPUs have used and cost over the chosen range, who pays for it, and whether the books balance.",
+    "Energy, cost and CO2 of the GPUs over the time range, by owner, and a check that the ledger balances.",
     row(
         "",
         stat(
             "Energy",
-            "What all GPUs have used over the chosen range, from their own energy counters.",
+            "Energy of all GPUs over the time range, from their energy counters.",
             now(_METERED),
             unit="kwatth",
             width=4,
@@ -132,24 +132,24 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Cost",
-            "What all GPUs have cost over the chosen range, hours and energy, at the prices that are set "
-            "in the rules (see Prices, below).",
+            "Cost of all GPUs over the time range, GPU hours and energy, at the prices set in the rules "
+            "(see Prices below).",
             now(_COST),
             width=4,
             **fields.MONEY,
         ),
         stat(
             "CO2",
-            "What making this energy has emitted, by the grams for each kWh that are set in the rules.",
+            "Emissions of this energy, at the grams per kWh set in the rules.",
             now(_CO2),
             unit="massg",
             width=4,
             decimals=2,
         ),
         stat(
-            "Charged",
-            "Part of the cost that pods and others are charged for; the rest is nobody's. Above 70 % is "
-            "good; under 40 % most is paid for GPUs that nobody holds.",
+            "Allocated cost",
+            "Share of the cost that is charged to owners; the rest is unallocated. Above 70 % is good; "
+            "below 40 %, most of the cost is for free GPUs.",
             now(_once_it_can_be_told(f"1 - {_NOBODYS_COST} / {_COST}")),
             unit="percentunit",
             width=4,
@@ -160,9 +160,9 @@ DASHBOARD = dashboard(
             no_value=_TOO_EARLY,
         ),
         stat(
-            "Cost of nobody",
-            "What GPUs that nobody holds, and energy that nobody can be charged for, have cost. It has "
-            "to be spread over all, or saved by having fewer GPUs.",
+            "Unallocated cost",
+            "Cost of free GPUs and of unattributed energy. Divide it among all owners, or save it by "
+            "running fewer GPUs.",
             now(_NOBODYS_COST),
             width=4,
             steps=fields.thresholds(base=palette.FREE),
@@ -170,10 +170,10 @@ DASHBOARD = dashboard(
             **fields.MONEY,
         ),
         stat(
-            "Books differ by",
-            "Difference between the meters and all that is charged: pods, others and nobody. Under 1 % of "
-            "an hour is good, and is what was used before a pod's first scrape; more means that series "
-            "are lost.",
+            "Ledger error",
+            "Difference between the energy counters and the sum of charged and unattributed energy over "
+            "the time range. Below 1 % is normal: energy used before the first scrape of a pod. A larger "
+            "error means lost series.",
             now(_once_it_can_be_told(f"abs({_UNBOOKED}) / ({_METERED} > 0)")),
             unit="percentunit",
             width=4,
@@ -185,9 +185,10 @@ DASHBOARD = dashboard(
             no_value=_TOO_EARLY,
         ),
         table(
-            "The bill, by namespace",
-            "Who has used and cost what over the chosen range. With the lines of nobody and of what is not "
-            "in Kubernetes it adds up to the sums above. Much cost of idle is what to talk about.",
+            "Bill by namespace",
+            "Cost, GPU hours, energy and CO2 of each namespace over the time range. With the lines for "
+            "unallocated GPUs and owners outside Kubernetes it adds up to the totals above. Start with "
+            "high idle cost.",
             rows(_COST_BILL),
             rows(f"{_COST_BILL} / on () group_left () ({_COST} > 0)"),
             rows(_bill("held:gpus", f"{_by_cluster('gpus:count')} - {_by_cluster('held:gpus')}")),
@@ -216,9 +217,9 @@ DASHBOARD = dashboard(
             height=10,
         ),
         pie(
-            "Cost, by namespace",
-            "How the cost of the chosen range divides: the eight dearest namespaces, the others, what is "
-            "not in Kubernetes, and nobody. A large part of nobody is what to work on.",
+            "Cost by namespace",
+            "Cost over the time range: the eight most expensive namespaces, the others, owners outside "
+            "Kubernetes, and unallocated. A large unallocated part means too many free GPUs.",
             now(f"topk(8, {hours(_namespaces('cost:per_hour'), 'namespace')})", "{{namespace}}"),
             now(
                 f"{hours(_namespaces('cost:per_hour'))}"
@@ -240,10 +241,10 @@ DASHBOARD = dashboard(
             ),
         ),
         timeseries(
-            "The books: owners against the meter",
-            "Power that is charged to pods, to others and to nobody, stacked, and what the meters count "
-            "as a line. They meet when the books balance; a gap under the line is energy that is lost to "
-            "the bill.",
+            "Charged and measured power",
+            "Stacked: power charged to pods and other owners, and unattributed power. Line: power measured "
+            "by the energy counters. Normal is that both are equal; a gap below the line is energy "
+            "missing from the bill.",
             over_time(f"sum({_all('namespace', 'energy:watts')})", "pods"),
             over_time(f"sum({_all('host', 'energy:watts')})", "not in Kubernetes"),
             *(over_time(f"sum({_nobodys(reason)})", f"nobody: {reason}") for reason in palette.BY_REASON),
@@ -256,9 +257,9 @@ DASHBOARD = dashboard(
             calcs=("mean",),
         ),
         bar_gauge(
-            "Where the energy went",
-            "The same over the whole range: the bars of pods, others and nobody add up to the meter. "
-            "Idle is the price of GPUs that wait; unknown and unobserved should be next to nothing.",
+            "Charged and measured energy",
+            "The same over the time range: the other bars add up to the measured energy. Idle is the "
+            "energy of free GPUs; unknown and unobserved should be near 0.",
             now(_METERED, "meter"),
             now(_PODS_ENERGY, "pods"),
             now(_HOST_ENERGY, "not in Kubernetes"),
@@ -276,9 +277,9 @@ DASHBOARD = dashboard(
     row(
         "By workload",
         table(
-            "Workloads of the chosen namespaces",
-            "Deployments, jobs and the like, with all the pods they had; at most 200, the dearest. Names "
-            "need --kubernetes, which tells who made a pod; without it a namespace has one line.",
+            "Bill by workload",
+            "Deployments, jobs and other workloads with all their pods; the 200 most expensive. Workload "
+            "names need the exporter flag --kubernetes; without it each namespace has one line.",
             rows(f"topk(200, {_workloads('cost:per_hour')})"),
             rows(_workloads("held:gpus")),
             rows(f"{_workloads('energy:watts')} / 1000"),
@@ -301,9 +302,9 @@ DASHBOARD = dashboard(
             height=10,
         ),
         table(
-            "Not in Kubernetes",
-            "Slurm jobs, containers, services and sessions that are no pods; at most 100, the dearest. "
-            "In a cluster there should be few: nobody's budget pays for them.",
+            "Owners outside Kubernetes",
+            "Slurm jobs, containers, services and sessions that are not pods; the 100 most expensive. In a "
+            "cluster there should be few, because no namespace is charged for them.",
             rows(f"topk(100, {_owners('cost:per_hour')})"),
             rows(_owners("held:gpus")),
             rows(f"{_owners('energy:watts')} / 1000"),
@@ -325,9 +326,9 @@ DASHBOARD = dashboard(
     row(
         "By model, and prices",
         table(
-            "Models",
-            "What the GPUs of each model have used and cost, whoever had them. A large part of nobody is "
-            "money for GPUs that wait.",
+            "Bill by model",
+            "GPU hours, energy and cost of the GPUs of each model, for all owners. A large unallocated "
+            "share means free GPUs.",
             rows(_models("cost:per_hour")),
             rows(f"{_models('unallocated_cost:per_hour')} / ({_models('cost:per_hour')} > 0)"),
             rows(_models("gpus:count")),
@@ -349,9 +350,9 @@ DASHBOARD = dashboard(
             height=7,
         ),
         stat(
-            "Price of a kWh",
-            "At the GPU's plug: the price that is set, times what the building draws for each watt "
-            "(PUE). 0 where the price of an hour has the energy in it.",
+            "Price per kWh",
+            "Price of a kilowatt-hour at the GPU: the configured price times the power usage effectiveness "
+            "(PUE). 0 if the price per GPU hour includes energy.",
             now(
                 f"1000 * sum({_all('cluster', 'energy_cost:per_hour')})"
                 f" / (sum({_all('cluster', 'energy:watts')}) > 0)"
@@ -362,9 +363,9 @@ DASHBOARD = dashboard(
             decimals=3,
         ),
         stat(
-            "CO2 of a kWh",
-            "At the GPU's plug: the grams that are set, times what the building draws for each watt "
-            "(PUE). Below 100 g is clean power; the world's mean is 445 g.",
+            "CO2 per kWh",
+            "Emissions of a kilowatt-hour at the GPU: the configured grams times the power usage "
+            "effectiveness (PUE). Below 100 g is low; the world average is 445 g.",
             now(
                 f"1000 * sum({_all('cluster', 'co2:grams_per_hour')})"
                 f" / (sum({_all('cluster', 'energy:watts')}) > 0)"
@@ -378,9 +379,9 @@ DASHBOARD = dashboard(
     row(
         "Over time",
         timeseries(
-            "Cost per hour, by namespace",
-            "GPU hours and energy of the ten dearest namespaces of the range, what is not in Kubernetes, "
-            "and nobody. The grey part is what free GPUs cost.",
+            "Cost per hour by namespace",
+            "Cost per hour of the ten most expensive namespaces, of owners outside Kubernetes and of "
+            "unallocated GPUs.",
             over_time(top_over_range(_namespaces("cost:per_hour"), "namespace"), "{{namespace}}"),
             over_time(f"sum({_all('host', 'cost:per_hour')})", "not in Kubernetes"),
             over_time(f"sum({_all('cluster', 'unallocated_cost:per_hour')})", "nobody"),
@@ -392,9 +393,9 @@ DASHBOARD = dashboard(
             calcs=("mean",),
         ),
         timeseries(
-            "Power, by namespace",
-            "What the ten namespaces with the most energy of the range draw, as it is charged to their "
-            "pods. A peak that all share is what the room has to cool.",
+            "Power by namespace",
+            "Power charged to the ten namespaces that use the most energy. Shared peaks determine the "
+            "cooling that is needed.",
             over_time(top_over_range(_namespaces("energy:watts"), "namespace"), "{{namespace}}"),
             unit="watt",
             stack=True,
@@ -406,9 +407,10 @@ DASHBOARD = dashboard(
     row(
         "How it was charged",
         timeseries(
-            "Power, by the way it is charged",
-            "Measured: the owner was alone on the GPU, as good as the meter. Shared: divided by time on the "
-            "GPU, exact only in sum. Held: nobody ran anything, so whoever holds the GPU pays.",
+            "Power by basis",
+            "Basis of the charged power. Measured: one owner was alone on the GPU. Shared: divided among "
+            "several owners by their GPU time; exact only in sum. Held: no process ran, and the holders of "
+            "the GPU pay.",
             over_time(f"sum by (basis) ({_CHARGED})", "{{basis}}"),
             unit="watt",
             stack=True,
@@ -418,19 +420,18 @@ DASHBOARD = dashboard(
             calcs=("mean",),
         ),
         pie(
-            "Energy, by the way it is charged",
-            "The same over the whole range. The more is measured, the less there is to argue about; much "
-            "held is waste.",
+            "Energy by basis",
+            "The same over the time range. A large measured share makes the bill precise; a large held "
+            "share means idle GPUs.",
             now(_BY_BASIS, "{{basis}}"),
             unit="kwatth",
             width=8,
             overrides=fields.colors_of(palette.BY_BASIS),
         ),
         stat(
-            "Ledger error",
-            "In the last scrape, the largest difference between a GPU's meter and all that was ever "
-            "charged for it. The exporter keeps it at 0, to the millijoule; 1 J or more is a bug or lost "
-            "series.",
+            "Largest ledger error",
+            "Largest difference between the energy counter of a GPU and all energy ever charged for it, in "
+            "the last scrape. Normal is 0; 1 J or more is a defect or lost series.",
             now(
                 f"round(max(abs(sum by ({_BOOK}) (gputally_gpu_energy_joules_total{{{MATCH_CLUSTER}}})"
                 f" - sum by ({_BOOK}) ({_LEDGER_CHARGED}))), 0.001)"

@@ -66,13 +66,13 @@ def _across_nodes(title: str, description: str, per_node: str, unit: str) -> Pan
 DASHBOARD = dashboard(
     "exporter",
     "Exporter",
-    "The exporters themselves: do they and their sources answer, how long do they take, what do they cost.",
+    "The exporters themselves: availability, sources, duration, errors and resource use.",
     row(
         "",
         stat(
             "Exporters",
-            "Exporters that answer Prometheus, and those that do not. Of a node whose exporter is down "
-            "nothing is known.",
+            "Exporters that Prometheus can scrape, and exporters that are down. Normal is 0 down. Metrics "
+            "of their nodes are missing.",
             now(f"sum({_of('up')})", "up"),
             now(f"count({_of('up')} == 0) or vector(0)", "down"),
             unit="short",
@@ -84,8 +84,8 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Sources down",
-            "Sources of readings, owners and names that do not answer now. 0 is good; what only they know "
-            "is missing.",
+            "Device and pod sources that fail now. Normal is 0; otherwise the metrics of these sources are "
+            "missing.",
             now(f"count({_of('gputally_source_up', by='cluster, node, source')} == 0) or vector(0)"),
             unit="short",
             width=4,
@@ -94,7 +94,7 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Oldest data",
-            "How long ago the exporter that is furthest behind last looked. More than a minute is bad.",
+            "Longest time since the last sample of an exporter. Above one minute, check that exporter.",
             now(f"max({_AGE})"),
             unit="s",
             width=4,
@@ -103,8 +103,8 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Slowest source",
-            "The longest that a source took for its last look. Milliseconds are normal; seconds mean a "
-            "driver or an API server that stalls.",
+            "Longest duration of a source in the last sample. Milliseconds are normal; seconds mean a slow "
+            "driver or API server.",
             over_time(f"max({_of('gputally_source_duration_seconds')})"),
             unit="s",
             width=4,
@@ -112,8 +112,8 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Slowest scrape",
-            "The longest that Prometheus waited for an exporter. Under a second is good; at the scrape's "
-            "timeout the node is lost from sight.",
+            "Longest duration of a scrape. Below one second is normal; at the scrape timeout the metrics "
+            "of the node are lost.",
             over_time(f"max({_of('scrape_duration_seconds')})"),
             unit="s",
             width=4,
@@ -121,15 +121,14 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Samples",
-            "In one scrape of all exporters: what they cost Prometheus. It grows with GPUs and pods; a jump "
-            "is worth a look.",
+            "Samples in one scrape of all exporters. It grows with GPUs and pods; check an unexpected jump.",
             over_time(f"sum({_of('scrape_samples_scraped')})"),
             unit="short",
             width=4,
         ),
         table(
-            "Exporters",
-            "Each exporter now, those with the oldest data first.",
+            "Exporters by node",
+            "State of each exporter, oldest data first. Check exporters with coloured cells.",
             rows(f"topk(500, {_AGE})"),
             rows(_failing(_BY_NODE)),
             rows(_of("gputally_source_duration_seconds", by="cluster, node", how="sum")),
@@ -155,8 +154,8 @@ DASHBOARD = dashboard(
         ),
         table(
             "Sources",
-            "Each source on all nodes. A source that fails on one node is that node; on all of them it is a "
-            "permission or a setting.",
+            "State of each source over all nodes. A failure on one node is a problem of that node; a "
+            "failure on all nodes is a permission or a setting.",
             rows(f"sum by (source) ({_of('gputally_source_up', by='cluster, node, source')})"),
             rows(_failing("source")),
             rows(_of("gputally_source_duration_seconds", by="source")),
@@ -176,9 +175,9 @@ DASHBOARD = dashboard(
             height=9,
         ),
         timeseries(
-            "How long sources take",
-            "The slowest node, by source. A step up is a driver or API server in trouble, or more processes "
-            "to look at.",
+            "Source duration",
+            "Duration of each source on its slowest node. A sudden increase means a slow driver or API "
+            "server, or more processes.",
             over_time(_of("gputally_source_duration_seconds", by="source"), "{{source}}"),
             unit="s",
             width=12,
@@ -189,9 +188,9 @@ DASHBOARD = dashboard(
     row(
         "Errors",
         table(
-            "Sources that fail now",
-            "Which source on which node, and since when it has not answered. Empty is good; the exporter's "
-            "log has the reason and what to do.",
+            "Failing sources",
+            "Sources that fail now, and the time since they last succeeded. Normal is empty. The log of "
+            "the exporter has the reason and the fix.",
             rows(
                 "topk(100, (time() - "
                 + _of("gputally_source_last_success_timestamp_seconds", by="cluster, node, source")
@@ -211,9 +210,9 @@ DASHBOARD = dashboard(
             width=8,
         ),
         table(
-            "Values that failed to be read",
-            "Single values that failed, or were dropped as implausible, in the chosen time. A few are "
-            "normal; one field on all nodes is a driver that does not know it.",
+            "Read errors",
+            "Values that could not be read or were dropped as implausible, over the time range. A few are "
+            "normal; one field on all nodes is not supported by the driver.",
             rows(f"topk(100, {_increase('gputally_source_errors_total', 'node, source, field, error')} > 0)"),
             columns=(
                 _NODE_COLUMN,
@@ -228,9 +227,9 @@ DASHBOARD = dashboard(
             width=10,
         ),
         timeseries(
-            "Failures over time",
-            "Looks at whole sources that failed or were too slow, all nodes together. 0 is good; values are "
-            "old while a source is too slow.",
+            "Source failures",
+            "Samples of whole sources that failed or took too long, all nodes together. Normal is 0; while "
+            "a source is too slow, its values are old.",
             over_time(
                 f"sum({_increase('gputally_source_failures_total', 'source', within='$__rate_interval')})",
                 "failures",
@@ -250,50 +249,52 @@ DASHBOARD = dashboard(
     row(
         "What they cost",
         _across_nodes(
-            "How long scrapes take",
-            "What Prometheus waits for an exporter. Milliseconds are normal: a scrape reads nothing, it "
-            "gives the last sample.",
+            "Scrape duration",
+            "Time that Prometheus waits for an exporter. Milliseconds are normal, because a scrape returns "
+            "the last sample.",
             _of("scrape_duration_seconds"),
             "s",
         ),
         _across_nodes(
             "Memory",
-            "Resident memory of an exporter. Flat is good; a line that only grows is a leak.",
+            "Resident memory of an exporter. A constant level is normal; a line that only grows is a "
+            "memory leak.",
             _of("process_resident_memory_bytes"),
             "bytes",
         ),
         _across_nodes(
             "CPU",
-            "Share of one core that an exporter uses. A few percent are normal; --interval makes it look "
-            "less often.",
+            "Share of one core that an exporter uses. A few percent are normal; a longer --interval "
+            "reduces it.",
             _rate("process_cpu_seconds_total"),
             "percentunit",
         ),
         _across_nodes(
-            "Samples in a scrape",
-            "Per exporter. Many short pods or --process-metrics make many; "
+            "Samples per scrape",
+            "Samples of one exporter. Short-lived pods and --process-metrics increase them; "
             f"{int(_SET['samples_max']):,} are too many.",
             _of("scrape_samples_scraped"),
             "short",
         ),
         _across_nodes(
             "Open files",
-            "File descriptors of an exporter. Flat is good; a line that only grows is a leak.",
+            "Open file descriptors of an exporter. A constant level is normal; a line that only grows is a "
+            "leak.",
             _of("process_open_fds"),
             "short",
         ),
         timeseries(
             "New series",
-            "Series that Prometheus had not seen in the scrape before, all exporters together. Peaks are "
-            "pods that come; a high plateau is cardinality that Prometheus pays for.",
+            "Series that were not in the previous scrape, all exporters together. Peaks are new pods; a "
+            "constantly high level is a cost for Prometheus.",
             over_time(f"sum({_of('scrape_series_added')})", "new series"),
             unit="short",
             width=8,
             legend="hidden",
         ),
         table(
-            "Most samples",
-            "Exporters with the most samples in a scrape: where cardinality comes from.",
+            "Samples by node",
+            "Exporters with the most samples per scrape. Check pods and processes of the nodes at the top.",
             rows(f"topk(20, {_of('scrape_samples_scraped')})"),
             rows(f"count by ({_BY_NODE}) (gputally_pod_active{{{_NODE}}})"),
             rows(f"count by ({_BY_NODE}) (gputally_process_active{{{_NODE}}}) or {_of('up')} * 0"),
@@ -313,9 +314,9 @@ DASHBOARD = dashboard(
     row(
         "Books and versions",
         stat(
-            "Unsaved books",
-            "Exporters whose state file could not be written. 0 is good; else energy and GPU-seconds begin "
-            "anew with the next restart.",
+            "Unsaved ledgers",
+            "Exporters that cannot write their state file. Normal is 0; otherwise energy and GPU time "
+            "start again at 0 after a restart.",
             now(f"count({_of('gputally_source_up', _BOOKS)} == 0) or vector(0)"),
             unit="short",
             width=4,
@@ -323,9 +324,9 @@ DASHBOARD = dashboard(
             background=True,
         ),
         stat(
-            "Without a state file",
-            "Exporters that run without --state-file. Their books begin anew with each restart; 0 is good "
-            "where bills are made of them.",
+            "No state file",
+            "Exporters without --state-file. Their ledger starts again after each restart. Normal is 0 "
+            "where bills are made.",
             now(
                 f"count({_of('gputally_exporter_info')} unless on ({_BY_NODE})"
                 f" {_of('gputally_source_up', _BOOKS)}) or vector(0)"
@@ -335,8 +336,8 @@ DASHBOARD = dashboard(
             steps=fields.ANY_IS_WARNING,
         ),
         stat(
-            "Youngest books",
-            "How long ago the youngest books of a GPU began. Short, after no new GPU came, means that a "
+            "Newest ledger",
+            "Time since the newest ledger of a GPU was started. If it is short and no GPU was added, a "
             "state file was lost.",
             now(f"time() - max({_of('gputally_gpu_ledger_start_timestamp_seconds')})"),
             unit="dtdurations",
@@ -344,22 +345,22 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Restarts",
-            "Restarts of exporters in the chosen time. A roll-out is one for each; more than that is a "
-            "crash or too little memory.",
+            "Restarts of exporters in the time range. One each during a rollout is normal; more mean "
+            "crashes or too little memory.",
             now(f"sum(changes(process_start_time_seconds{{{_NODE}}}[$__range]))"),
             unit="short",
             width=4,
         ),
         _across_nodes(
-            "How long saving the books takes",
-            "Each sample is saved before it is shown. Milliseconds are normal; seconds are a disk that "
-            "stalls.",
+            "Ledger write duration",
+            "Time to write the state file; each sample is saved before it is served. Milliseconds are "
+            "normal; seconds mean a slow disk.",
             _of("gputally_source_duration_seconds", _BOOKS),
             "s",
         ),
         table(
             "Versions",
-            "What runs where. After an upgrade there should be one line.",
+            "Versions in use. After an upgrade there should be one line.",
             rows(f"count by (version, python) ({_of('gputally_exporter_info', by='version, python, node')})"),
             columns=(
                 column("version", name="GPUTally"),

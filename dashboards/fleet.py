@@ -74,13 +74,13 @@ _TO_MODEL = links.by_row("This model only", "fleet", "model")
 DASHBOARD = dashboard(
     "fleet",
     "Fleet",
-    "All GPUs at a glance: are they well, are they used, and what do they cost?",
+    "All GPUs at a glance: health, utilisation, allocation and cost.",
     row(
         "",
         stat(
             "GPUs",
-            "GPUs that the exporters know of, and how many of them do not answer. 0 lost is good; else "
-            "Worst GPUs has their names.",
+            "GPUs that the exporters report, and lost GPUs: detected, but no longer readable. Normal is 0 "
+            "lost; GPU problems lists the others.",
             now(_total("gpus:count"), "all"),
             now(f"{_total('gpus:count')} - {_total('gpus_up:count')}", "lost"),
             unit="short",
@@ -92,7 +92,7 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Alerts",
-            "Alerts that fire now. Critical ones ask for somebody at once; 0 is good.",
+            "Number of firing alerts by severity. Normal is 0. Act on critical alerts at once.",
             now(_alerts("critical"), "critical"),
             now(_alerts("warning"), "warning"),
             unit="short",
@@ -107,8 +107,8 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Held",
-            "Share of the GPUs that somebody holds. Near 100 % new work has to wait; under 30 % there are "
-            "more GPUs than are needed.",
+            "Share of GPUs that are held: allocated to a container or in use by a process. Near 100 %, new "
+            "work has to wait; below 30 %, there are more GPUs than needed.",
             over_time(f"{_total('gpus_allocated:count')} / {_total('gpus_up:count')}"),
             unit="percentunit",
             width=3,
@@ -118,8 +118,8 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Utilisation",
-            "Share of the time in which the GPUs ran something. Above 60 % is good; under 30 % most of what "
-            "is paid for does nothing.",
+            "Mean share of time during which the GPUs ran a kernel. Above 60 % is good; below 30 %, most "
+            "of the capacity is unused.",
             over_time(_utilization()),
             unit="percentunit",
             width=3,
@@ -128,9 +128,9 @@ DASHBOARD = dashboard(
             sparkline=True,
         ),
         stat(
-            "Held idle",
-            "GPUs that somebody holds and does not use, counted by time. Near 0 is good: others could have "
-            "them.",
+            "Idle GPUs",
+            "Held GPUs without activity, averaged over time. Near 0 is good; the dashboard Idle GPUs lists "
+            "the pods that hold them.",
             over_time(_total("idle:gpus")),
             unit="short",
             width=3,
@@ -141,7 +141,7 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Power",
-            "What all GPUs draw now. Neither good nor bad in itself: compare it with what the room can cool.",
+            "Present power draw of all GPUs. Compare it with the available power and cooling.",
             over_time(_total("power:watts")),
             unit="watt",
             width=3,
@@ -150,9 +150,9 @@ DASHBOARD = dashboard(
         ),
         timed(
             stat(
-                "Today",
-                "What all GPUs have used and cost since midnight: hours and energy, at the prices that are "
-                "set in the rules.",
+                "Cost and energy today",
+                "Cost and energy of all GPUs since midnight, at the prices set in the rules. Compare it "
+                "with the daily budget.",
                 now(hours(f"model:gputally_cost:per_hour{{{MATCH_MODEL}}}"), "cost"),
                 now(kilowatt_hours(f"model:gputally_energy:watts{{{MATCH_MODEL}}}"), "energy"),
                 unit="short",
@@ -164,9 +164,9 @@ DASHBOARD = dashboard(
             since="now/d",
         ),
         timeseries(
-            "What the GPUs do",
-            "Every GPU is in one of these states. Blue is what one pays for; yellow is held by somebody and "
-            "does nothing; grey is free for new work; red does not answer.",
+            "GPUs by state",
+            "Number of GPUs in each state. Blue: busy. Yellow: held and idle. Pink: held, activity "
+            "unknown. Grey: free. Red: lost. Much yellow means that GPUs can be reclaimed.",
             over_time(_total("busy:gpus"), "busy"),
             over_time(_total("idle:gpus"), "held, idle"),
             over_time(
@@ -186,8 +186,8 @@ DASHBOARD = dashboard(
         ),
         table(
             "Models",
-            "GPUs by model: how many there are, do not answer, are held, work, and what they draw and cost. "
-            "Much held with little utilisation is waste.",
+            "Number, state, utilisation, memory, power and cost of the GPUs of each model. A high share "
+            "held at a low utilisation means idle GPUs.",
             rows(_by_model("gpus:count")),
             rows(f"{_by_model('gpus:count')} - {_by_model('gpus_up:count')}"),
             rows(f"{_by_model('gpus_allocated:count')} / {_by_model('gpus:count')}"),
@@ -211,8 +211,9 @@ DASHBOARD = dashboard(
             height=9,
         ),
         table(
-            "Worst GPUs",
-            "GPUs that somebody has to look at, the worst first; at most 50. Empty is what one wants.",
+            "GPU problems",
+            "GPUs with a problem, most severe first, at most 50. Normal is empty. Open the GPU, and follow "
+            "the runbook of its alert.",
             rows(
                 "topk(50, max by (cluster, node, gpu, uuid, model, problem) "
                 f"(gpu:gputally_problem:severity{{{MATCH_MODEL}}}))"
@@ -243,8 +244,9 @@ DASHBOARD = dashboard(
             height=9,
         ),
         alert_list(
-            "Alerts",
-            "Alerts of GPUTally that fire now. Their names lead to what they mean and what to do.",
+            "Firing alerts",
+            "GPUTally alerts that are firing, most severe first. Normal is empty. The name of an alert "
+            "links to its runbook.",
             width=12,
             height=9,
         ),
@@ -253,9 +255,9 @@ DASHBOARD = dashboard(
         "How busy, and who",
         timed(
             heatmap(
-                "How busy the GPUs are",
-                "How many GPUs are how busy, over time: a bright band at the top is a fleet at work, one at "
-                "the bottom a fleet that waits.",
+                "Utilisation distribution",
+                "Number of GPUs in each utilisation range over time. A bright band at the top is a busy "
+                "fleet, one at the bottom an idle fleet.",
                 over_time(
                     f"sum by (utilization) (model:gputally_gpus_by_utilization:count{{{MATCH_MODEL}}})"
                     # Grafana 10 fails to draw less than two columns: there is one of 0 GPUs at every step.
@@ -271,8 +273,8 @@ DASHBOARD = dashboard(
         ),
         table(
             "Namespaces",
-            "Who holds the most GPUs, what part of them works, and what it costs. Much under idle is what "
-            "to talk about.",
+            "GPUs held, busy and idle, power and cost of each namespace; the 50 that hold the most. Start "
+            "with the namespaces that have many idle GPUs.",
             rows(f"topk(50, {_by_namespace('held:gpus')})"),
             rows(_by_namespace("busy:gpus")),
             rows(_by_namespace("idle:gpus")),
@@ -299,24 +301,25 @@ DASHBOARD = dashboard(
         "Over time",
         _share_by_model(
             "Utilisation by model",
-            "Mean utilisation of the GPUs of each model. Above 60 % is good; a model that stays low was "
-            "bought for nothing or is given to the wrong work.",
+            "Mean utilisation of the GPUs of each model. Above 60 % is good. If a model stays low, move "
+            "work to it or run fewer GPUs of it.",
             _utilization(" by (model)"),
         ),
         _share_by_model(
             "Held by model",
-            "Share of each model's GPUs that somebody holds. At 100 % new work for that model has to wait.",
+            "Share of the GPUs of each model that is held. At 100 %, new work for that model has to wait.",
             f"{_by_model('gpus_allocated:count')} / {_by_model('gpus:count')}",
         ),
         _share_by_model(
             "Memory by model",
-            "Share of each model's memory that is taken. Full is not bad in itself; full at a low "
-            "utilisation is work that only sits there.",
+            "Share of the device memory of each model that is in use. High memory use at a low utilisation "
+            "means loaded but idle applications.",
             f"{_by_model('memory_used:bytes')} / {_by_model('memory_total:bytes')}",
         ),
         timeseries(
             "Power by model",
-            "What the GPUs draw, from their energy counters. Compare the top with what the room can cool.",
+            "Power draw of the GPUs of each model, from their energy counters. Compare the peak with the "
+            "available power and cooling.",
             over_time(_by_model("energy:watts"), "{{model}}"),
             unit="watt",
             width=12,
@@ -326,8 +329,8 @@ DASHBOARD = dashboard(
         ),
         timeseries(
             "Cost per hour by namespace",
-            "GPU hours and energy of the ten namespaces that cost the most, and what nobody is charged for. "
-            "The part of nobody is what free GPUs cost.",
+            "Cost per hour of the ten most expensive namespaces, of owners outside Kubernetes and of "
+            "unallocated GPUs. A large unallocated part means too many free GPUs.",
             over_time(
                 top_over_range(f"namespace:gputally_cost:per_hour{{{MATCH_CLUSTER}}}", "namespace"),
                 "{{namespace}}",
@@ -345,8 +348,8 @@ DASHBOARD = dashboard(
         "Nodes",
         table(
             "Nodes",
-            "Every node that has GPUs, those that waste the most first. A lost GPU or a high temperature "
-            "asks for a look at the node.",
+            "All nodes with GPUs, most idle GPUs first. Check a node that has a lost GPU or a high "
+            "temperature.",
             rows(_of_nodes(_by_node("gpus:count"))),
             rows(_of_nodes(f"{_by_node('gpus:count')} - {_by_node('gpus_up:count')}")),
             rows(_of_nodes(_by_node("gpus_allocated:count"))),

@@ -143,65 +143,66 @@ _XID_COLUMNS = (
 DASHBOARD = dashboard(
     "health",
     "Health",
-    "Which GPUs are ill, what ails them, and what to do about it.",
+    "Faulty GPUs: errors, memory, temperature, power, links and suspected hangs, with the action to take.",
     row(
         "",
         _count_stat(
-            "Lost",
-            "GPUs that are there and do not answer. 0 is good; else their work has failed.",
+            "Lost GPUs",
+            "GPUs that are detected but no longer readable. Normal is 0. Work on a lost GPU has failed: "
+            "drain the node.",
             _count(f"{_of('up')} == 0"),
         ),
         _count_stat(
             "Critical XIDs",
-            "GPUs that reported, in the chosen time, an XID after which they have to be reset or repaired. "
-            "0 is good.",
+            "GPUs with an XID in the time range that requires a reset or a repair. Normal is 0; the table "
+            "XID errors shows the action.",
             _count(f"max by ({BY_GPU}) ({_CRITICAL_XIDS}) > time() - $__range_s"),
         ),
         _count_stat(
             "Uncorrected errors",
-            "GPUs with an error that ECC or RAS could not correct since the driver was loaded. 0 is good; "
-            "what the others computed may be wrong.",
+            "GPUs with a memory error since the driver was loaded that ECC or RAS did not correct. Normal "
+            "is 0. Results of that GPU can be wrong: reset it.",
             _count(_UNCORRECTED),
         ),
         _count_stat(
-            "Want a reset",
-            "GPUs for which the driver asks for a reset or more, or that need one to replace broken memory. "
-            "0 is good; else plan it for when their jobs have ended.",
+            "Pending resets",
+            "GPUs that need a reset: requested by the driver, or to repair memory. Normal is 0. Reset them "
+            "when their jobs have ended.",
             _count(f"max by ({BY_GPU}) ({_WANTS_RESET})"),
             fields.ANY_IS_WARNING,
         ),
         _count_stat(
-            "Slowed down by heat",
-            "GPUs that run slower now because they are too hot. 0 is good; several in one node or rack mean "
-            "fans or air.",
+            "Thermal slowdown",
+            "GPUs that run slower now because they are too hot. Normal is 0. Several in one node or rack "
+            "point to fans or air flow.",
             _count(f"max by ({BY_GPU}) ({_throttled('hw_thermal_slowdown|sw_thermal_slowdown')})"),
             fields.ANY_IS_WARNING,
         ),
         _count_stat(
             "Power brake",
-            "GPUs that the machine's power supply holds down now. 0 is good; else a supply has failed or is "
-            "overloaded.",
+            "GPUs that the power supply of the node slows down now. Normal is 0; otherwise a power supply "
+            "has failed or is overloaded.",
             _count(_throttled("hw_power_brake_slowdown")),
             fields.ANY_IS_WARNING,
         ),
         _count_stat(
             "Links down",
-            f"NVLink and XGMI links that were up within {_SET['link_window']} and are not now. 0 is good; "
-            "else jobs over several GPUs fail or crawl.",
+            f"NVLink and XGMI links that were up within {_SET['link_window']} and are down now. Normal is "
+            "0; otherwise jobs on several GPUs fail or slow down.",
             f"sum({_LINKS_LOST}) or vector(0)",
             fields.ANY_IS_WARNING,
         ),
         _count_stat(
-            "Look hung",
-            "GPUs that are fully busy and draw next to no power, as one does that waits for another for "
-            "ever. 0 is good.",
+            "Suspected hangs",
+            "GPUs with full utilisation and almost no power draw, as in a job that waits for ever. Normal "
+            "is 0; Hang suspects lists the owners.",
             _count(_STALLED),
             fields.ANY_IS_WARNING,
         ),
         table(
             "XID errors",
-            "Errors that the driver of NVIDIA reported, the newest first. Orange ones call somebody, yellow "
-            "ones can wait for working hours, grey ones are mostly faults of programs.",
+            "Errors reported by the NVIDIA driver, newest first. Orange: act now. Yellow: act within "
+            "working hours. Grey: mostly caused by applications.",
             rows(_copied(f"topk(100, {_XID_TIMES})", "xid", "meaning", "cause", "action") + " * 1000"),
             rows(_of("xid_errors_total", more="xid", over="last_over_time", within="$__range")),
             columns=(
@@ -219,9 +220,9 @@ DASHBOARD = dashboard(
             height=8,
         ),
         table(
-            "What is wrong now",
-            "Alerts about GPUs and nodes, those that still wait to fire too, the gravest first. Empty is "
-            "good; the link of a cell leads to what to do.",
+            "Current problems",
+            "Pending and firing alerts about GPUs and nodes, most severe first. Normal is empty. The "
+            "problem links to its runbook.",
             rows(f"{_alerting('critical')} * 0 + 2 or {_alerting('warning')} * 0 + 1"),
             rows(f"{_alerting('critical|warning')} * 1000"),
             columns=(
@@ -258,8 +259,8 @@ DASHBOARD = dashboard(
         timed(
             timeseries(
                 "Memory errors",
-                "ECC errors as they come, all GPUs together. Corrected ones are harmless while few; one "
-                "that could not be corrected has ended work, and its card wants a reset.",
+                "New ECC errors of all GPUs. A few corrected errors are harmless. An uncorrected error has "
+                "ended work, and the GPU needs a reset.",
                 over_time(
                     "sum by (type) (increase("
                     f'gputally_gpu_ecc_errors_total{{lifetime="volatile", {MATCH_NODE}}}[$__rate_interval]))',
@@ -275,9 +276,9 @@ DASHBOARD = dashboard(
             step="5m",
         ),
         table(
-            "Cards with errors in their memory",
-            "Errors over the life of the card, rows or pages taken out of use, and what waits for a reset. "
-            "A card with uncorrected errors that come again, or a failed replacement, is to be exchanged.",
+            "GPUs with memory errors",
+            "Errors over the lifetime of the GPU, retired rows or pages, and repairs that are pending "
+            "until a reset. Replace a GPU with recurring uncorrected errors or a failed repair.",
             *(
                 rows(
                     "topk(50, "
@@ -320,9 +321,9 @@ DASHBOARD = dashboard(
             width=16,
         ),
         table(
-            "Banks that run out of spare rows",
-            "Memory banks that have few spare rows left, or none. Empty is good; a card with a bank without "
-            "any fails at the next broken row.",
+            "Spare memory rows",
+            "Memory banks with few or no spare rows. Normal is empty. A bank without spare rows cannot "
+            "repair the next fault: plan a replacement.",
             rows(
                 "topk(50, "
                 + _of("remap_banks", 'availability=~"low|none"', more="availability")
@@ -349,9 +350,9 @@ DASHBOARD = dashboard(
             width=12,
         ),
         table(
-            "Errors by block of the chip (AMD)",
-            "RAS errors since the driver was loaded. Deferred ones become uncorrected when the data is "
-            "used: both are bad, corrected ones are harmless while few.",
+            "RAS errors by block (AMD)",
+            "RAS errors since the driver was loaded. Deferred errors become uncorrected when the data is "
+            "used: act on both. A few corrected errors are harmless.",
             rows(f"topk(50, {_of('ras_errors_total', more='block, type')} > 0) {_WITH_MODEL}"),
             columns=(
                 _NODE_COLUMN,
@@ -377,9 +378,9 @@ DASHBOARD = dashboard(
         "Heat and power",
         timed(
             timeseries(
-                "GPUs slowed down",
-                "How many GPUs were held down, by reason. The room's cooling shows as heat on many nodes at "
-                "once; a failed power supply as a power brake on all GPUs of one.",
+                "Throttled GPUs",
+                "Number of throttled GPUs by reason. Heat on many nodes at once points to the cooling of "
+                "the room, a power brake on all GPUs of a node to its power supply.",
                 *(
                     over_time(_count(_throttled(reason)), name)
                     for reason, name in (
@@ -403,9 +404,9 @@ DASHBOARD = dashboard(
             step="5m",
         ),
         table(
-            "Closest to their limit",
-            "Degrees left until a GPU slows itself down, those with the fewest. Under "
-            f"{_SET['temperature_margin_celsius']} is bad, above 15 there is nothing to do.",
+            "Thermal margin",
+            f"Degrees until a GPU slows down, smallest first. Below {_SET['temperature_margin_celsius']}, "
+            "check the cooling; above 15 is normal.",
             rows(f"sort(bottomk(20, {_MARGIN}))"),
             columns=(
                 _NODE_COLUMN,
@@ -428,9 +429,9 @@ DASHBOARD = dashboard(
             width=8,
         ),
         table(
-            "Longest slowed down",
-            "For how long hardware held a GPU down in the chosen time. Nothing is good; hours are work that "
-            "was paid for and not done.",
+            "Longest throttled",
+            "Time in the range during which the hardware throttled a GPU. Normal is empty; long times are "
+            "lost performance.",
             rows(
                 "topk(50, "
                 + _of(
@@ -470,8 +471,8 @@ DASHBOARD = dashboard(
         "Links",
         table(
             "GPUs with links down",
-            f"GPUs with fewer NVLink or XGMI links than they had within {_SET['link_window']}. Empty is "
-            "good; reset the GPUs of the node when it is drained.",
+            f"GPUs with fewer NVLink or XGMI links than within the last {_SET['link_window']}. Normal is "
+            "empty. Drain the node and reset its GPUs.",
             rows(f"topk(50, max by (cluster, node, gpu, model) ({_LINKS_LOST} > 0))"),
             columns=(
                 _NODE_COLUMN,
@@ -487,8 +488,8 @@ DASHBOARD = dashboard(
         ),
         table(
             "NVLink errors",
-            f"Errors a second, now. Fewer than {_SET['nvlink_crc_per_second']} CRC errors a second are "
-            "corrected and do no harm; any other kind is a link that fails.",
+            f"Present errors per second. Fewer than {_SET['nvlink_crc_per_second']} CRC errors per second "
+            "are corrected and harmless; any other type means a failing link.",
             rows(
                 "topk(50, sum by (cluster, node, gpu, type) "
                 f"(rate(gputally_gpu_nvlink_errors_total{{{MATCH_NODE}}}[$__rate_interval])) > 0)"
@@ -506,9 +507,9 @@ DASHBOARD = dashboard(
             width=8,
         ),
         table(
-            "PCIe",
-            "Busy GPUs whose PCIe link got less than its full speed in 15 minutes, and GPUs with packets "
-            f"that were sent again. More than {_SET['pcie_replays_per_minute']} a minute are a bad contact.",
+            "PCIe problems",
+            "Busy GPUs whose PCIe link ran below full speed for 15 minutes, and GPUs with replays. More "
+            f"than {_SET['pcie_replays_per_minute']} replays per minute mean a bad contact.",
             rows(f"topk(50, {_PCIE_SPEED})"),
             rows(f"topk(50, {_of('pcie_replays_total', over='rate', within='$__rate_interval')} * 60 > 0)"),
             columns=(
@@ -541,10 +542,10 @@ DASHBOARD = dashboard(
     row(
         "Hangs, and how old errors are",
         table(
-            "GPUs that look hung, and whose they are",
-            f"Busy for at least {float(_SET['hang_utilization_ratio']):.0%} of the time at under "
-            f"{float(_SET['hang_power_ratio']):.0%} of the power limit. Ask the owner whether the job still "
-            "makes progress.",
+            "Hang suspects",
+            f"Busy for at least {float(_SET['hang_utilization_ratio']):.0%} of the time at less than "
+            f"{float(_SET['hang_power_ratio']):.0%} of the power limit, with the owner. Check with the "
+            "owner whether the job still makes progress.",
             rows(
                 f"topk(50, {_HOLDERS} * 0 + on (cluster, node, uuid) group_left () ({_STALLED})"
                 f" or on (cluster, node, uuid) ({_STALLED}))"
@@ -564,9 +565,9 @@ DASHBOARD = dashboard(
         ),
         timed(
             timeseries(
-                "GPUs that look hung",
-                "How many GPUs were fully busy and drew next to no power. Short peaks are loading and "
-                "compiling; a plateau is a job that waits for ever.",
+                "Suspected hangs over time",
+                "Number of GPUs with full utilisation and almost no power draw. Short peaks are loading "
+                "and compiling; a constant level is a hung job.",
                 over_time(_count(_STALLED), "look hung"),
                 unit="short",
                 width=12,
@@ -576,9 +577,9 @@ DASHBOARD = dashboard(
             step="5m",
         ),
         bar_gauge(
-            "How old the newest error of each GPU is",
-            "GPUs by the age of their last XID, faults of programs left out. Young ones are for now; many "
-            "old ones are a fleet that ages.",
+            "GPUs by age of last XID",
+            "GPUs by the time since their last XID, without codes that applications cause. Act on recent "
+            "ones first.",
             *(
                 now(_count(_aged(least, most)), name)
                 for name, least, most in (
@@ -593,8 +594,9 @@ DASHBOARD = dashboard(
         ),
         table(
             "XIDs by code",
-            "How many GPUs have had each error since their exporter started, how often, and when last. One "
-            "GPU with many is that card; one code on many GPUs is a driver or a program.",
+            "Number of GPUs and errors of each code since the exporters started, and the last occurrence. "
+            "Many errors on one GPU point to that GPU, one code on many GPUs to a driver or an "
+            "application.",
             rows(
                 _copied(f"count by (xid) ({_of('xid_errors_total', more='xid')})", "xid", "meaning", "cause")
             ),

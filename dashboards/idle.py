@@ -119,13 +119,13 @@ _NEVER_TAKEN = _models("gpus_free:count", "min_over_time")
 DASHBOARD = dashboard(
     "idle",
     "Idle GPUs",
-    "GPUs that are paid for and do nothing: who holds them, what they cost, and what to do about each.",
+    "GPUs that cost money and do nothing: the pods that hold them, the cost, and how to reclaim them.",
     row(
         "",
         stat(
-            "Held, idle",
-            "GPUs that pods hold and do not use, counted by time, now. Near 0 is good: others could have "
-            "them.",
+            "Idle GPUs",
+            "GPUs that pods hold without activity, averaged over time. Near 0 is good; other pods could "
+            "use them.",
             over_time(_total("idle:gpus")),
             unit="short",
             width=4,
@@ -134,9 +134,9 @@ DASHBOARD = dashboard(
             sparkline=True,
         ),
         stat(
-            "Idle part",
-            "Of the time that GPUs were held over the chosen range, the part in which they ran nothing. "
-            "Under 20 % is good; above 50 % every second GPU is paid for in vain.",
+            "Idle share",
+            "Share of the held GPU time over the time range during which the GPUs were idle. Below 20 % is "
+            "good; above 50 %, half of the allocated GPUs are unused.",
             now(
                 f"{hours(_namespaces('idle:gpus'))}"
                 f" / ({hours(_namespaces('busy:gpus'))} + {hours(_namespaces('idle:gpus'))} > 0)"
@@ -148,7 +148,7 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Idle GPU hours",
-            "Hours for which pods held GPUs that ran nothing, over the chosen range.",
+            "GPU hours that pods held without activity over the time range. Lower is better.",
             now(hours(_namespaces("idle:gpus"))),
             unit="none",
             width=4,
@@ -156,9 +156,9 @@ DASHBOARD = dashboard(
             steps=fields.thresholds(base=palette.IDLE),
         ),
         stat(
-            "Cost of idle",
-            "What these idle hours have cost over the chosen range, without energy, at the prices that "
-            "are set in the rules. It is what better use would save.",
+            "Idle cost",
+            "Cost of the idle GPU hours over the time range, without energy, at the prices set in the "
+            "rules. This is the possible saving.",
             now(hours(_namespaces("idle_cost:per_hour"))),
             width=4,
             steps=fields.thresholds(base=palette.IDLE),
@@ -166,9 +166,9 @@ DASHBOARD = dashboard(
             **fields.MONEY,
         ),
         stat(
-            "To have back",
-            "GPUs of pods that have held them for an hour and run hardly anything in it. They are in the "
-            "table below; 0 is good.",
+            "Reclaimable GPUs",
+            "GPUs of pods that have held them for an hour and were busy for less than 5 % of it. Normal is "
+            "0; Idle pods lists them.",
             now(f"sum({_idle_now()}) or vector(0)"),
             unit="short",
             width=4,
@@ -178,8 +178,8 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Free GPUs",
-            "GPUs that nobody holds now. Some are needed for new work; many that stay free are bought "
-            "for nothing.",
+            "GPUs that are neither allocated nor in use. A reserve for new work is normal; if many stay "
+            "free, there are too many GPUs.",
             over_time(_all("gpus_free:count")),
             unit="short",
             width=4,
@@ -189,10 +189,10 @@ DASHBOARD = dashboard(
             links=(links.link("Fleet", "fleet"),),
         ),
         table(
-            "Idle now",
-            "Pods that have held GPUs for an hour or more and were busy for less than 5 % of the last "
-            "hour; at most 100, those that hold the most. Ask whose they are, or stop them. How long they "
-            "hold them is what the exporter has counted or, if that is more, what the range shows.",
+            "Idle pods",
+            "Pods that have held GPUs for at least an hour and were busy for less than 5 % of the last "
+            "hour; the 100 that hold the most. Contact the owner, or stop the pod. Held for is the time "
+            "counted by the exporter or, if longer, recorded in the time range.",
             rows(f"topk(100, {_idle_now()})"),
             rows(_of_staying(f"avg by ({BY_POD}) {_device_worked('1h')}")),
             rows(_of_staying(_held_for())),
@@ -214,9 +214,9 @@ DASHBOARD = dashboard(
             height=9,
         ),
         table(
-            "Top wasters",
-            "Pods whose idle GPUs have cost the most over the chosen range, those that are gone "
-            "included; at most 50. A high part that worked with a high cost is merely large.",
+            "Most idle cost by pod",
+            "Pods with the highest idle cost over the time range, including pods that have ended; at most "
+            "50. High idle cost at a high busy share means a large pod, not a badly used one.",
             rows(f"topk(50, {_sum_of_pod('idle_cost:per_hour')})"),
             rows(_sum_of_pod("idle:gpus")),
             rows(_worked(_sum_of_pod("busy:gpus"), _sum_of_pod("idle:gpus"))),
@@ -235,9 +235,9 @@ DASHBOARD = dashboard(
             height=9,
         ),
         timeseries(
-            "Held, but idle, by namespace",
-            "Idle GPUs of the ten namespaces that waste the most over the range. A flat floor is what is "
-            "never used; peaks are pauses between jobs.",
+            "Idle GPUs by namespace",
+            "Idle GPUs of the ten namespaces with the most idle GPU time. A constant level is never used; "
+            "peaks are pauses between jobs.",
             over_time(top_over_range(_namespaces("idle:gpus"), "namespace"), "{{namespace}}"),
             unit="short",
             width=13,
@@ -248,9 +248,9 @@ DASHBOARD = dashboard(
             calcs=("mean", "lastNotNull"),
         ),
         bar_gauge(
-            "Cost of idle, by namespace",
-            "What idle GPUs have cost each namespace over the chosen range; the ten that waste the most. "
-            "Compare it with what the namespace costs in all on Energy and chargeback.",
+            "Idle cost by namespace",
+            "Idle cost of the ten namespaces with the most, over the time range. Compare it with their "
+            "total cost on Energy and chargeback.",
             now(f"topk(10, {hours(_namespaces('idle_cost:per_hour'), 'namespace')})", "{{namespace}}"),
             width=11,
             height=9,
@@ -262,10 +262,10 @@ DASHBOARD = dashboard(
     row(
         "Right-sizing",
         table(
-            "Hints",
-            "What each pod that has held GPUs for an hour or more could do with, judged by the chosen "
-            "range: choose a whole day or more. Small is at most 25 % of the memory and 50 % of the time "
-            "at its peak.",
+            "Right-sizing hints",
+            "Recommendation for each pod that has held GPUs for at least an hour, based on the time range: "
+            "choose a day or more. A small pod uses at most 25 % of the memory and is busy at most 50 % "
+            "of the time at its peak.",
             rows(_hints()),
             rows(_of_staying(_worked(_sum_of_pod("busy:gpus"), _sum_of_pod("idle:gpus")))),
             rows(_of_staying(_peak_memory())),
@@ -291,9 +291,9 @@ DASHBOARD = dashboard(
     row(
         "Free GPUs",
         table(
-            "Models",
-            "GPUs that nobody holds. What was free at every moment of the chosen range was never needed: "
-            "so many could be given back, switched off or put to other use.",
+            "Free GPUs by model",
+            "GPUs that are neither allocated nor in use. GPUs that were free throughout the time range can "
+            "be returned, switched off or used elsewhere.",
             rows(_models("gpus:count")),
             rows(_models("gpus_free:count")),
             rows(_NEVER_TAKEN),
@@ -310,9 +310,9 @@ DASHBOARD = dashboard(
             width=11,
         ),
         timeseries(
-            "What the GPUs do",
-            "All GPUs of the clusters: blue works, yellow is held and idle, grey is free. Yellow and "
-            "grey are what is paid for in vain.",
+            "GPUs by state",
+            "All GPUs of the clusters. Blue: busy. Yellow: held and idle. Grey: free. Yellow and grey cost "
+            "money without use.",
             over_time(_all("busy:gpus"), "busy"),
             over_time(_all("idle:gpus"), "held, idle"),
             over_time(f"clamp_min({_all('gpus_up:count')} - {_all('held:gpus')}, 0)", "free"),

@@ -146,12 +146,13 @@ _TO_CARD = links.by_row("This GPU only", "node", "gpu", node="node")
 DASHBOARD = dashboard(
     "node",
     "Node and GPU",
-    "One machine and its cards: who is on them, what they do, and what ails them.",
+    "One node and its GPUs: owners, utilisation, power, temperature, links and errors.",
     row(
         "",
         stat(
             "GPUs",
-            "GPUs of this node that answer. One that does not is lost: its work has failed.",
+            "GPUs of this node that are up, and lost GPUs: detected, but no longer readable. Normal is 0 "
+            "lost. Work on a lost GPU has failed: drain the node.",
             now(_all("up", "sum"), "answer"),
             now(f"{_all('up', 'count')} - {_all('up', 'sum')}", "lost"),
             unit="short",
@@ -162,8 +163,8 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Utilisation",
-            "Share of the time in which the GPUs ran something. Above 60 % is good; under 30 % they mostly "
-            "wait.",
+            "Mean share of time during which the GPUs ran a kernel. Above 60 % is good; below 30 %, they "
+            "mostly wait.",
             over_time(_all("utilization_ratio", "avg")),
             unit="percentunit",
             width=3,
@@ -173,7 +174,7 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Memory",
-            "Share of the GPUs' memory that is taken. From 95 % on the next allocation may fail.",
+            "Share of the device memory in use. From 95 % on, the next allocation can fail.",
             over_time(f"{_all('memory_used_bytes', 'sum')} / {_all('memory_total_bytes', 'sum')}"),
             unit="percentunit",
             width=3,
@@ -183,7 +184,7 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Power",
-            "What the GPUs draw now, together. Compare it with what the node's supply and cooling can do.",
+            "Present power draw of all GPUs of the node. Compare it with its power supply and cooling.",
             over_time(_all("power_watts", "sum")),
             unit="watt",
             width=3,
@@ -191,8 +192,9 @@ DASHBOARD = dashboard(
             sparkline=True,
         ),
         stat(
-            "Hottest",
-            "The highest core temperature. Most cards slow down between 85 and 95 degrees.",
+            "Max temperature",
+            "Highest core temperature. Most GPUs slow down between 85 and 95 degrees. Check fans and air "
+            "flow if it stays above 85.",
             over_time(_all("temperature_celsius", "max")),
             unit="celsius",
             width=3,
@@ -201,8 +203,9 @@ DASHBOARD = dashboard(
             sparkline=True,
         ),
         stat(
-            "Held idle",
-            "GPUs that somebody holds and does not use, counted by time. Near 0 is good.",
+            "Idle GPUs",
+            "Held GPUs without activity, averaged over time. Near 0 is good; the dashboard Idle GPUs lists "
+            "the pods that hold them.",
             over_time(f"sum(device:gputally_idle:gpus{{{MATCH_GPU}}})"),
             unit="short",
             width=3,
@@ -213,7 +216,7 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Cost/hour",
-            "GPU hours and energy of the whole node, at the prices that are set in the rules.",
+            "Present cost per hour of the node, GPU time and energy, at the prices set in the rules.",
             over_time(f"sum(node:gputally_cost:per_hour{{{MATCH_NODE}}})"),
             unit="short",
             width=3,
@@ -222,8 +225,8 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Data age",
-            "How long ago the exporter of this node last looked. More than a minute is bad: what this page "
-            "shows is old.",
+            "Time since the last sample of the exporter on this node. Above one minute, this page shows "
+            "old data: see the dashboard Exporter.",
             now(f"time() - max(gputally_snapshot_timestamp_seconds{{{MATCH_NODE}}})"),
             unit="s",
             width=3,
@@ -232,9 +235,8 @@ DASHBOARD = dashboard(
             links=(links.link("Exporter", "exporter", node="$node"),),
         ),
         table(
-            "Cards",
-            "Each GPU now. High utilisation at little power may be a job that hangs; a hot card will slow "
-            "down.",
+            "GPUs now",
+            "State of each GPU. High utilisation at low power can be a hung job; a hot GPU slows down.",
             rows(_WITH_MODEL),
             rows(f"max by (node, gpu) (device:gputally_utilization:ratio{{{MATCH_GPU}}})"),
             rows(f"{_of('memory_used_bytes', by='node, gpu')} / {_of('memory_total_bytes', by='node, gpu')}"),
@@ -262,9 +264,9 @@ DASHBOARD = dashboard(
             height=10,
         ),
         table(
-            "Who is on them",
-            "Pods, and owners that are no pods, with what they take of each GPU now. An owner that is "
-            "unknown, or memory without SM time for long, is worth a question.",
+            "GPU owners",
+            "Pods, host processes and unattributed processes on each GPU. Check unattributed owners, and "
+            "memory that stays allocated without SM time.",
             rows(
                 _owners(
                     f"gputally_pod_processes{{{MATCH_GPU}}}",
@@ -310,18 +312,18 @@ DASHBOARD = dashboard(
             height=10,
         ),
         state_timeline(
-            "What each GPU did",
-            "Blue is work, yellow is held by somebody and idle, grey is free. Orange and red ask for a "
-            "look: the hardware slowed the card down, or it did not answer.",
+            "GPU state",
+            "State of each GPU over time. Blue: busy. Yellow: held and idle. Grey: free. Check orange "
+            "(slowed down by the hardware) and red (lost).",
             over_time(_state(), "GPU {{gpu}}"),
             mappings=fields.value_texts(_STATES),
             width=12,
             height=8,
         ),
         state_timeline(
-            "What holds the clocks down",
-            "The gravest reason for each GPU. At its power limit is where a busy card should be; too hot or "
-            "a power brake is bad.",
+            "Clock limits",
+            "The most severe reason why the clocks of each GPU are limited. The power limit is normal "
+            "under load; a thermal slowdown or a power brake needs a check of cooling or power supply.",
             over_time(_coded("throttle_active", "reason", _THROTTLE), "GPU {{gpu}}"),
             mappings=fields.value_texts(
                 {0: ("nothing", palette.GOOD)}
@@ -335,22 +337,23 @@ DASHBOARD = dashboard(
         "Work",
         _lines(
             "Utilisation",
-            "Share of the time in which a kernel ran. It does not say how much of the card the kernel used: "
-            "see the pipes below, and the power.",
+            "Share of time during which a kernel ran. It does not show how much of the GPU the kernel "
+            "used: compare it with the active units and with the power.",
             _of("utilization_ratio"),
             "percentunit",
             most=1,
         ),
         _lines(
             "Memory used",
-            "Device memory that processes have allocated. A line that only ever grows may be a leak.",
+            "Device memory allocated by processes. A line that only grows can be a memory leak.",
             _of("memory_used_bytes"),
             "bytes",
         ),
         timeseries(
-            "What the silicon does",
-            "Mean over the chosen GPUs of how much of the time each part of the chip worked (Hopper and "
-            "newer). Training that uses the tensor cores little leaves the card's strength unused.",
+            "Active units",
+            "Share of time during which each unit of the chip was active, mean of the chosen GPUs (NVIDIA "
+            "Hopper and newer). Training that rarely uses the tensor cores can run faster with lower "
+            "precision.",
             *(
                 over_time(f"avg({_of(f'{metric}_active_ratio')})", name)
                 for metric, name in (
@@ -376,43 +379,44 @@ DASHBOARD = dashboard(
         "Power and heat",
         _lines(
             "Power",
-            "Power draw. Flat at the limit is full work; far below it at full utilisation is a job that "
-            "waits or hangs.",
+            "Power draw of each GPU. Near the limit is normal under load; far below it at full "
+            "utilisation, the job waits or hangs.",
             _of("power_watts"),
             "watt",
         ),
         _lines(
             "Temperature",
-            "Core temperature. The lower the better; most cards slow down between 85 and 95 degrees.",
+            "Core temperature of each GPU. Most GPUs slow down between 85 and 95 degrees.",
             _of("temperature_celsius"),
             "celsius",
             steps=fields.HOT,
         ),
         _lines(
             "Memory temperature",
-            "Temperature of the device memory. It slows down at 95 to 105 degrees, often before the core "
-            "does.",
+            "Temperature of the device memory. It slows down between 95 and 105 degrees, often before the "
+            "core does.",
             _of("memory_temperature_celsius"),
             "celsius",
             steps=fields.thresholds((90, palette.WARNING), (100, palette.CRITICAL)),
         ),
         _lines(
             "Core clock",
-            "Clock of the compute units. It falls when the card is idle; when it is busy, a fall is a loss: "
-            "see what holds it down.",
+            "Clock of the compute units. It drops when a GPU is idle; a drop under load costs performance: "
+            "Clock limits shows the reason.",
             _of("clock_hertz", 'domain="graphics"'),
             "hertz",
         ),
         _lines(
             "Memory clock",
-            "Clock of the device memory. Full or idle; in between for long is not normal.",
+            "Clock of the device memory. Normal is the full or the idle clock; values between them for a "
+            "long time are unusual.",
             _of("clock_hertz", 'domain="memory"'),
             "hertz",
         ),
         timeseries(
-            "Time slowed down",
-            "Share of the time in which the clocks were held down, by reason. The power limit is normal "
-            "under load; all else is not.",
+            "Throttled time",
+            "Share of time during which the clocks were limited, by reason. The power limit is normal "
+            "under load; other reasons need a check.",
             over_time(
                 "max by (gpu, reason) (avg_over_time("
                 f'gputally_gpu_throttle_active{{{MATCH_GPU}, reason!="gpu_idle"}}[$__rate_interval])) > 0',
@@ -432,8 +436,8 @@ DASHBOARD = dashboard(
         "Links",
         timeseries(
             "NVLink and XGMI traffic",
-            "Data over all links between GPUs, both directions. A GPU far below its peers in one job is the "
-            "slow one.",
+            "Data over all links between GPUs, both directions. In one job the lines are alike; a GPU far "
+            "below the others slows the job down.",
             over_time(_rate("nvlink_bytes_total"), "GPU {{gpu}}"),
             over_time(_rate("xgmi_bytes_total"), "GPU {{gpu}}"),
             unit="Bps",
@@ -446,7 +450,8 @@ DASHBOARD = dashboard(
         ),
         timeseries(
             "Links down",
-            "NVLink and XGMI links that are not up. 0 is good, unless the card was built in without them.",
+            "NVLink and XGMI links that are not up. Normal is 0, unless the server connects the GPU "
+            "without them.",
             over_time(_links_down("nvlink"), "GPU {{gpu}}"),
             over_time(_links_down("xgmi"), "GPU {{gpu}}"),
             unit="short",
@@ -459,8 +464,8 @@ DASHBOARD = dashboard(
         ),
         timeseries(
             "NVLink errors",
-            "Errors by kind, as they come. A CRC error now and then is harmless; replays and recoveries are "
-            "not.",
+            "New errors by type. Occasional CRC errors are harmless; replays and recoveries mean a failing "
+            "link.",
             over_time(_increase("nvlink_errors_total", by="gpu, type") + " > 0", "GPU {{gpu}} {{type}}"),
             unit="short",
             width=8,
@@ -472,15 +477,15 @@ DASHBOARD = dashboard(
         ),
         _lines(
             "PCIe traffic",
-            "Data over the PCIe bus, both directions; only where the exporter runs with --pcie-throughput.",
+            "Data over the PCIe bus, both directions. Only with the exporter flag --pcie-throughput.",
             _of("pcie_throughput_bytes_per_second", how="sum"),
             "Bps",
             width=6,
         ),
         _lines(
             "PCIe width",
-            "Lanes in use as a share of what card and slot can do. Under 100 % the card sits badly, or the "
-            "slot is shared.",
+            "Lanes in use as a share of the lanes that GPU and slot support. Below 100 %, reseat the GPU "
+            "or check whether the slot is shared.",
             f"{_of('pcie_width')} / {_of('pcie_width_max')}",
             "percentunit",
             width=6,
@@ -488,15 +493,16 @@ DASHBOARD = dashboard(
         ),
         _lines(
             "PCIe generation",
-            "Generation of the link now. An idle card goes down to save power; a busy one should be at its "
-            "highest.",
+            "Present generation of the PCIe link. It drops on an idle GPU to save power; on a busy one it "
+            "should be the highest.",
             _of("pcie_generation"),
             "short",
             width=6,
         ),
         _lines(
-            "PCIe packets sent again",
-            "Replays. A few in a day are normal; a steady stream is a bad contact or cable.",
+            "PCIe replays",
+            "Packets that were sent again. A few a day are normal; a steady rate means a bad contact or "
+            "cable.",
             _increase("pcie_replays_total"),
             "short",
             width=6,
@@ -506,8 +512,8 @@ DASHBOARD = dashboard(
         "Errors",
         table(
             "XID errors",
-            "The driver's errors by code, with the time of the last. 13, 31, 43 and 45 are mostly faults of "
-            "programs; 48, 79, 94, 95 and 119 are the card's.",
+            "Driver errors by code, with the time of the last one. Applications mostly cause 13, 31, 43 "
+            "and 45; the hardware causes 48, 79, 94, 95 and 119.",
             rows(_of("xid_last_timestamp_seconds", by="gpu, xid") + " * 1000"),
             rows(f"max by (gpu, xid) (gputally_gpu_xid_errors_total{{{MATCH_GPU}}})"),
             columns=(
@@ -524,8 +530,8 @@ DASHBOARD = dashboard(
         ),
         timeseries(
             "Memory errors",
-            "ECC and RAS errors as they come. Corrected ones are harmless while few; one that could not be "
-            "corrected has ended work, and the card wants a reset.",
+            "New ECC and RAS errors. A few corrected errors are harmless. An uncorrected error has ended "
+            "work, and the GPU needs a reset.",
             over_time(
                 _increase("ecc_errors_total", 'lifetime="volatile"', by="gpu, type") + " > 0",
                 "GPU {{gpu}} ECC {{type}}",
@@ -543,9 +549,9 @@ DASHBOARD = dashboard(
             no_value="No errors",
         ),
         table(
-            "State of the memory",
-            "Errors over the life of the card, rows remapped to spare ones, and what is pending until a "
-            "reset. Anything but 0 under uncorrected or failed is bad.",
+            "Memory health",
+            "Errors over the lifetime of the GPU, remapped rows, and repairs that are pending until a "
+            "reset. Normal is 0 uncorrected and no failure; replace a GPU whose remapping failed.",
             rows(_of("ecc_errors_total", 'type="corrected"')),
             rows(_of("ecc_errors_total", 'type="uncorrected"')),
             rows(_of("remapped_rows", how="sum")),
@@ -564,8 +570,8 @@ DASHBOARD = dashboard(
             height=8,
         ),
         state_timeline(
-            "What the driver asks for",
-            "What the driver wants done to bring a GPU back to health. Nothing is good.",
+            "Recovery action",
+            "Action that the driver requests to recover each GPU. Normal is none.",
             over_time(
                 f"{_coded('recovery_action', 'action', _ACTIONS)} or {_of('up')} * 0 - 1", "GPU {{gpu}}"
             ),
@@ -577,8 +583,9 @@ DASHBOARD = dashboard(
             height=8,
         ),
         alert_list(
-            "Alerts of this node",
-            "Alerts of GPUTally that fire now for this node, its GPUs and the pods on them.",
+            "Firing alerts",
+            "GPUTally alerts that are firing for this node, its GPUs and their pods. Normal is empty. The "
+            "name of an alert links to its runbook.",
             width=24,
             height=7,
             chosen=MATCH_NODE,
@@ -587,8 +594,9 @@ DASHBOARD = dashboard(
     row(
         "The cards themselves",
         table(
-            "Identity",
-            "What a technician needs to find a card, and which driver it runs.",
+            "GPU identity",
+            "Serial number, PCI address, firmware and driver of each GPU, to find it in the server and to "
+            "compare versions.",
             rows(f"max by ({', '.join(_IDENTITY)}) (gputally_gpu_info{{{MATCH_GPU}}})"),
             columns=(
                 column("gpu", name="GPU", width=60),
@@ -607,8 +615,8 @@ DASHBOARD = dashboard(
         ),
         table(
             "Limits and modes",
-            "What the card is set to. Persistence off costs a second at each start; ECC off means that "
-            "memory errors are not seen.",
+            "Configured limits and modes of each GPU. Without persistence mode, each start takes a second "
+            "longer; without ECC, memory errors stay undetected.",
             rows(_of("power_limit_watts")),
             rows(_of("power_max_limit_watts")),
             rows(_of("clock_max_hertz", 'domain="graphics"')),

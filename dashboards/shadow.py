@@ -107,14 +107,14 @@ _UNKNOWN_WATTS = f'node:gputally_unattributed:watts{{{MATCH_NODE}, reason="unkno
 DASHBOARD = dashboard(
     "shadow",
     "Shadow use",
-    "Who uses GPUs that the scheduler gave to somebody else, or to nobody: it takes memory and time from "
-    "those who asked, and no quota counts it.",
+    "Shadow use is GPU use without a request: pods that did not request a GPU, owners outside Kubernetes "
+    "and unattributed processes. It takes memory and time from pods with a request, and no quota counts "
+    "it.",
     row(
         "",
         stat(
-            "Pods unasked",
-            "Pods that have processes on a GPU, or hold one, and never asked for it. 0 is good; they are "
-            "in the first table.",
+            "Unrequested pods",
+            "Pods that hold or use a GPU without a GPU request. Normal is 0; the first table lists them.",
             now(f"count({_of_pod('processes')} > 0) or vector(0)"),
             unit="short",
             width=4,
@@ -122,8 +122,9 @@ DASHBOARD = dashboard(
             background=True,
         ),
         stat(
-            "On GPUs",
-            "GPUs on which such a pod has a process. Whoever was given these gets less than was promised.",
+            "Affected GPUs",
+            "GPUs on which such a pod has a process. Pods that requested these GPUs get less memory and "
+            "time.",
             now(
                 f"count(sum by ({BY_GPU}) ({_of_device('processes')} > 0 and {_OF_POD} {_SHADOW}))"
                 " or vector(0)"
@@ -133,9 +134,8 @@ DASHBOARD = dashboard(
             steps=fields.ANY_IS_CRITICAL,
         ),
         stat(
-            "Their cost",
-            "What these pods have cost over the chosen range, those that are gone included. No request "
-            "means no quota: it is in no plan.",
+            "Cost",
+            "Cost of these pods over the time range, including pods that have ended. No quota covers it.",
             now(
                 f"sum({hours(_recorded('cost:per_hour'), BY_POD)} and {_OF_POD} {_SHADOW_OF_RANGE})"
                 " or vector(0)"
@@ -146,27 +146,27 @@ DASHBOARD = dashboard(
             links=(links.link("Energy and chargeback", "energy", "namespace"),),
         ),
         stat(
-            "Not known",
-            "Pods on a GPU of which cannot be told whether they asked. 0 is good; else the exporter "
-            "needs the kubelet's pod-resources socket, and shadow use goes unseen.",
+            "Unknown request",
+            "Pods on a GPU whose request is unknown. Normal is 0. Otherwise give the exporter access to "
+            "the kubelet's pod-resources socket.",
             now(f"count({_info('')}) or vector(0)"),
             unit="short",
             width=3,
             steps=fields.ANY_IS_WARNING,
         ),
         stat(
-            "Not in pods",
-            "Slurm jobs, containers, services and sessions on the GPUs that are no pods. On a node of a "
-            "cluster 0 is good: the scheduler does not know of them.",
+            "Owners outside pods",
+            "Slurm jobs, containers, services and sessions on the GPUs that are not pods. Normal is 0 on a "
+            "cluster node, because the scheduler does not count them.",
             now(f"count({_host('processes')} > 0) or vector(0)"),
             unit="short",
             width=4,
             steps=fields.thresholds((1, palette.HELD)),
         ),
         stat(
-            "Unnamed",
-            "Processes on the GPUs whose owner cannot be told. 0 is good; the table of reasons says what "
-            "would help.",
+            "Unattributed",
+            "Processes on the GPUs whose owner is unknown. Normal is 0; the table Unattributed processes "
+            "shows the reason and the fix.",
             now(f"sum({_unknown('processes')}) or vector(0)"),
             unit="short",
             width=4,
@@ -174,16 +174,16 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Memory",
-            "GPU memory of all three: pods without a request, owners outside Kubernetes, and the "
-            "unnamed. Jobs that run out of memory for no reason often meet these.",
+            "Device memory of unrequested pods, owners outside Kubernetes and unattributed processes "
+            "together. It is a common cause of unexpected out-of-memory errors.",
             now(f"{or_zero(_SHADOW_MEMORY)} + {or_zero(_HOST_MEMORY)} + {or_zero(_UNKNOWN_MEMORY)}"),
             unit="bytes",
             width=3,
         ),
         table(
-            "Pods that use a GPU and never asked for it",
-            "A line for each GPU; at most 100, those with the most memory. Given to is one of the pods "
-            "that did ask for this GPU and has to share it. Have the pod ask for a GPU, or stop it.",
+            "Unrequested pods by GPU",
+            "One line per pod and GPU; the 100 with the most memory. Allocated to names a pod that "
+            "requested this GPU and has to share it. Add a GPU request to the unrequested pod, or stop it.",
             rows(f"topk(100, {_with_holder('memory_used_bytes')})"),
             rows(_with_holder("processes")),
             rows(_with_holder("sm_utilization_ratio")),
@@ -205,10 +205,10 @@ DASHBOARD = dashboard(
             no_value="Every pod asked for its GPUs",
         ),
         table(
-            "Not in Kubernetes",
-            "Owners on the GPUs that are no pods; at most 100, those with the most memory. On a node of "
-            "a cluster, move them into pods or take the GPU from the cluster; on a plain host they are "
-            "what it is for.",
+            "Owners outside Kubernetes",
+            "Owners on the GPUs that are not pods; the 100 with the most memory. On a cluster node, move "
+            "them into pods or remove the GPU from the cluster. On a host without Kubernetes they are "
+            "normal.",
             rows(f"topk(100, {_host('memory_used_bytes')})"),
             rows(_host("memory_used_bytes", "count")),
             rows(_host("processes")),
@@ -230,9 +230,9 @@ DASHBOARD = dashboard(
             no_value="Nobody is there who is no pod",
         ),
         table(
-            "Nobody can name",
-            "Processes whose owner cannot be told, by node and reason, and what would help. A few that "
-            "ended too soon are normal; a whole node of them is a missing privilege of the exporter.",
+            "Unattributed processes",
+            "Processes without a known owner, by node and reason, with the fix. A few short-lived "
+            "processes are normal; a whole node means that the exporter lacks a privilege.",
             rows(_unknown("processes")),
             rows(_unknown("processes", "count")),
             rows(_unknown("memory_used_bytes")),
@@ -256,9 +256,9 @@ DASHBOARD = dashboard(
     row(
         "Over time",
         timeseries(
-            "GPU memory, by who has it",
-            "Memory of pods that asked for their GPU, and of everybody else. All but the first is taken "
-            "from what the scheduler believes to be free.",
+            "Memory by type of owner",
+            "Device memory of pods with a GPU request and of all others. Only the first is known to the "
+            "scheduler.",
             over_time(
                 f"sum(sum by ({BY_POD}) ({_of_device('memory_used_bytes')}) unless {_OF_POD} {_SHADOW})",
                 "pods that asked",
@@ -273,9 +273,9 @@ DASHBOARD = dashboard(
             calcs=("mean",),
         ),
         timeseries(
-            "Power, by who uses it",
-            "Power that is charged to pods that asked, to everybody else, and to nobody because whoever "
-            "used it cannot be named. All but the first is in no plan.",
+            "Power by type of owner",
+            "Power charged to pods with a GPU request, to all others, and unattributed power. Only the "
+            "first is covered by quotas.",
             over_time(f"sum({_recorded('energy:watts')} unless {_OF_POD} {_SHADOW})", "pods that asked"),
             over_time(f"sum({_recorded('energy:watts')} and {_OF_POD} {_SHADOW})", "pods that did not ask"),
             over_time(f"sum(host:gputally_energy:watts{{{MATCH_NODE}}})", "not in Kubernetes"),
@@ -287,9 +287,9 @@ DASHBOARD = dashboard(
             calcs=("mean",),
         ),
         timeseries(
-            "GPUs that pods take unasked, by namespace",
-            "GPUs, counted by the part that pods without a request hold of them, of the ten namespaces "
-            "that take the most. A namespace that comes back day by day needs a quota, or a talk.",
+            "Unrequested GPUs by namespace",
+            "GPUs held by unrequested pods, of the ten namespaces with the most. If a namespace recurs, "
+            "add GPU requests or a quota.",
             over_time(
                 top_over_range(f"namespace:gputally_unrequested:gpus{{{MATCH_NAMESPACE}}}", "namespace"),
                 "{{namespace}}",
@@ -301,9 +301,9 @@ DASHBOARD = dashboard(
             calcs=("mean",),
         ),
         timeseries(
-            "Owners outside Kubernetes",
-            "Power of the six owners that are no pods and use the most energy. On a node of a cluster, "
-            "each of them takes a GPU past the scheduler.",
+            "Power of owners outside Kubernetes",
+            "The six owners outside Kubernetes that use the most energy. On a cluster node, each of them "
+            "uses a GPU without the scheduler.",
             over_time(
                 top_over_range(f"host:gputally_energy:watts{{{MATCH_NODE}}}", _BY_OWNER, 6),
                 "{{node}} {{owner}}",
@@ -317,9 +317,9 @@ DASHBOARD = dashboard(
     row(
         "Over the whole range",
         table(
-            "Pods that were there without a request",
-            "Every pod of the range that used a GPU and never asked, also if it is gone; at most 100, "
-            "those with the most energy. The same name again and again is a deployment to mend.",
+            "History of unrequested pods",
+            "Pods that used a GPU without a request in the time range, including pods that have ended; the "
+            "100 with the most energy. A recurring name is a workload that needs a GPU request.",
             rows(
                 f"topk(100, {kilowatt_hours(_recorded('energy:watts'), BY_POD)} and {_OF_POD} "
                 f"{_SHADOW_OF_RANGE})"

@@ -149,20 +149,19 @@ def _outside() -> str:
 DASHBOARD = dashboard(
     "trends",
     "Trends and anomalies",
-    "Weeks and months: how the fleet grows, when it is full, and what is unlike its own past.",
+    "Weeks and months: growth, capacity forecast, and deviations from the usual values.",
     row(
         "",
         stat(
             "GPU hours",
-            "Hours for which GPUs were held in the chosen time, added up. More is better, as long as they "
-            "work.",
+            "GPU hours held over the time range. Compare it with the idle share.",
             now(hours(_record("held:gpus"))),
             unit="short",
             width=3,
         ),
         stat(
-            "Idle part",
-            "Share of the held hours in which nothing ran. Under 20 % is good; above 50 % more is wasted "
+            "Idle share",
+            "Share of the held GPU hours without activity. Below 20 % is good; above 50 %, more is idle "
             "than used.",
             now(f"{hours(_record('idle:gpus'))} / {hours(_record('held:gpus'))}"),
             unit="percentunit",
@@ -172,9 +171,9 @@ DASHBOARD = dashboard(
             links=(links.link("Idle GPUs", "idle"),),
         ),
         stat(
-            "Held part",
-            "GPU hours held of those that there were. Above 90 % work has to wait; under 30 % there are too "
-            "many GPUs.",
+            "Held share",
+            "Held GPU hours as a share of the available ones. Above 90 %, work has to wait; below 30 %, "
+            "there are too many GPUs.",
             now(f"{hours(_record('held:gpus'))} / {hours(_record('gpus_up:count'))}"),
             unit="percentunit",
             width=3,
@@ -183,7 +182,7 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Energy",
-            "What the GPUs used in the chosen time.",
+            "Energy of the GPUs over the time range.",
             now(kilowatt_hours(_record("energy:watts"))),
             unit="kwatth",
             width=3,
@@ -192,17 +191,16 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Cost",
-            "What the GPUs cost in the chosen time, hours and energy, at the prices that are set in the "
-            "rules.",
+            "Cost of the GPUs over the time range, GPU hours and energy, at the prices set in the rules.",
             now(hours(_record("cost:per_hour"))),
             unit="short",
             width=3,
             links=(links.link("Energy and chargeback", "energy"),),
         ),
         stat(
-            "Growth",
-            "By how many GPUs what is held grows each week, as a straight line through the chosen time. "
-            "Below 0 it shrinks.",
+            "Weekly growth",
+            "Growth of the held GPUs per week, by linear regression over the time range. Below 0 they "
+            "decrease.",
             now(f"sum({_trend('deriv')}) * {_WEEK}"),
             unit="short",
             width=3,
@@ -210,9 +208,9 @@ DASHBOARD = dashboard(
             no_value=_NOT_YET,
         ),
         stat(
-            "In 30 days",
-            "GPUs that will be held in 30 days if it goes on like this. Above the number of GPUs there is a "
-            "queue.",
+            "Held in 30 days",
+            "Held GPUs in 30 days if the trend continues. If it exceeds the number of GPUs, work will have "
+            "to wait.",
             now(f"clamp_min(sum({_trend('predict_linear', _MONTH)}), 0)"),
             unit="short",
             width=3,
@@ -220,9 +218,9 @@ DASHBOARD = dashboard(
             no_value=_NOT_YET,
         ),
         stat(
-            "Full in",
-            "When all GPUs of one model are held if it goes on like this. Less than the time that it takes "
-            "to buy some is bad.",
+            "Time to full",
+            "Time until all GPUs of one model are held if the trend continues. It should be longer than "
+            "the delivery time of new GPUs.",
             now(f"min({_SECONDS_TO_FULL})"),
             unit="dtdurations",
             width=3,
@@ -233,8 +231,8 @@ DASHBOARD = dashboard(
         timed(
             timeseries(
                 "Capacity",
-                "Held GPUs against all. Where the peaks touch the top, work waits. The dashed line is what "
-                "the two weeks before foretold a week earlier: the closer it was, the better the forecast.",
+                "Held GPUs compared with all GPUs. At the top, work has to wait. The dashed line is the "
+                "forecast made a week earlier: the closer, the more reliable the forecast.",
                 over_time(f"sum({_record('gpus:count')})", "all GPUs"),
                 over_time(f"sum(max_over_time({_record('held:gpus', '[1d]')}))", "most held in 24 h"),
                 over_time(f"sum(avg_over_time({_record('held:gpus', '[1d]')}))", "held, mean of 24 h"),
@@ -267,8 +265,8 @@ DASHBOARD = dashboard(
         ),
         table(
             "Forecast by model",
-            "Where each model goes if the chosen time goes on as a straight line. A model that is full soon "
-            "wants an order, or less waste.",
+            "Forecast for each model by linear regression over the time range. Order GPUs of a model that "
+            "is full soon, or reclaim idle ones.",
             rows(_COUNT),
             rows(_HELD_LATELY),
             rows(f"{_trend('deriv')} * {_WEEK}"),
@@ -297,16 +295,15 @@ DASHBOARD = dashboard(
         ),
         _this_week_and_last(
             "busy:gpus",
-            "GPUs that work, this week and last",
-            "Busy GPUs against the same time a week before. A lasting gap is a change that somebody should "
-            "know of.",
+            "Busy GPUs, week over week",
+            "Busy GPUs compared with the same time a week before. Investigate a lasting difference.",
             unit="short",
             color=palette.BUSY,
         ),
         _this_week_and_last(
             "energy:watts",
-            "Power, this week and last",
-            "Power of all GPUs against the same time a week before.",
+            "Power, week over week",
+            "Power of all GPUs compared with the same time a week before. Investigate a lasting difference.",
             unit="watt",
             color=palette.POWER,
         ),
@@ -315,9 +312,9 @@ DASHBOARD = dashboard(
         "Anomalies; the bands are of the namespace and the GPU that are chosen above",
         timed(
             timeseries(
-                "Unlike their own past",
-                "How many GPUs and namespaces are outside the band of their own past, long enough for an "
-                "alert. A wave of them at once has one cause: a rollout, an outage, a new team.",
+                "Anomalies",
+                "GPUs and namespaces outside their usual range for long enough to raise an alert. Many at "
+                "once have one cause: a rollout, an outage or a new workload.",
                 over_time(
                     "count by (alertname) (ALERTS{"
                     f'alertname=~"GPUTallyAnomaly.+", alertstate="firing", {MATCH_CLUSTER}'
@@ -335,9 +332,8 @@ DASHBOARD = dashboard(
             step="1h",
         ),
         table(
-            "Outside their band now",
-            "What is measured, and whether that is less or more than its own past lets expect. Empty is "
-            "normal; a fall to 0 is often a job that hangs.",
+            "Current anomalies",
+            "Values outside the usual range now. Normal is empty. A drop to 0 is often a hung job.",
             rows(_outside()),
             columns=(
                 column("anomaly_name", name="What"),
@@ -359,33 +355,32 @@ DASHBOARD = dashboard(
         _band(
             "namespace_power_watts",
             MATCH_NAMESPACE,
-            "Power of the namespace",
-            "Its power before what its own past lets expect. A line that leaves the band is new: more work, "
-            "or none.",
+            "Namespace power",
+            "Power of the chosen namespace and its usual range. Outside the range, its workload has changed.",
             unit="watt",
         ),
         _band(
             "namespace_held_gpus",
             MATCH_NAMESPACE,
-            "GPUs that the namespace holds",
-            "What it holds before what its own past lets expect. Above the band it takes more than it ever "
-            "did.",
+            "Namespace GPUs held",
+            "GPUs that the chosen namespace holds, and the usual range. Above the range, it holds more "
+            "than ever before.",
             unit="short",
         ),
         _band(
             "gpu_power_watts",
             MATCH_GPU,
-            "Power of the GPU",
-            "Its power before what its own past lets expect. Below the band with the same user is a job "
-            "that hangs.",
+            "GPU power",
+            "Power of the chosen GPU and its usual range. Below the range with the same owner, its job can "
+            "hang.",
             unit="watt",
         ),
         _band(
             "gpu_utilization_ratio",
             MATCH_GPU,
-            "Utilisation of the GPU",
-            "Its utilisation before what its own past lets expect. Below the band with the same user, its "
-            "work has run dry.",
+            "GPU utilisation",
+            "Utilisation of the chosen GPU and its usual range. Below the range with the same owner, its "
+            "job waits for work.",
             unit="percentunit",
         ),
     ),
@@ -393,7 +388,7 @@ DASHBOARD = dashboard(
         "Day by day",
         _days(
             "Energy per day",
-            "What the GPUs of each model used in the 24 hours before each bar.",
+            "Energy of the GPUs of each model in the 24 hours before each bar.",
             (
                 over_time(
                     f"sum by (model) (sum_over_time({_record('energy:watts', '[1d]')})) / 60 / 1000",
@@ -404,20 +399,22 @@ DASHBOARD = dashboard(
         ),
         _days(
             "Cost per day by namespace",
-            "GPU hours and energy of the ten namespaces that cost the most in the 24 hours before each bar.",
+            "Cost of the ten most expensive namespaces in the 24 hours before each bar, GPU hours and "
+            "energy.",
             (over_time(_per_day("cost:per_hour"), "{{namespace}}"),),
             "short",
         ),
         _days(
             "Idle GPU hours per day",
-            "GPU hours that were held and not used, by namespace. What stays high for weeks is worth a talk.",
+            "Held GPU hours without activity in the 24 hours before each bar, by namespace. If it stays "
+            "high for weeks, reduce the requests.",
             (over_time(_per_day("idle:gpus"), "{{namespace}}"),),
             "short",
         ),
         _days(
             "GPUs with XID errors per day",
-            "How many GPUs had an XID error of each code in the 24 hours before each bar. A code that "
-            "spreads is a driver or a program; one that stays on a card is the card.",
+            "Number of GPUs with an XID of each code in the 24 hours before each bar. A code that spreads "
+            "points to a driver or an application; one that stays on a GPU points to that GPU.",
             (
                 over_time(
                     "count by (xid) (max by (cluster, node, uuid, xid) (max_over_time("

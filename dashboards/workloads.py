@@ -107,20 +107,21 @@ _PROCESSES_NEED = "Only filled where the exporters run with --process-metrics."
 DASHBOARD = dashboard(
     "workloads",
     "Workloads",
-    "What each namespace, pod, container and process holds of the GPUs, what of it works, and what it costs.",
+    "GPUs of each namespace, workload, pod, container and process: held, busy and idle, with memory, power "
+    "and cost.",
     row(
         "",
         stat(
             "Pods",
-            "Pods that hold or use a GPU now, of those chosen above.",
+            "Pods that hold a GPU now, within the chosen namespaces and pods.",
             now(f"count({_of_pod('held:gpus')} > 0) or vector(0)"),
             unit="short",
             width=3,
         ),
         stat(
             "GPUs held",
-            "GPUs that these pods hold. A MIG device counts as its share; a GPU that several hold is divided "
-            "between them.",
+            "GPUs that these pods hold: allocated or in use. A MIG device counts as its fraction; a shared "
+            "GPU is divided among its pods.",
             over_time(_total("held:gpus")),
             unit="short",
             width=3,
@@ -129,9 +130,9 @@ DASHBOARD = dashboard(
             sparkline=True,
         ),
         stat(
-            "At work",
-            "Of the time that the GPUs were held, the part in which they ran something, now. Above 60 % is "
-            "good; under 30 % fewer GPUs would do.",
+            "Busy share",
+            "Share of the held GPU time during which the GPUs were busy, now. Above 60 % is good; below 30 "
+            "%, fewer GPUs would do.",
             over_time(_worked(_total)),
             unit="percentunit",
             width=3,
@@ -140,8 +141,8 @@ DASHBOARD = dashboard(
             sparkline=True,
         ),
         stat(
-            "Held, idle",
-            "GPUs that these pods hold and do not use. Near 0 is good: all of it is paid for.",
+            "Idle GPUs",
+            "Held GPUs without activity. Near 0 is good, because idle GPUs are charged as well.",
             over_time(_total("idle:gpus")),
             unit="short",
             width=3,
@@ -152,8 +153,7 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Memory",
-            "Memory on the GPUs that these pods have taken. Neither good nor bad in itself: compare the "
-            "pods below.",
+            "Device memory that these pods use. Compare the pods below.",
             over_time(_total("memory_used:bytes")),
             unit="bytes",
             width=3,
@@ -161,7 +161,7 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Power",
-            "What these pods draw, as the GPUs' energy counters are charged to them.",
+            "Power draw charged to these pods, from the energy counters of the GPUs.",
             over_time(_total("energy:watts")),
             unit="watt",
             width=3,
@@ -170,7 +170,7 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Energy",
-            "What these pods have used over the chosen range, those that are gone included.",
+            "Energy charged to these pods over the time range, including pods that have ended.",
             now(kilowatt_hours(_pods("energy:watts"))),
             unit="kwatth",
             width=3,
@@ -180,8 +180,7 @@ DASHBOARD = dashboard(
         ),
         stat(
             "Cost",
-            "What these pods have cost over the chosen range, GPU hours and energy, at the prices that are "
-            "set in the rules.",
+            "Cost of these pods over the time range, GPU hours and energy, at the prices set in the rules.",
             now(hours(_pods("cost:per_hour"))),
             unit="none",
             width=3,
@@ -189,9 +188,9 @@ DASHBOARD = dashboard(
             links=(links.link("Energy and chargeback", "energy", "namespace"),),
         ),
         timeseries(
-            "Held against busy",
-            "GPUs that these pods hold: blue runs something, yellow does nothing. Much yellow means that "
-            "fewer GPUs would do, or that something waits for data.",
+            "Busy and idle GPUs",
+            "GPUs that these pods hold. Blue: busy. Yellow: idle. Pink: activity unknown. Much yellow "
+            "means that fewer GPUs would do, or that jobs wait for data.",
             over_time(_total("busy:gpus"), "busy"),
             over_time(_total("idle:gpus"), "held, idle"),
             over_time(
@@ -209,8 +208,8 @@ DASHBOARD = dashboard(
         ),
         table(
             "Namespaces",
-            "What each namespace holds now and what of it works. Much under idle is what to talk about; a "
-            "click on a name shows only its pods.",
+            "GPUs held and idle, memory, power and cost of each namespace now. Start with the namespaces "
+            "that have many idle GPUs; a name links to its pods.",
             rows(_of_namespace("held:gpus")),
             rows(_of_namespace("idle:gpus")),
             rows(_worked(_of_namespace)),
@@ -233,9 +232,9 @@ DASHBOARD = dashboard(
             height=9,
         ),
         table(
-            "Pods now",
-            "Pods that hold GPUs now; at most 200, those that hold the most. One with a low utilisation and "
-            "much idle is done, hangs, or waits for something else.",
+            "Current pods",
+            "Pods that hold GPUs now; the 200 that hold the most. A pod with low utilisation and idle GPUs "
+            "has finished, hangs or waits.",
             rows(f"topk(200, {_of_pod('held:gpus')} > 0)"),
             rows(_of_pod("idle:gpus")),
             rows(
@@ -265,31 +264,31 @@ DASHBOARD = dashboard(
     row(
         "Pods over time",
         _by_pod(
-            "GPUs that work, by pod",
-            "GPUs that the ten busiest pods of the range keep at work. A line that falls to 0 while the pod "
-            "lives is a job that waits or hangs.",
+            "Busy GPUs by pod",
+            "Busy GPUs of the ten busiest pods of the time range. A drop to 0 while the pod runs means a "
+            "job that waits or hangs.",
             "busy:gpus",
             unit="short",
             decimals=1,
         ),
         _by_pod(
-            "Idle GPUs, by pod",
-            "GPUs that the ten most wasteful pods of the range hold without using them. Flat and high for "
-            "hours is a pod to stop.",
+            "Idle GPUs by pod",
+            "Idle GPUs of the ten pods with the most idle GPU time in the time range. If a line stays high "
+            "for hours, stop the pod or request fewer GPUs.",
             "idle:gpus",
             unit="short",
             decimals=1,
         ),
         _by_pod(
             "Memory by pod",
-            "GPU memory of the ten pods that take the most. One that only ever grows will run out of it.",
+            "Device memory of the ten pods that use the most. A line that only grows can be a memory leak.",
             "memory_used:bytes",
             unit="bytes",
         ),
         _by_pod(
             "Power by pod",
-            "Power of the ten pods that use the most energy. A fall at full utilisation is suspicious: work "
-            "that hangs draws little.",
+            "Power draw charged to the ten pods that use the most energy. A drop at full utilisation can "
+            "be a hung job.",
             "energy:watts",
             unit="watt",
             stack=True,
@@ -298,9 +297,9 @@ DASHBOARD = dashboard(
     row(
         "Over the whole range, with what is gone by now",
         table(
-            "Workloads",
-            "Deployments, jobs and the like, with all the pods they had; at most 100, the dearest. Little "
-            "worked for much money is where to begin. Names need --kubernetes, which tells who made a pod.",
+            "Cost by workload",
+            "Deployments, jobs and other workloads with all their pods; the 100 most expensive. Start with "
+            "high costs at a low busy share. Workload names need the exporter flag --kubernetes.",
             rows(f"topk(100, {_sum_of_workload('cost:per_hour')})"),
             rows(_sum_of_workload("held:gpus")),
             rows(_worked(_sum_of_workload)),
@@ -321,9 +320,9 @@ DASHBOARD = dashboard(
             only_with="Value #A",
         ),
         table(
-            "Pods",
-            "Every pod of the range, also those that have ended; at most 100, the dearest. Cost of idle is "
-            "what holding GPUs without using them has cost.",
+            "Cost by pod",
+            "All pods of the time range, including pods that have ended; the 100 most expensive. Idle cost "
+            "is the cost of the time during which held GPUs were idle.",
             rows(f"topk(100, {_sum_of_pod('cost:per_hour')})"),
             rows(_sum_of_pod("held:gpus")),
             rows(_worked(_sum_of_pod)),
@@ -348,9 +347,9 @@ DASHBOARD = dashboard(
     row(
         "Containers",
         table(
-            "Containers on their GPUs",
-            "Every container and the GPU or MIG device it is on; at most 200, those with the most memory. "
-            "One without processes holds a GPU for nothing. SM use is empty where no driver tells it.",
+            "Containers by GPU",
+            "Each container and its GPU or MIG device; the 200 with the most memory. A container without "
+            "processes holds an idle GPU. SM use is empty where the driver does not support it.",
             rows(f"topk(200, {_of_container(_container('memory_used_bytes'))})"),
             rows(_of_container(_container("processes"))),
             rows(_of_container(_container("sm_utilization_ratio"))),
@@ -376,9 +375,9 @@ DASHBOARD = dashboard(
     row(
         "Not in Kubernetes",
         table(
-            "Slurm jobs, containers, services and sessions",
-            "Owners of GPU time that are no pods; at most 100, those that hold the most. On a host without "
-            "Kubernetes this is everybody.",
+            "Owners outside Kubernetes",
+            "Slurm jobs, containers, services and sessions that are not pods; the 100 that hold the most. "
+            "On a host without Kubernetes these are all owners.",
             rows(f"topk(100, {_of_host('held:gpus')})"),
             rows(_of_host("idle:gpus")),
             rows(_worked(_of_host)),
@@ -406,8 +405,8 @@ DASHBOARD = dashboard(
         "Processes",
         table(
             "Processes",
-            "Every process on a GPU, of pods and of others; at most 200, those with the most memory. "
-            f"{_PROCESSES_NEED} Several where one was meant are often left over from a crash.",
+            f"Processes on the GPUs; the 200 with the most memory. {_PROCESSES_NEED} Unexpected extra "
+            "processes are often left over from a crash.",
             rows(f"topk(200, {_of_process(_process('memory_used_bytes'))})"),
             rows(_of_process(_process("sm_utilization_ratio"))),
             rows(_of_process(f"rate({_process('energy_joules_total')}[$__rate_interval])", "sum")),
@@ -430,7 +429,8 @@ DASHBOARD = dashboard(
         ),
         timeseries(
             "Memory by process",
-            f"GPU memory of the ten largest processes. {_PROCESSES_NEED} One that only ever grows leaks.",
+            f"Device memory of the ten largest processes. {_PROCESSES_NEED} A line that only grows can be "
+            "a memory leak.",
             over_time(
                 top_over_range(_process("memory_used_bytes"), _PROCESS_NAME),
                 "{{pod}}{{owner}} {{process_name}} {{pid}}",
@@ -440,8 +440,8 @@ DASHBOARD = dashboard(
         ),
         timeseries(
             "SM use by process",
-            f"Share of the GPU's time that the ten busiest processes use. {_PROCESSES_NEED} Two on one GPU "
-            "that both stay high slow each other down.",
+            f"SM time of the ten busiest processes as a share of the GPU. {_PROCESSES_NEED} Two busy "
+            "processes on one GPU slow each other down.",
             over_time(
                 top_over_range(_process("sm_utilization_ratio"), _PROCESS_NAME),
                 "{{pod}}{{owner}} {{process_name}} {{pid}}",
