@@ -1,7 +1,7 @@
-"""Argo Workflows: what each workflow has of the GPUs, what of it works, and what that costs.
+"""Argo Workflows: GPUs, energy and cost of each workflow.
 
-A workflow is the workload of its pods, `Workflow/name`, and is found in what is recorded: its pods are gone
-long before somebody asks what it has cost.
+A workflow is the workload `Workflow/name` of its pods. The dashboard reads records, because the pods of a
+workflow end long before its cost is reviewed.
 """
 
 from dashboards import fields, links, palette
@@ -40,29 +40,29 @@ def _of_pods(record: str) -> str:
     return f"pod:gputally_{record}{{{_WORKFLOW}}}"
 
 
-def _worked(busy: str, held: str) -> str:
-    """On a GPU that several share, one may be busy for longer than its part of the time."""
+def _busy_share(busy: str, held: str) -> str:
+    """At most 1: a pod can keep a shared GPU busy for longer than its fraction."""
     return f"clamp_max({busy} / ({held} > 0), 1)"
 
 
-def _named(expression: str) -> str:
-    """With the workflow's name alone, beside the workload that links need."""
+def _with_workflow(expression: str) -> str:
+    """Adds the label `workflow` with the bare name; links need the label `workload`."""
     return f'label_replace({expression}, "workflow", "$1", "workload", "Workflow/(.+)")'
 
 
-_SEEN = f"timestamp({_of('held:gpus')})"
-_THIS_ONE = links.by_row("This workflow only", "argo", "namespace", workflow="workload")
-_SERIES_THIS_ONE = links.link(
-    "This workflow only",
+_RECORDED_AT = f"timestamp({_of('held:gpus')})"
+_ONLY_THIS_WORKFLOW = links.by_row("Show only this workflow", "argo", "namespace", workflow="workload")
+_SERIES_ONLY_THIS_WORKFLOW = links.link(
+    "Show only this workflow",
     "argo",
     namespace="${__field.labels.namespace}",
     workflow="${__field.labels.workload}",
 )
-_COUNTED = (
+_TOTALS = (
     column("Value #A", name="Cost", decimals=2, width=90),
-    column("Value #B", name="Of it idle", decimals=2, width=90),
-    column("Value #C", name="GPU-hours", decimals=2, width=100),
-    share_column("Value #D", "Worked", width=140),
+    column("Value #B", name="Idle cost", decimals=2, width=90),
+    column("Value #C", name="GPU hours", decimals=2, width=100),
+    share_column("Value #D", "Busy share", width=140),
     column("Value #E", name="Energy", unit="kwatth", decimals=2, width=110),
 )
 
@@ -89,7 +89,7 @@ def _by_workflow(
         stack=True,
         legend="bottom",
         calcs=("mean", "max"),
-        links=(_SERIES_THIS_ONE,),
+        links=(_SERIES_ONLY_THIS_WORKFLOW,),
     )
 
 
@@ -120,7 +120,7 @@ DASHBOARD = dashboard(
             "Busy share",
             "Share of the held GPU time over the time range during which the GPUs were busy. Above 60 % is "
             "good; below 30 %, steps hold GPUs while they load or wait.",
-            now(_worked(hours(_of("busy:gpus")), hours(_of("held:gpus")))),
+            now(_busy_share(hours(_of("busy:gpus")), hours(_of("held:gpus")))),
             unit="percentunit",
             width=4,
             decimals=0,
@@ -158,16 +158,24 @@ DASHBOARD = dashboard(
             "Workflows",
             "Workflows over the time range, most expensive first. Start with many GPU hours at a low busy "
             "share.",
-            rows(_named(f"topk(200, {hours(_of('cost:per_hour'), BY_WORKLOAD)})")),
-            rows(_named(hours(_of("idle_cost:per_hour"), BY_WORKLOAD))),
-            rows(_named(hours(_of("held:gpus"), BY_WORKLOAD))),
-            rows(_named(_worked(hours(_of("busy:gpus"), BY_WORKLOAD), hours(_of("held:gpus"), BY_WORKLOAD)))),
-            rows(_named(kilowatt_hours(_of("energy:watts"), BY_WORKLOAD))),
-            rows(_named(f"min by ({BY_WORKLOAD}) (min_over_time({_SEEN}[$__range:$__interval])) * 1000")),
+            rows(_with_workflow(f"topk(200, {hours(_of('cost:per_hour'), BY_WORKLOAD)})")),
+            rows(_with_workflow(hours(_of("idle_cost:per_hour"), BY_WORKLOAD))),
+            rows(_with_workflow(hours(_of("held:gpus"), BY_WORKLOAD))),
+            rows(
+                _with_workflow(
+                    _busy_share(hours(_of("busy:gpus"), BY_WORKLOAD), hours(_of("held:gpus"), BY_WORKLOAD))
+                )
+            ),
+            rows(_with_workflow(kilowatt_hours(_of("energy:watts"), BY_WORKLOAD))),
+            rows(
+                _with_workflow(
+                    f"min by ({BY_WORKLOAD}) (min_over_time({_RECORDED_AT}[$__range:$__interval])) * 1000"
+                )
+            ),
             columns=(
                 column("namespace", name="Namespace", width=140, link=links.TO_NAMESPACE),
-                column("workflow", name="Workflow", link=_THIS_ONE),
-                *_COUNTED,
+                column("workflow", name="Workflow", link=_ONLY_THIS_WORKFLOW),
+                *_TOTALS,
                 column("Value #F", name="First seen", unit="dateTimeFromNow", width=140),
                 *hidden_columns("workload"),
             ),
@@ -175,7 +183,7 @@ DASHBOARD = dashboard(
             order=("namespace", "workflow", *value_columns(6)),
             sort_by="Cost",
             only_with="Value #A",
-            no_value="No workflow had a GPU in this time",
+            no_value="No workflow held a GPU",
             width=24,
             height=9,
         ),
@@ -203,25 +211,27 @@ DASHBOARD = dashboard(
             "Steps (pods)",
             "Pods of the chosen workflows, most expensive first. Run steps with a low busy share without a "
             "GPU.",
-            rows(_named(f"topk(200, {hours(_of_pods('cost:per_hour'), _BY_POD)})")),
-            rows(_named(hours(_of_pods("idle_cost:per_hour"), _BY_POD))),
-            rows(_named(hours(_of_pods("held:gpus"), _BY_POD))),
+            rows(_with_workflow(f"topk(200, {hours(_of_pods('cost:per_hour'), _BY_POD)})")),
+            rows(_with_workflow(hours(_of_pods("idle_cost:per_hour"), _BY_POD))),
+            rows(_with_workflow(hours(_of_pods("held:gpus"), _BY_POD))),
             rows(
-                _named(_worked(hours(_of_pods("busy:gpus"), _BY_POD), hours(_of_pods("held:gpus"), _BY_POD)))
+                _with_workflow(
+                    _busy_share(hours(_of_pods("busy:gpus"), _BY_POD), hours(_of_pods("held:gpus"), _BY_POD))
+                )
             ),
-            rows(_named(kilowatt_hours(_of_pods("energy:watts"), _BY_POD))),
+            rows(_with_workflow(kilowatt_hours(_of_pods("energy:watts"), _BY_POD))),
             columns=(
                 column("namespace", name="Namespace", width=140),
-                column("workflow", name="Workflow", width=260, link=_THIS_ONE),
+                column("workflow", name="Workflow", width=260, link=_ONLY_THIS_WORKFLOW),
                 column("pod", name="Pod", link=links.TO_POD),
-                *_COUNTED,
+                *_TOTALS,
                 *hidden_columns("workload"),
             ),
             hidden=("cluster",),
             order=("namespace", "workflow", "pod", *value_columns(5)),
             sort_by="Cost",
             only_with="Value #A",
-            no_value="No workflow had a GPU in this time",
+            no_value="No workflow held a GPU",
             width=24,
             height=9,
         ),
@@ -251,7 +261,7 @@ DASHBOARD = dashboard(
         ),
     ),
     row(
-        "When workflows are missing",
+        "Missing workflows",
         stat(
             "Pods with workload",
             "Share of the pods on GPUs with a known workload. Below 100 %, workflows are missing above: "
@@ -283,18 +293,18 @@ DASHBOARD = dashboard(
             ),
             hidden=("Value",),
             order=("namespace", "label_workflows_argoproj_io_workflow", "pod", "workload"),
-            no_value="No pod has the label now: --pod-labels may be missing",
+            no_value="No pod has the label: set --pod-labels",
             width=10,
             height=7,
         ),
         text(
-            """**What to switch on**
+            """**Flags to enable**
 
-- `--kubernetes` lets the exporter ask for the pods of its node. Argo's label \
-`workflows.argoproj.io/workflow` then makes a pod the workload `Workflow/name`, which this page reads.
-- `--pod-labels workflows.argoproj.io/workflow` puts that label on `gputally_pod_info` as well; with \
-`workflows.argoproj.io/*` also those that you copy to pods with `podMetadata`.
-- The recording rules of GPUTally must run: everything over time is theirs.
+- `--kubernetes`: the exporter reads the pods of its node. Argo's label \
+`workflows.argoproj.io/workflow` sets the workload of a pod to `Workflow/name`, which this page reads.
+- `--pod-labels workflows.argoproj.io/workflow` adds that label to `gputally_pod_info`; \
+`workflows.argoproj.io/*` also adds labels set with `podMetadata`.
+- Install the recording rules of GPUTally: all panels over time read them.
 """,
             width=10,
             height=7,

@@ -1,4 +1,4 @@
-"""Conductors, machines with AMD GPUs: utilisation, memory and power of each, and what only AMD tells."""
+"""Conductors, the nodes with AMD GPUs: utilisation, memory, power, and metrics that only AMD provides."""
 
 from functools import partial
 
@@ -23,7 +23,7 @@ _NEARLY_FULL = fields.thresholds((0.95, palette.CRITICAL), base=palette.MEMORY)
 
 
 def _per_gpu(metric: str, *matchers: str, more: str = "") -> str:
-    """One sample for each AMD GPU, and for each of what `more` names."""
+    """One sample per AMD GPU and per combination of the labels in `more`."""
     chosen = ", ".join((MATCH_GPU, *matchers))
     by = f"{BY_GPU}, {more}" if more else BY_GPU
     own = f"max by ({by}) (gputally_gpu_{metric}{{{chosen}}})"
@@ -31,7 +31,7 @@ def _per_gpu(metric: str, *matchers: str, more: str = "") -> str:
 
 
 def _rate(metric: str, more: str = "") -> str:
-    """A second, of each AMD GPU and of what `more` names, summed over the rest."""
+    """The rate per AMD GPU and per combination of the labels in `more`."""
     by = f"{BY_GPU}, {more}" if more else BY_GPU
     rate = f"sum by ({by}) (rate(gputally_gpu_{metric}{{{MATCH_GPU}}}[$__rate_interval]))"
     return f"{rate} * on (cluster, node, uuid) group_left (model) {_INFO}"
@@ -54,13 +54,13 @@ DASHBOARD = dashboard(
             "GPUs",
             "AMD GPUs that are up, and lost GPUs: detected, but no longer readable. Normal is 0 lost. Work "
             "on a lost GPU has failed.",
-            now(f"sum({_per_gpu('up')})", "answer"),
+            now(f"sum({_per_gpu('up')})", "up"),
             now(f"count({_per_gpu('up')}) - sum({_per_gpu('up')})", "lost"),
             unit="short",
             width=4,
             overrides=(
                 fields.override("lost", thresholds=fields.ANY_IS_CRITICAL),
-                fields.override("answer", thresholds=fields.thresholds(base=palette.GOOD)),
+                fields.override("up", thresholds=fields.thresholds(base=palette.GOOD)),
             ),
         ),
         stat(
@@ -151,8 +151,8 @@ DASHBOARD = dashboard(
                 share_column("Value #A", "Utilisation", width=170),
                 share_column("Value #B", "Memory", width=170),
                 column("Value #C", name="Power", unit="watt", decimals=0, width=100),
-                share_column("Value #D", "Of its limit", width=170),
-                column("Value #E", name="Hottest spot", unit="celsius", width=120, steps=_HOT_ONLY),
+                share_column("Value #D", "Of limit", width=170),
+                column("Value #E", name="Junction", unit="celsius", width=120, steps=_HOT_ONLY),
             ),
             hidden=("cluster", "uuid"),
             order=("node", "gpu", "model", *value_columns(5)),
@@ -189,7 +189,7 @@ DASHBOARD = dashboard(
         ),
     ),
     row(
-        "Errors (RAS)",
+        "RAS errors",
         table(
             "RAS errors by block",
             "Errors since the driver was loaded. Normal is empty. Deferred errors become uncorrected when "
@@ -201,7 +201,7 @@ DASHBOARD = dashboard(
                 column("block", name="Block", width=100),
                 column(
                     "type",
-                    name="Errors that were",
+                    name="Type",
                     width=140,
                     mappings=fields.ERROR_TYPES,
                 ),
@@ -236,7 +236,7 @@ DASHBOARD = dashboard(
         ),
     ),
     row(
-        "Heat and clocks",
+        "Temperature and clocks",
         timeseries(
             "Temperature by sensor",
             "Hottest of the chosen GPUs, by sensor: edge of the chip, junction (its hottest point) and "
@@ -275,7 +275,7 @@ DASHBOARD = dashboard(
         ),
     ),
     row(
-        "Memory that only AMD tells",
+        "Host-visible memory and PCIe",
         _line_per_gpu(
             "CPU-visible VRAM",
             "Share of the CPU-visible VRAM in use. Without a large BAR it is only 256 MiB; when it is "

@@ -1,9 +1,9 @@
-"""Small dashboards for OpenShift's own console, which shows none of the panels of today's Grafana.
+"""Small dashboards for OpenShift's console, which cannot show panels of the current Grafana schema.
 
-It reads what Grafana 5 wrote, and only a part of that (openshift/monitoring-plugin, legacy-dashboards): rows
-of twelve columns, `singlestat` (its first query only), `graph`, `table` with `styles` (rows of several
-queries are joined by all their labels), and variables of one value whose All is `.+`. So that no series is
-lost to that, nothing here is asked by cluster: the console sees one.
+It supports a part of the schema of Grafana 5 (openshift/monitoring-plugin, legacy-dashboards): rows of twelve
+columns, `singlestat` (only its first query), `graph`, `table` with `styles` (several queries are joined on
+all labels), and variables with one value, whose All is `.+`. That would drop series without the label, so
+there is no variable `cluster`; the console shows one cluster only.
 """
 
 import json
@@ -14,12 +14,12 @@ from string import ascii_uppercase
 from dashboards import Json
 from dashboards.queries import top_over_range
 
-_OF_PROJECT = '{namespace=~"$namespace"}'
+_MATCH_NAMESPACE = '{namespace=~"$namespace"}'
 _BY_GPU = "node, gpu, model, problem"
 _BY_POD = "namespace, pod"
-_BAD = ((0, "green"), (1, "red"))
-_WASTE = ((0, "green"), (0.5, "orange"))
-_MORE_IS_BETTER = ((0, "red"), (0.3, "orange"), (0.6, "green"))
+_ANY_IS_CRITICAL = ((0, "green"), (1, "red"))
+_IDLE = ((0, "green"), (0.5, "orange"))
+_HIGHER_IS_BETTER = ((0, "red"), (0.3, "orange"), (0.6, "green"))
 
 
 def _stat(
@@ -38,7 +38,7 @@ def _stat(
 
 
 def _graph(title: str, unit: str, series: Mapping[str, str], *, stack: bool = False) -> Json:
-    """`series`: what is written beside a line -> its query."""
+    """`series`: legend -> query."""
     return {
         "type": "graph",
         "title": title,
@@ -54,7 +54,7 @@ def _graph(title: str, unit: str, series: Mapping[str, str], *, stack: bool = Fa
 
 
 def _table(title: str, labels: Mapping[str, str], values: Mapping[str, tuple[str, str, int]]) -> Json:
-    """`labels`: label -> heading; `values`: heading -> query, unit and decimals. All have the same labels."""
+    """`labels`: label -> title; `values`: title -> query, unit, decimals. All queries have these labels."""
     columns: list[Json] = [
         {"pattern": label, "alias": heading, "type": "string"} for label, heading in labels.items()
     ]
@@ -104,7 +104,7 @@ def _of_node(record: str) -> str:
 
 
 def _utilization(by: str = "") -> str:
-    """Over models, weighted by how many GPUs of each there are."""
+    """Mean over models, weighted by their number of GPUs."""
     busy = "model:gputally_utilization:ratio * model:gputally_gpus_up:count"
     return f"sum{by} ({busy}) / sum{by} (model:gputally_gpus_up:count)"
 
@@ -116,15 +116,15 @@ def _firing(severity: str) -> str:
 
 
 def _of_project(record: str) -> str:
-    return f"sum(pod:gputally_{record}{_OF_PROJECT})"
+    return f"sum(pod:gputally_{record}{_MATCH_NAMESPACE})"
 
 
 def _of_pod(record: str) -> str:
-    return f"sum by ({_BY_POD}) (pod:gputally_{record}{_OF_PROJECT})"
+    return f"sum by ({_BY_POD}) (pod:gputally_{record}{_MATCH_NAMESPACE})"
 
 
 def _pods_over_time(record: str) -> dict[str, str]:
-    return {"{{namespace}}/{{pod}}": top_over_range(f"pod:gputally_{record}{_OF_PROJECT}", _BY_POD)}
+    return {"{{namespace}}/{{pod}}": top_over_range(f"pod:gputally_{record}{_MATCH_NAMESPACE}", _BY_POD)}
 
 
 _FLEET = _dashboard(
@@ -132,18 +132,18 @@ _FLEET = _dashboard(
     _row(
         "",
         _stat("GPUs", _total("gpus:count")),
-        _stat("Lost GPUs", f"{_total('gpus:count')} - {_total('gpus_up:count')}", steps=_BAD),
-        _stat("Critical alerts", _firing("critical"), steps=_BAD),
+        _stat("Lost GPUs", f"{_total('gpus:count')} - {_total('gpus_up:count')}", steps=_ANY_IS_CRITICAL),
+        _stat("Critical alerts", _firing("critical"), steps=_ANY_IS_CRITICAL),
         _stat("Warnings", _firing("warning"), steps=((0, "green"), (1, "orange"))),
         _stat("Held", f"{_total('held:gpus')} / {_total('gpus_up:count')}", "percentunit"),
-        _stat("Utilisation", _utilization(), "percentunit", steps=_MORE_IS_BETTER),
-        _stat("GPUs held and idle", _total("idle:gpus"), decimals=1, steps=_WASTE),
+        _stat("Utilisation", _utilization(), "percentunit", steps=_HIGHER_IS_BETTER),
+        _stat("Idle GPUs", _total("idle:gpus"), decimals=1, steps=_IDLE),
         _stat("Power, W", _total("energy:watts")),
     ),
     _row(
         "Over time",
         _graph(
-            "What the GPUs do",
+            "GPUs by state",
             "short",
             {
                 "busy": _total("busy:gpus"),
@@ -163,9 +163,9 @@ _FLEET = _dashboard(
     _row(
         "Details",
         _table(
-            "GPUs that somebody has to look at (3: critical, 2: warning, 1: suspicion)",
+            "GPU problems (3: critical, 2: warning, 1: suspected)",
             {"node": "Node", "gpu": "GPU", "model": "Model", "problem": "Problem"},
-            {"How bad": (f"max by ({_BY_GPU}) (gpu:gputally_problem:severity)", "short", 0)},
+            {"Severity": (f"max by ({_BY_GPU}) (gpu:gputally_problem:severity)", "short", 0)},
         ),
         _table(
             "Models",
@@ -191,7 +191,7 @@ _FLEET = _dashboard(
                 "GPUs": (_of_node("gpus:count"), "short", 0),
                 "Lost": (f"{_of_node('gpus:count')} - {_of_node('gpus_up:count')}", "short", 0),
                 "Held": (_of_node("held:gpus"), "short", 1),
-                "Held, idle": (_of_node("idle:gpus"), "short", 1),
+                "Idle": (_of_node("idle:gpus"), "short", 1),
                 "Utilisation": ("avg by (node) (node:gputally_utilization:ratio)", "percentunit", 0),
                 "Power, W": (_of_node("energy:watts"), "short", 0),
             },
@@ -204,21 +204,21 @@ _PROJECT = _dashboard(
     _row(
         "",
         _stat("GPUs held", _of_project("held:gpus"), decimals=1),
-        _stat("GPUs held and idle", _of_project("idle:gpus"), decimals=1, steps=_WASTE),
+        _stat("Idle GPUs", _of_project("idle:gpus"), decimals=1, steps=_IDLE),
         _stat("Power, W", _of_project("energy:watts")),
         _stat("Cost per hour", _of_project("cost:per_hour"), decimals=2),
     ),
     _row(
         "Pods over time",
-        _graph("GPUs kept busy", "short", _pods_over_time("busy:gpus")),
-        _graph("GPUs held and idle", "short", _pods_over_time("idle:gpus")),
+        _graph("Busy GPUs", "short", _pods_over_time("busy:gpus")),
+        _graph("Idle GPUs", "short", _pods_over_time("idle:gpus")),
         _graph("GPU memory", "bytes", _pods_over_time("memory_used:bytes")),
         _graph("Power, W", "short", _pods_over_time("energy:watts")),
     ),
     _row(
-        "Pods now",
+        "Current pods",
         _table(
-            "Pods that hold or use GPUs",
+            "Pods on GPUs",
             {"namespace": "Namespace", "pod": "Pod"},
             {
                 "GPUs held": (_of_pod("held:gpus"), "short", 1),
@@ -237,5 +237,5 @@ DASHBOARDS: Mapping[str, Json] = {"fleet": _FLEET, "project": _PROJECT}
 
 
 def texts() -> dict[str, str]:
-    """The JSON of each, by its name."""
+    """The JSON of each dashboard, by name."""
     return {name: json.dumps(made, indent=1) + "\n" for name, made in DASHBOARDS.items()}

@@ -1,7 +1,7 @@
-"""GPU Monitoring (DCGM): temperature, power, use, memory and clocks under the names of dcgm-exporter.
+"""GPU Monitoring (DCGM): temperature, power, utilisation, memory and clocks under DCGM_FI_* names.
 
-For people who stay with DCGM_FI_* and nvidia_smi_*: from GPUTally with `--compat dcgm,nvidia-smi`, or from
-the exporters of those names. Where DCGM tells nothing, as on GKE, nvidia-smi takes its place.
+The metrics come from GPUTally with `--compat dcgm,nvidia-smi`, or from dcgm-exporter and an nvidia-smi
+exporter. nvidia_smi_* series are used where DCGM has no values, as on GKE.
 """
 
 from functools import partial
@@ -25,19 +25,19 @@ _VARIABLES = (
 _BY = "cluster, instance, Hostname, gpu"
 _LEGEND = "{{Hostname}} GPU {{gpu}}"
 _MIB = 1 << 20
-_MORE_IS_BETTER = fields.thresholds((30, palette.WARNING), (60, palette.GOOD), base=palette.CRITICAL)
+_HIGHER_IS_BETTER = fields.thresholds((30, palette.WARNING), (60, palette.GOOD), base=palette.CRITICAL)
 _TO_GPU = links.link("GPU", "node", node="${__field.labels.Hostname}", gpu="${__field.labels.gpu}")
 _ROW_TO_GPU = links.by_row("GPU", "node", "gpu", node="Hostname")
 _BAR: Json = {"unit": "percent", "decimals": 0, "bar_up_to": 100}
 
 
 def _dcgm(field: str, how: str = "max") -> str:
-    """One sample for each GPU; `sum` of what is told of each pod or GPU instance by itself."""
+    """One sample per GPU; `sum` adds up values that are per pod or GPU instance."""
     return f"{how} by ({_BY}) (DCGM_FI_DEV_{field}{{{_DCGM}}})"
 
 
 def _smi(selector: str, index: str = "gpu_id") -> str:
-    """The same of nvidia-smi, with labels like DCGM's: the host is the target's address without its port."""
+    """The nvidia-smi series with DCGM's labels: the host is the target's address without its port."""
     named = f'label_replace({selector}, "gpu", "$1", "{index}", "(.+)")'
     placed = f'label_replace({named}, "Hostname", "$1", "instance", "([^:]+).*")'
     return f"max by ({_BY}) ({placed})"
@@ -47,7 +47,7 @@ def _or_smi(dcgm: str, metric: str) -> str:
     return f"{dcgm} or on (cluster, instance, gpu) {_smi(f'nvidia_smi_{metric}{{{_SMI}}}')}"
 
 
-# dcgm-exporter's values are of pods where there are several: together they can be no more than all of it.
+# dcgm-exporter repeats the value for each pod of a GPU, so the sum can exceed 100.
 _UTILIZATION = f"clamp_max({_dcgm('GPU_UTIL', 'sum')}, 100)"
 _TEMPERATURE = _or_smi(_dcgm("GPU_TEMP"), "temperature_celsius")
 _POWER = _or_smi(_dcgm("POWER_USAGE"), "power_usage_watts")
@@ -90,7 +90,7 @@ DASHBOARD = dashboard(
             unit="percent",
             width=4,
             decimals=0,
-            steps=_MORE_IS_BETTER,
+            steps=_HIGHER_IS_BETTER,
         ),
         stat(
             "Memory used",
@@ -215,7 +215,7 @@ DASHBOARD = dashboard(
             hidden=("cluster", "instance"),
             order=("namespace", "pod", "Hostname", "gpu", "Value #A", "Value #B"),
             sort_by="Utilisation",
-            no_value="No pod is on a GPU",
+            no_value="No pods on GPUs",
             width=14,
         ),
         stat(
@@ -229,12 +229,12 @@ DASHBOARD = dashboard(
             steps=fields.POWER,
         ),
         text(
-            """**Where these names come from**
+            """**Source of these metrics**
 
-GPUTally gives them with `--compat dcgm,nvidia-smi`, beside its own; dcgm-exporter and nvidia-smi exporters \
-give them too.
+GPUTally exports them with `--compat dcgm,nvidia-smi` in addition to its own; dcgm-exporter and nvidia-smi \
+exporters export them as well.
 
-The other dashboards of GPUTally read its own names, and also know AMD GPUs, owners and costs.
+The other GPUTally dashboards read GPUTally's own metrics; they also cover AMD GPUs, owners and cost.
 """,
             width=6,
             height=8,

@@ -1,7 +1,7 @@
-"""The bill: energy, money and CO2 of a range, by namespace, workload and model, and whether it adds up.
+"""The bill: energy, cost and CO2 of a time range by namespace, workload and model, and the ledger error.
 
-All sums are of records of the same minutes: what namespaces, others and nobody are charged for is what the
-GPUs' meters have counted, but for what was used before Prometheus first saw a series.
+All sums use records of the same minutes, so that charged and unattributed energy add up to the energy
+counters, except for energy used before the first scrape of a series.
 """
 
 from dashboards import fields, links, palette
@@ -19,16 +19,16 @@ from dashboards.queries import (
 from dashboards.tables import column, hidden_columns, share_column, table, value_columns
 from dashboards.variables import CLUSTER, NAMESPACE
 
-_HOST, _NOBODY = "(not in Kubernetes)", "(nobody)"
+_HOST, _UNALLOCATED = "(outside Kubernetes)", "(unallocated)"
 
 _PODS_COLOR, _HOST_COLOR = palette.BUSY, palette.HELD
-_BOOKS = {
+_CHARGED_COLORS = {
     "pods": _PODS_COLOR,
-    "not in Kubernetes": _HOST_COLOR,
-    **{f"nobody: {reason}": color for reason, color in palette.BY_REASON.items()},
+    "outside Kubernetes": _HOST_COLOR,
+    **{f"unattributed: {reason}": color for reason, color in palette.BY_REASON.items()},
 }
-_METER = fields.override(
-    "meter",
+_MEASURED_LINE = fields.override(
+    "measured",
     color={"mode": "fixed", "fixedColor": palette.POWER},
     custom__stacking={"mode": "none", "group": "B"},
     custom__fillOpacity=0,
@@ -37,7 +37,7 @@ _METER = fields.override(
 
 
 def _all(level: str, record: str) -> str:
-    """Of the whole cluster, whatever namespace is chosen: what the meters have counted is everybody's."""
+    """Of the whole cluster, whichever namespace is chosen: the energy counters cover all owners."""
     return f"{level}:gputally_{record}{{{MATCH_CLUSTER}}}"
 
 
@@ -57,33 +57,33 @@ def _owners(record: str) -> str:
     return hours(_all("host", record), "cluster, node, owner")
 
 
-_METERED = kilowatt_hours(_all("cluster", "energy:watts"))
+_MEASURED_ENERGY = kilowatt_hours(_all("cluster", "energy:watts"))
 _PODS_ENERGY = or_zero(kilowatt_hours(_all("namespace", "energy:watts")))
 _HOST_ENERGY = or_zero(kilowatt_hours(_all("host", "energy:watts")))
-_NOBODYS_ENERGY = or_zero(kilowatt_hours(_all("cluster", "unattributed:watts")))
-_UNBOOKED = f"{_METERED} - {_PODS_ENERGY} - {_HOST_ENERGY} - {_NOBODYS_ENERGY}"
+_UNATTRIBUTED_ENERGY = or_zero(kilowatt_hours(_all("cluster", "unattributed:watts")))
+_MISSING_ENERGY = f"{_MEASURED_ENERGY} - {_PODS_ENERGY} - {_HOST_ENERGY} - {_UNATTRIBUTED_ENERGY}"
 _COST = hours(_all("cluster", "cost:per_hour"))
-_NOBODYS_COST = or_zero(hours(_all("cluster", "unallocated_cost:per_hour")))
+_UNALLOCATED_COST = or_zero(hours(_all("cluster", "unallocated_cost:per_hour")))
 _CO2 = hours(_all("cluster", "co2:grams_per_hour"))
 
 
-def _nobodys(reason: str) -> str:
+def _unattributed_watts(reason: str) -> str:
     return f'cluster:gputally_unattributed:watts{{{MATCH_CLUSTER}, reason="{reason}"}}'
 
 
 def _line(expression: str, name: str) -> str:
-    """A line of the bill that is no namespace's: its link leads to all of them."""
+    """A line of the bill that is not a namespace; it links to all namespaces."""
     named = f'label_replace({expression}, "namespace", "{name}", "cluster", ".*")'
     return f'label_replace({named}, "linked", "All", "cluster", ".*")'
 
 
-def _bill(record: str, nobody: str = "") -> str:
-    """With the lines of those who are in no namespace it is the whole."""
+def _bill(record: str, unallocated: str = "") -> str:
+    """The bill by namespace, with lines for all other owners, so that it adds up to the total."""
     namespaces = hours(_namespaces(record), "cluster, namespace")
     lines = [
         f'label_replace({namespaces}, "linked", "$1", "namespace", "(.+)")',
         _line(hours(_all("host", record), "cluster"), _HOST),
-        *([_line(nobody, _NOBODY)] if nobody else []),
+        *([_line(unallocated, _UNALLOCATED)] if unallocated else []),
     ]
     return f"sum by (namespace, linked) ({' or '.join(lines)})"
 
@@ -93,14 +93,14 @@ def _by_cluster(record: str) -> str:
 
 
 _RECORDED_MINUTES = f"max(count_over_time({_all('cluster', 'energy:watts')}[$__range]))"
-_TOO_EARLY = "after an hour"
+_TOO_EARLY = "after 1 hour"
 
 
-def _once_it_can_be_told(expression: str) -> str:
-    """Once the range, or an hour of it, has data.
+def _after_an_hour(expression: str) -> str:
+    """The expression once an hour of data, or the whole range, is recorded.
 
-    What was used before the first scrape is not known, and what has been seen for a minute counts for a fifth
-    of the five minutes of a rate: at first that is a large part of all.
+    Energy before the first scrape is missing and the first five-minute rates are too low, which is a large
+    part of a short history.
     """
     return f"{expression} and on () ({_RECORDED_MINUTES} >= 60 or {_RECORDED_MINUTES} >= $__range_s / 60 - 1)"
 
@@ -108,12 +108,12 @@ def _once_it_can_be_told(expression: str) -> str:
 _COST_BILL = _bill("cost:per_hour", _by_cluster("unallocated_cost:per_hour"))
 _CHARGED = f'{{__name__=~"(namespace|host):gputally_charged:watts", {MATCH_NAMESPACE}}}'
 _LEDGER_CHARGED = f'{{__name__=~"gputally_(pod|host|gpu_unattributed)_energy_joules_total", {MATCH_CLUSTER}}}'
-_BOOK = "cluster, node, instance, gpu"
+_BY_LEDGER = "cluster, node, instance, gpu"
 
 
 _BY_BASIS = kilowatt_hours(_CHARGED, "basis")
 
-_TO_LINKED = links.by_row("Its pods", "workloads", namespace="linked")
+_TO_LINKED = links.by_row("Pods of this namespace", "workloads", namespace="linked")
 
 DASHBOARD = dashboard(
     "energy",
@@ -124,7 +124,7 @@ DASHBOARD = dashboard(
         stat(
             "Energy",
             "Energy of all GPUs over the time range, from their energy counters.",
-            now(_METERED),
+            now(_MEASURED_ENERGY),
             unit="kwatth",
             width=4,
             decimals=2,
@@ -150,7 +150,7 @@ DASHBOARD = dashboard(
             "Allocated cost",
             "Share of the cost that is charged to owners; the rest is unallocated. Above 70 % is good; "
             "below 40 %, most of the cost is for free GPUs.",
-            now(_once_it_can_be_told(f"1 - {_NOBODYS_COST} / {_COST}")),
+            now(_after_an_hour(f"1 - {_UNALLOCATED_COST} / {_COST}")),
             unit="percentunit",
             width=4,
             decimals=1,
@@ -163,7 +163,7 @@ DASHBOARD = dashboard(
             "Unallocated cost",
             "Cost of free GPUs and of unattributed energy. Divide it among all owners, or save it by "
             "running fewer GPUs.",
-            now(_NOBODYS_COST),
+            now(_UNALLOCATED_COST),
             width=4,
             steps=fields.thresholds(base=palette.FREE),
             links=(links.link("Idle GPUs", "idle"),),
@@ -174,7 +174,7 @@ DASHBOARD = dashboard(
             "Difference between the energy counters and the sum of charged and unattributed energy over "
             "the time range. Below 1 % is normal: energy used before the first scrape of a pod. A larger "
             "error means lost series.",
-            now(_once_it_can_be_told(f"abs({_UNBOOKED}) / ({_METERED} > 0)")),
+            now(_after_an_hour(f"abs({_MISSING_ENERGY}) / ({_MEASURED_ENERGY} > 0)")),
             unit="percentunit",
             width=4,
             decimals=2,
@@ -205,11 +205,11 @@ DASHBOARD = dashboard(
                 column("namespace", name="Namespace", link=_TO_LINKED),
                 *hidden_columns("linked"),
                 column("Value #A", name="Cost", width=80, **fields.MONEY),
-                share_column("Value #B", "Share of all", width=120, decimals=1),
+                share_column("Value #B", "Share", width=120, decimals=1),
                 column("Value #C", name="GPU hours", unit="none", decimals=1, width=90),
                 column("Value #D", name="Energy", unit="kwatth", decimals=2, width=95),
                 column("Value #E", name="CO2", unit="massg", decimals=1, width=85),
-                column("Value #F", name="Cost of idle", width=100, **fields.MONEY),
+                column("Value #F", name="Idle cost", width=100, **fields.MONEY),
             ),
             order=("namespace", *value_columns(6)),
             sort_by="Cost",
@@ -226,16 +226,16 @@ DASHBOARD = dashboard(
                 f" - sum(topk(8, {hours(_namespaces('cost:per_hour'), 'namespace')})) > 0.005",
                 "other namespaces",
             ),
-            now(hours(_all("host", "cost:per_hour")), "not in Kubernetes"),
-            now(_NOBODYS_COST, "nobody"),
+            now(hours(_all("host", "cost:per_hour")), "outside Kubernetes"),
+            now(_UNALLOCATED_COST, "unallocated"),
             unit="none",
             width=9,
             height=10,
             decimals=2,
             overrides=fields.colors_of(
                 {
-                    "nobody": palette.FREE,
-                    "not in Kubernetes": _HOST_COLOR,
+                    "unallocated": palette.FREE,
+                    "outside Kubernetes": _HOST_COLOR,
                     "other namespaces": palette.NEUTRAL,
                 }
             ),
@@ -246,36 +246,39 @@ DASHBOARD = dashboard(
             "by the energy counters. Normal is that both are equal; a gap below the line is energy "
             "missing from the bill.",
             over_time(f"sum({_all('namespace', 'energy:watts')})", "pods"),
-            over_time(f"sum({_all('host', 'energy:watts')})", "not in Kubernetes"),
-            *(over_time(f"sum({_nobodys(reason)})", f"nobody: {reason}") for reason in palette.BY_REASON),
-            over_time(f"sum({_all('cluster', 'energy:watts')})", "meter"),
+            over_time(f"sum({_all('host', 'energy:watts')})", "outside Kubernetes"),
+            *(
+                over_time(f"sum({_unattributed_watts(reason)})", f"unattributed: {reason}")
+                for reason in palette.BY_REASON
+            ),
+            over_time(f"sum({_all('cluster', 'energy:watts')})", "measured"),
             unit="watt",
             width=15,
             height=8,
             stack=True,
-            overrides=(*fields.colors_of(_BOOKS), _METER),
+            overrides=(*fields.colors_of(_CHARGED_COLORS), _MEASURED_LINE),
             calcs=("mean",),
         ),
         bar_gauge(
             "Charged and measured energy",
             "The same over the time range: the other bars add up to the measured energy. Idle is the "
             "energy of free GPUs; unknown and unobserved should be near 0.",
-            now(_METERED, "meter"),
+            now(_MEASURED_ENERGY, "measured"),
             now(_PODS_ENERGY, "pods"),
-            now(_HOST_ENERGY, "not in Kubernetes"),
+            now(_HOST_ENERGY, "outside Kubernetes"),
             *(
-                now(or_zero(kilowatt_hours(_nobodys(reason))), f"nobody: {reason}")
+                now(or_zero(kilowatt_hours(_unattributed_watts(reason))), f"unattributed: {reason}")
                 for reason in palette.BY_REASON
             ),
             unit="kwatth",
             width=9,
             height=8,
             decimals=2,
-            overrides=fields.colors_of({**_BOOKS, "meter": palette.POWER}),
+            overrides=fields.colors_of({**_CHARGED_COLORS, "measured": palette.POWER}),
         ),
     ),
     row(
-        "By workload",
+        "Workloads and other owners",
         table(
             "Bill by workload",
             "Deployments, jobs and other workloads with all their pods; the 200 most expensive. Workload "
@@ -292,7 +295,7 @@ DASHBOARD = dashboard(
                 column("Value #B", name="GPU hours", unit="none", decimals=1, width=90),
                 column("Value #C", name="Energy", unit="kwatth", decimals=2, width=95),
                 column("Value #D", name="CO2", unit="massg", decimals=1, width=85),
-                column("Value #E", name="Cost of idle", width=100, **fields.MONEY),
+                column("Value #E", name="Idle cost", width=100, **fields.MONEY),
             ),
             hidden=("cluster",),
             order=("namespace", "workload", *value_columns(5)),
@@ -324,7 +327,7 @@ DASHBOARD = dashboard(
         ),
     ),
     row(
-        "By model, and prices",
+        "Prices",
         table(
             "Bill by model",
             "GPU hours, energy and cost of the GPUs of each model, for all owners. A large unallocated "
@@ -338,11 +341,11 @@ DASHBOARD = dashboard(
             columns=(
                 column("model", name="Model", link=links.TO_MODEL),
                 column("Value #A", name="Cost", width=80, **fields.MONEY),
-                share_column("Value #B", "Part of nobody", width=130, decimals=1),
+                share_column("Value #B", "Unallocated", width=130, decimals=1),
                 column("Value #C", name="GPU hours", unit="none", decimals=1, width=90),
                 column("Value #D", name="Energy", unit="kwatth", decimals=2, width=95),
                 column("Value #E", name="CO2", unit="massg", decimals=1, width=85),
-                column("Value #F", name="Price of an hour", width=130, **fields.MONEY),
+                column("Value #F", name="Price per hour", width=130, **fields.MONEY),
             ),
             order=("model", *value_columns(6)),
             sort_by="Cost",
@@ -383,12 +386,12 @@ DASHBOARD = dashboard(
             "Cost per hour of the ten most expensive namespaces, of owners outside Kubernetes and of "
             "unallocated GPUs.",
             over_time(top_over_range(_namespaces("cost:per_hour"), "namespace"), "{{namespace}}"),
-            over_time(f"sum({_all('host', 'cost:per_hour')})", "not in Kubernetes"),
-            over_time(f"sum({_all('cluster', 'unallocated_cost:per_hour')})", "nobody"),
+            over_time(f"sum({_all('host', 'cost:per_hour')})", "outside Kubernetes"),
+            over_time(f"sum({_all('cluster', 'unallocated_cost:per_hour')})", "unallocated"),
             unit="none",
             decimals=2,
             stack=True,
-            overrides=fields.colors_of({"nobody": palette.FREE, "not in Kubernetes": _HOST_COLOR}),
+            overrides=fields.colors_of({"unallocated": palette.FREE, "outside Kubernetes": _HOST_COLOR}),
             legend="bottom",
             calcs=("mean",),
         ),
@@ -405,7 +408,7 @@ DASHBOARD = dashboard(
         ),
     ),
     row(
-        "How it was charged",
+        "Charging basis",
         timeseries(
             "Power by basis",
             "Basis of the charged power. Measured: one owner was alone on the GPU. Shared: divided among "
@@ -433,8 +436,8 @@ DASHBOARD = dashboard(
             "Largest difference between the energy counter of a GPU and all energy ever charged for it, in "
             "the last scrape. Normal is 0; 1 J or more is a defect or lost series.",
             now(
-                f"round(max(abs(sum by ({_BOOK}) (gputally_gpu_energy_joules_total{{{MATCH_CLUSTER}}})"
-                f" - sum by ({_BOOK}) ({_LEDGER_CHARGED}))), 0.001)"
+                f"round(max(abs(sum by ({_BY_LEDGER}) (gputally_gpu_energy_joules_total{{{MATCH_CLUSTER}}})"
+                f" - sum by ({_BY_LEDGER}) ({_LEDGER_CHARGED}))), 0.001)"
             ),
             unit="joule",
             width=5,

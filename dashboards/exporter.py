@@ -1,4 +1,4 @@
-"""The exporters themselves: do they and their sources answer, how long do they take, what do they cost?"""
+"""The exporters themselves: availability, sources, duration, errors and resource use."""
 
 from alerts.filling import defaults
 from dashboards import Json, fields, links, palette
@@ -12,13 +12,13 @@ _JOB = f'{MATCH_CLUSTER}, job=~"$job"'
 _NODE = f'{_JOB}, node=~"$node"'
 _VARIABLES = (
     CLUSTER,
-    # One of them: of all jobs, `up` would have every target that Prometheus knows.
+    # One job only: with All, `up` would include every target of Prometheus.
     Variable("job", "Job", f"gputally_exporter_info{{{MATCH_CLUSTER}}}", multi=False),
     Variable("node", "Node", f"gputally_exporter_info{{{_JOB}}}"),
 )
 _SET = defaults()
 _BY_NODE = "cluster, node"
-_BOOKS = 'source="state_file"'
+_STATE_FILE = 'source="state_file"'
 _OLD = fields.thresholds((60, palette.WARNING), (float(_SET["snapshot_stale_seconds"]), palette.CRITICAL))
 _SLOW = fields.thresholds((1, palette.WARNING), (float(_SET["scrape_slow_seconds"]), palette.CRITICAL))
 _MANY = fields.thresholds((float(_SET["samples_max"]), palette.WARNING))
@@ -26,8 +26,8 @@ _NODE_COLUMN = column("node", name="Node", link=links.TO_NODE)
 _AGE = f"time() - max by ({_BY_NODE}) (gputally_snapshot_timestamp_seconds{{{_NODE}}})"
 
 
-def _marked(steps: Json) -> Json:
-    """For the cells of a table: only what is bad has a colour."""
+def _cell_colours(steps: Json) -> Json:
+    """The thresholds for table cells: values below the first step have no colour."""
     return {**steps, "steps": [{"color": palette.CLEAR, "value": None}, *steps["steps"][1:]]}
 
 
@@ -44,17 +44,17 @@ def _increase(metric: str, by: str, *matchers: str, within: str = "$__range") ->
 
 
 def _failing(by: str) -> str:
-    """How many sources do not answer; 0 where all do."""
+    """Number of failing sources; 0 where none fails."""
     up = _of("gputally_source_up", by="cluster, node, source")
     return f"count by ({by}) ({up}) - sum by ({by}) ({up})"
 
 
 def _across_nodes(title: str, description: str, per_node: str, unit: str) -> Panel:
-    """The most and the middle of all nodes: two lines, however many there are."""
+    """A graph of maximum and median over all nodes: two lines for any number of nodes."""
     return timeseries(
         title,
         description,
-        over_time(f"max({per_node})", "most"),
+        over_time(f"max({per_node})", "maximum"),
         over_time(f"quantile(0.5, {per_node})", "median"),
         unit=unit,
         width=8,
@@ -138,17 +138,21 @@ DASHBOARD = dashboard(
             rows(_rate("process_cpu_seconds_total")),
             columns=(
                 _NODE_COLUMN,
-                column("Value #A", name="Data is old", unit="s", decimals=0, width=105, steps=_marked(_OLD)),
-                column("Value #B", name="Failing sources", width=125, steps=_marked(fields.ANY_IS_WARNING)),
-                column("Value #C", name="A sample takes", unit="s", width=125, steps=_marked(_SLOW)),
-                column("Value #D", name="A scrape takes", unit="s", width=125, steps=_marked(_SLOW)),
-                column("Value #E", name="Samples", unit="none", width=90, steps=_marked(_MANY)),
+                column(
+                    "Value #A", name="Data age", unit="s", decimals=0, width=105, steps=_cell_colours(_OLD)
+                ),
+                column(
+                    "Value #B", name="Failing sources", width=125, steps=_cell_colours(fields.ANY_IS_WARNING)
+                ),
+                column("Value #C", name="Sample time", unit="s", width=125, steps=_cell_colours(_SLOW)),
+                column("Value #D", name="Scrape time", unit="s", width=125, steps=_cell_colours(_SLOW)),
+                column("Value #E", name="Samples", unit="none", width=90, steps=_cell_colours(_MANY)),
                 column("Value #F", name="Memory", unit="bytes", decimals=0, width=90),
                 column("Value #G", name="CPU", unit="percentunit", decimals=1, width=70),
             ),
             hidden=("cluster",),
             order=("node", *value_columns(7)),
-            sort_by="Data is old",
+            sort_by="Data age",
             width=24,
             height=8,
         ),
@@ -163,14 +167,16 @@ DASHBOARD = dashboard(
             rows(_increase("gputally_source_overruns_total", "source")),
             columns=(
                 column("source", name="Source"),
-                column("Value #A", name="Answers", width=85),
-                column("Value #B", name="Fails", width=70, steps=_marked(fields.ANY_IS_WARNING)),
-                column("Value #C", name="Slowest", unit="s", decimals=1, width=95, steps=_marked(_SLOW)),
+                column("Value #A", name="Up", width=85),
+                column("Value #B", name="Down", width=70, steps=_cell_colours(fields.ANY_IS_WARNING)),
+                column(
+                    "Value #C", name="Slowest", unit="s", decimals=1, width=95, steps=_cell_colours(_SLOW)
+                ),
                 column("Value #D", name="Failures", decimals=0, width=85),
                 column("Value #E", name="Too slow", decimals=0, width=85),
             ),
             order=("source", *value_columns(5)),
-            sort_by="Fails",
+            sort_by="Down",
             width=12,
             height=9,
         ),
@@ -201,12 +207,12 @@ DASHBOARD = dashboard(
             columns=(
                 _NODE_COLUMN,
                 column("source", name="Source"),
-                column("Value", name="Silent for", unit="s", decimals=0, width=120),
+                column("Value", name="Failing for", unit="s", decimals=0, width=120),
             ),
             hidden=("cluster",),
             order=("node", "source", "Value"),
-            sort_by="Silent for",
-            no_value="All sources answer",
+            sort_by="Failing for",
+            no_value="No failing sources",
             width=8,
         ),
         table(
@@ -219,11 +225,11 @@ DASHBOARD = dashboard(
                 column("source", name="Source"),
                 column("field", name="Field"),
                 column("error", name="Error"),
-                column("Value", name="Times", decimals=0, width=80),
+                column("Value", name="Count", decimals=0, width=80),
             ),
             order=("node", "source", "field", "error", "Value"),
-            sort_by="Times",
-            no_value="Every value was read",
+            sort_by="Count",
+            no_value="No read errors",
             width=10,
         ),
         timeseries(
@@ -247,7 +253,7 @@ DASHBOARD = dashboard(
         ),
     ),
     row(
-        "What they cost",
+        "Resource use",
         _across_nodes(
             "Scrape duration",
             "Time that Prometheus waits for an exporter. Milliseconds are normal, because a scrape returns "
@@ -300,8 +306,8 @@ DASHBOARD = dashboard(
             rows(f"count by ({_BY_NODE}) (gputally_process_active{{{_NODE}}}) or {_of('up')} * 0"),
             columns=(
                 _NODE_COLUMN,
-                column("Value #A", name="Samples", unit="none", steps=_marked(_MANY)),
-                column("Value #B", name="Pods and devices", decimals=0),
+                column("Value #A", name="Samples", unit="none", steps=_cell_colours(_MANY)),
+                column("Value #B", name="Pods on GPUs", decimals=0),
                 column("Value #C", name="Processes", decimals=0),
             ),
             hidden=("cluster",),
@@ -312,12 +318,12 @@ DASHBOARD = dashboard(
         ),
     ),
     row(
-        "Books and versions",
+        "Ledger and versions",
         stat(
             "Unsaved ledgers",
             "Exporters that cannot write their state file. Normal is 0; otherwise energy and GPU time "
             "start again at 0 after a restart.",
-            now(f"count({_of('gputally_source_up', _BOOKS)} == 0) or vector(0)"),
+            now(f"count({_of('gputally_source_up', _STATE_FILE)} == 0) or vector(0)"),
             unit="short",
             width=4,
             steps=fields.ANY_IS_CRITICAL,
@@ -329,7 +335,7 @@ DASHBOARD = dashboard(
             "where bills are made.",
             now(
                 f"count({_of('gputally_exporter_info')} unless on ({_BY_NODE})"
-                f" {_of('gputally_source_up', _BOOKS)}) or vector(0)"
+                f" {_of('gputally_source_up', _STATE_FILE)}) or vector(0)"
             ),
             unit="short",
             width=4,
@@ -355,7 +361,7 @@ DASHBOARD = dashboard(
             "Ledger write duration",
             "Time to write the state file; each sample is saved before it is served. Milliseconds are "
             "normal; seconds mean a slow disk.",
-            _of("gputally_source_duration_seconds", _BOOKS),
+            _of("gputally_source_duration_seconds", _STATE_FILE),
             "s",
         ),
         table(

@@ -1,7 +1,7 @@
-"""The page that stays open: is the fleet well, is it used, and what does it cost?
+"""The overview: health, utilisation and cost of all GPUs.
 
-It reads what is recorded per model, node and namespace, and of GPUs that have a problem, so that ten thousand
-of them load as fast as ten. Only the table of nodes asks the GPUs themselves, and only for now.
+It reads records per model, node and namespace, so that ten thousand GPUs load as fast as ten. Only the table
+of nodes reads series per GPU, and only their latest values.
 """
 
 from dashboards import fields, links, palette
@@ -15,7 +15,7 @@ _ANY_IS_WARNING = fields.thresholds((1, palette.WARNING), base=palette.CLEAR)
 _STATES = {
     "busy": palette.BUSY,
     "held, idle": palette.IDLE,
-    "held, use not known": palette.UNKNOWN,
+    "held, activity unknown": palette.UNKNOWN,
     "free": palette.FREE,
     "lost": palette.CRITICAL,
 }
@@ -34,7 +34,7 @@ def _by_namespace(record: str) -> str:
 
 
 def _of_nodes(expr: str) -> str:
-    """Of the nodes that have a GPU of the chosen models."""
+    """Restricts the expression to nodes that have a GPU of the chosen models."""
     return f"{expr} and on (cluster, node) max by (cluster, node) (gputally_gpu_info{{{MATCH_MODEL}}})"
 
 
@@ -43,7 +43,7 @@ def _by_node(record: str) -> str:
 
 
 def _utilization(by: str = "") -> str:
-    """Over models, weighted by how many GPUs of each there are."""
+    """Mean over models, weighted by their number of GPUs."""
     busy = (
         f"model:gputally_utilization:ratio{{{MATCH_MODEL}}} * model:gputally_gpus_up:count{{{MATCH_MODEL}}}"
     )
@@ -69,7 +69,7 @@ def _alerts(severity: str) -> str:
     return f"count(ALERTS{{{chosen}}}) or vector(0)"
 
 
-_TO_MODEL = links.by_row("This model only", "fleet", "model")
+_TO_MODEL = links.by_row("Show only this model", "fleet", "model")
 
 DASHBOARD = dashboard(
     "fleet",
@@ -81,7 +81,7 @@ DASHBOARD = dashboard(
             "GPUs",
             "GPUs that the exporters report, and lost GPUs: detected, but no longer readable. Normal is 0 "
             "lost; GPU problems lists the others.",
-            now(_total("gpus:count"), "all"),
+            now(_total("gpus:count"), "total"),
             now(f"{_total('gpus:count')} - {_total('gpus_up:count')}", "lost"),
             unit="short",
             width=4,
@@ -172,7 +172,7 @@ DASHBOARD = dashboard(
             over_time(
                 f"{_total('held:gpus')} - ({_total('busy:gpus')} or vector(0))"
                 f" - ({_total('idle:gpus')} or vector(0)) > 0.01",
-                "held, use not known",
+                "held, activity unknown",
             ),
             over_time(f"clamp_min({_total('gpus_up:count')} - {_total('held:gpus')}, 0)", "free"),
             over_time(f"{_total('gpus:count')} - {_total('gpus_up:count')}", "lost"),
@@ -221,13 +221,13 @@ DASHBOARD = dashboard(
             columns=(
                 column(
                     "Value",
-                    name="How bad",
+                    name="Severity",
                     width=80,
                     mappings=fields.value_texts(
                         {
                             3: ("critical", palette.CRITICAL),
                             2: ("warning", palette.WARNING),
-                            1: ("suspicion", palette.HELD),
+                            1: ("suspected", palette.HELD),
                         }
                     ),
                 ),
@@ -238,8 +238,8 @@ DASHBOARD = dashboard(
             ),
             hidden=("cluster", "uuid"),
             order=("Value", "problem", "node", "gpu", "model"),
-            sort_by="How bad",
-            no_value="No GPU asks for anybody",
+            sort_by="Severity",
+            no_value="No GPU problems",
             width=12,
             height=9,
         ),
@@ -252,7 +252,7 @@ DASHBOARD = dashboard(
         ),
     ),
     row(
-        "How busy, and who",
+        "Utilisation and namespaces",
         timed(
             heatmap(
                 "Utilisation distribution",
@@ -260,7 +260,7 @@ DASHBOARD = dashboard(
                 "fleet, one at the bottom an idle fleet.",
                 over_time(
                     f"sum by (utilization) (model:gputally_gpus_by_utilization:count{{{MATCH_MODEL}}})"
-                    # Grafana 10 fails to draw less than two columns: there is one of 0 GPUs at every step.
+                    # Grafana 10 cannot draw fewer than two buckets, so one with 0 GPUs is always added.
                     ' or count_values("utilization", vector(0)) * 0',
                     "{{utilization}}",
                 ),
@@ -278,7 +278,7 @@ DASHBOARD = dashboard(
             rows(f"topk(50, {_by_namespace('held:gpus')})"),
             rows(_by_namespace("busy:gpus")),
             rows(_by_namespace("idle:gpus")),
-            # Who shares a GPU may keep it busy for longer than its part.
+            # A namespace that shares a GPU can keep it busy for longer than its fraction.
             rows(f"clamp_max({_by_namespace('busy:gpus')} / ({_by_namespace('held:gpus')} > 0), 1)"),
             rows(_by_namespace("energy:watts")),
             rows(_by_namespace("cost:per_hour")),
@@ -287,7 +287,7 @@ DASHBOARD = dashboard(
                 column("Value #A", name="GPUs held", decimals=1, width=90),
                 column("Value #B", name="Busy", decimals=1, width=60),
                 column("Value #C", name="Idle", decimals=1, width=60, steps=fields.CELL_ANY_IS_IDLE),
-                share_column("Value #D", "Works"),
+                share_column("Value #D", "Busy share"),
                 column("Value #E", name="Power", unit="watt", width=80),
                 column("Value #F", name="Cost/hour", unit="short", decimals=2, width=85),
             ),
@@ -335,13 +335,13 @@ DASHBOARD = dashboard(
                 top_over_range(f"namespace:gputally_cost:per_hour{{{MATCH_CLUSTER}}}", "namespace"),
                 "{{namespace}}",
             ),
-            over_time(f"sum(host:gputally_cost:per_hour{{{MATCH_CLUSTER}}})", "not in Kubernetes"),
-            over_time(f"sum(cluster:gputally_unallocated_cost:per_hour{{{MATCH_CLUSTER}}})", "nobody"),
+            over_time(f"sum(host:gputally_cost:per_hour{{{MATCH_CLUSTER}}})", "outside Kubernetes"),
+            over_time(f"sum(cluster:gputally_unallocated_cost:per_hour{{{MATCH_CLUSTER}}})", "unallocated"),
             unit="short",
             width=12,
             stack=True,
             decimals=2,
-            overrides=fields.colors_of({"nobody": palette.FREE, "not in Kubernetes": palette.UNKNOWN}),
+            overrides=fields.colors_of({"unallocated": palette.FREE, "outside Kubernetes": palette.UNKNOWN}),
         ),
     ),
     row(
@@ -362,14 +362,14 @@ DASHBOARD = dashboard(
                 column("Value #A", name="GPUs", width=80),
                 column("Value #B", name="Lost", width=80, steps=fields.CELL_ANY_IS_CRITICAL),
                 column("Value #C", name="Held", decimals=1, width=80),
-                column("Value #D", name="Held, idle", decimals=1, width=100, steps=fields.CELL_ANY_IS_IDLE),
+                column("Value #D", name="Idle", decimals=1, width=100, steps=fields.CELL_ANY_IS_IDLE),
                 share_column("Value #E", "Utilisation", width=300),
                 column("Value #F", name="Power", unit="watt", width=120),
-                column("Value #G", name="Hottest GPU", unit="celsius", width=120, steps=fields.CELL_HOT),
+                column("Value #G", name="Max temp.", unit="celsius", width=120, steps=fields.CELL_HOT),
             ),
             hidden=("cluster",),
             order=("node", *value_columns(7)),
-            sort_by="Held, idle",
+            sort_by="Idle",
             filterable=True,
             height=10,
         ),

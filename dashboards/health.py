@@ -1,4 +1,4 @@
-"""Which GPUs are ill, what ails them, and what to do: errors, memory, heat, power, links, and what hangs."""
+"""Faulty GPUs and the action to take: errors, memory, temperature, power, links and suspected hangs."""
 
 from alerts.filling import defaults
 from alerts.groups import GROUPS
@@ -20,7 +20,7 @@ _HOUR, _DAY = 3600, 86400
 
 
 def _of(metric: str, *matchers: str, more: str = "", over: str = "", within: str = "") -> str:
-    """One sample for each GPU, of the metric now or of what a function says of its last while."""
+    """One sample per GPU: the present value, or a function `over` the window `within`."""
     selected = f"gputally_gpu_{metric}{{{', '.join((MATCH_NODE, *matchers))}}}"
     value = f"{over}({selected}[{within}])" if over else selected
     return f"max by ({BY_GPU}{', ' + more if more else ''}) ({value})"
@@ -58,7 +58,7 @@ _UNCORRECTED = (
     + _of("ras_errors_total", 'type="uncorrected"')
     + " > 0"
 )
-_WANTS_RESET = (
+_PENDING_RESET = (
     "(" + _of("recovery_action", 'action!="none"') + " == 1"
     f" or {_of('remapped_rows_pending')} == 1 or {_of('retired_pages_pending')} == 1)"
 )
@@ -84,15 +84,15 @@ _HOLDERS = (
 )
 
 
-def _copied(expression: str, label: str, *names: str) -> str:
-    """The label under other names as well: a column of a table for each, with words of its own."""
+def _copy_label(expression: str, label: str, *names: str) -> str:
+    """Copies the label to other names, so that a table can show several columns with different texts."""
     for name in names:
         expression = f'label_replace({expression}, "{name}", "$1", "{label}", "(.+)")'
     return expression
 
 
-def _aged(least: int, most: int | None) -> str:
-    """GPUs whose last error of the card is so many seconds old."""
+def _xid_age_between(least: int, most: int | None) -> str:
+    """GPUs whose last hardware XID is between `least` and `most` seconds old."""
     codes = f'xid=~"{_SET["xid_critical"]}|{_SET["xid_warning"]}"'
     age = f"time() - {_of('xid_last_timestamp_seconds', codes)}"
     younger = "" if most is None else f" < {most}"
@@ -108,7 +108,7 @@ def _xid_color(xid: Xid) -> str:
     return palette.FREE
 
 
-def _xid_words(attribute: str, otherwise: str) -> list[Json]:
+def _xid_texts(attribute: str, otherwise: str) -> list[Json]:
     known = fields.value_texts(
         {xid.code: (getattr(xid, attribute), _xid_color(xid)) for xid in XIDS.values()}
     )
@@ -117,12 +117,12 @@ def _xid_words(attribute: str, otherwise: str) -> list[Json]:
 
 
 def _alerting(severities: str) -> str:
-    """When each alert about a GPU or a node began, whether it fires yet or not."""
+    """The start time of each pending or firing alert about a GPU or a node."""
     chosen = f'alertname=~"GPUTally.+", severity=~"{severities}", node!="", namespace="", {MATCH_NODE}'
     return f"max by (alertname, node, gpu, model) (ALERTS_FOR_STATE{{{chosen}}})"
 
 
-def _alert_words() -> list[Json]:
+def _alert_texts() -> list[Json]:
     return fields.texts({alert.name: alert.fault for group in GROUPS for alert in group.alerts})
 
 
@@ -133,11 +133,9 @@ _GPU_COLUMN = column("gpu", name="GPU", width=60, link=links.TO_GPU)
 _MODEL_COLUMN = column("model", name="Model")
 _XID_COLUMNS = (
     column("xid", name="XID", width=60, link=_TO_CATALOG),
-    column("meaning", name="What happened", width=290, mappings=_xid_words("meaning", "not known here")),
-    fields.override("cause", displayName="Look at", mappings=_xid_words("cause", "?"), custom__width=80),
-    fields.override(
-        "action", displayName="What to do", mappings=_xid_words("action", "look it up in NVIDIA's catalog")
-    ),
+    column("meaning", name="Meaning", width=290, mappings=_xid_texts("meaning", "not in this table")),
+    fields.override("cause", displayName="Cause", mappings=_xid_texts("cause", "?"), custom__width=80),
+    fields.override("action", displayName="Action", mappings=_xid_texts("action", "see NVIDIA's catalog")),
 )
 
 DASHBOARD = dashboard(
@@ -168,7 +166,7 @@ DASHBOARD = dashboard(
             "Pending resets",
             "GPUs that need a reset: requested by the driver, or to repair memory. Normal is 0. Reset them "
             "when their jobs have ended.",
-            _count(f"max by ({BY_GPU}) ({_WANTS_RESET})"),
+            _count(f"max by ({BY_GPU}) ({_PENDING_RESET})"),
             fields.ANY_IS_WARNING,
         ),
         _count_stat(
@@ -203,7 +201,7 @@ DASHBOARD = dashboard(
             "XID errors",
             "Errors reported by the NVIDIA driver, newest first. Orange: act now. Yellow: act within "
             "working hours. Grey: mostly caused by applications.",
-            rows(_copied(f"topk(100, {_XID_TIMES})", "xid", "meaning", "cause", "action") + " * 1000"),
+            rows(_copy_label(f"topk(100, {_XID_TIMES})", "xid", "meaning", "cause", "action") + " * 1000"),
             rows(_of("xid_errors_total", more="xid", over="last_over_time", within="$__range")),
             columns=(
                 column("Value #A", name="Last", unit="dateTimeFromNow", width=150),
@@ -215,7 +213,7 @@ DASHBOARD = dashboard(
             hidden=("cluster", "uuid"),
             order=("Value #A", "node", "gpu", "xid", "meaning", "cause", "action", "Value #B"),
             sort_by="Last",
-            no_value="No XID in this time",
+            no_value="No XID errors",
             width=24,
             height=8,
         ),
@@ -240,16 +238,16 @@ DASHBOARD = dashboard(
                 column("model", name="Model", width=250),
                 fields.override(
                     "alertname",
-                    displayName="What is wrong, and what to do",
-                    mappings=_alert_words(),
+                    displayName="Problem",
+                    mappings=_alert_texts(),
                     links=[links.runbook("alertname")],
                 ),
-                # An alert about a whole node has no GPU.
+                # An alert about a node has no GPU.
                 *(fields.override(name, noValue="") for name in ("gpu", "model")),
             ),
             order=("Value #A", "Value #B", "node", "gpu", "model", "alertname"),
             sort_by="Severity",
-            no_value="Nothing is wrong",
+            no_value="No problems",
             width=24,
             height=8,
         ),
@@ -300,12 +298,12 @@ DASHBOARD = dashboard(
                 _NODE_COLUMN,
                 _GPU_COLUMN,
                 _MODEL_COLUMN,
-                column("Value #A", name="Not corrected", width=115, steps=fields.CELL_ANY_IS_CRITICAL),
+                column("Value #A", name="Uncorrected", width=115, steps=fields.CELL_ANY_IS_CRITICAL),
                 column("Value #B", name="Corrected", width=90),
-                column("Value #C", name="Taken out", width=85),
+                column("Value #C", name="Retired", width=85),
                 column(
                     "Value #D",
-                    name="To reset",
+                    name="Pending",
                     width=85,
                     mappings=_ONLY_YES,
                     steps=fields.CELL_ANY_IS_CRITICAL,
@@ -316,8 +314,8 @@ DASHBOARD = dashboard(
             ),
             hidden=("cluster", "uuid"),
             order=("node", "gpu", "model", *value_columns(5)),
-            sort_by="Not corrected",
-            no_value="No card has errors",
+            sort_by="Uncorrected",
+            no_value="No memory errors",
             width=16,
         ),
         table(
@@ -361,7 +359,7 @@ DASHBOARD = dashboard(
                 column("block", name="Block", width=80),
                 column(
                     "type",
-                    name="Errors that were",
+                    name="Type",
                     width=130,
                     mappings=fields.ERROR_TYPES,
                 ),
@@ -375,7 +373,7 @@ DASHBOARD = dashboard(
         ),
     ),
     row(
-        "Heat and power",
+        "Temperature and power",
         timed(
             timeseries(
                 "Throttled GPUs",
@@ -384,8 +382,8 @@ DASHBOARD = dashboard(
                 *(
                     over_time(_count(_throttled(reason)), name)
                     for reason, name in (
-                        ("hw_thermal_slowdown", "too hot (hardware)"),
-                        ("sw_thermal_slowdown", "too hot (driver)"),
+                        ("hw_thermal_slowdown", "thermal (hardware)"),
+                        ("sw_thermal_slowdown", "thermal (driver)"),
                         ("hw_power_brake_slowdown", "power brake"),
                     )
                 ),
@@ -395,8 +393,8 @@ DASHBOARD = dashboard(
                 calcs=("max",),
                 overrides=fields.colors_of(
                     {
-                        "too hot (hardware)": palette.CRITICAL,
-                        "too hot (driver)": palette.IDLE,
+                        "thermal (hardware)": palette.CRITICAL,
+                        "thermal (driver)": palette.IDLE,
                         "power brake": palette.BUSY,
                     }
                 ),
@@ -441,7 +439,7 @@ DASHBOARD = dashboard(
                     over="avg_over_time",
                     within="$__range",
                 )
-                # Of the minutes in which there was anything to tell: the range may be longer than the data.
+                # Times the recorded minutes: the range can be longer than the data.
                 + " * on (cluster, node) group_left () "
                 f"(count_over_time(node:gputally_gpus:count{{{MATCH_NODE}}}[$__range]) * 60) > 0)"
             ),
@@ -450,7 +448,7 @@ DASHBOARD = dashboard(
                 _GPU_COLUMN,
                 column(
                     "reason",
-                    name="By",
+                    name="Reason",
                     mappings=fields.value_texts(
                         {
                             "hw_thermal_slowdown": ("heat", palette.CRITICAL),
@@ -458,12 +456,12 @@ DASHBOARD = dashboard(
                         }
                     ),
                 ),
-                column("Value", name="For", unit="s", decimals=0, width=90),
+                column("Value", name="Duration", unit="s", decimals=0, width=90),
             ),
             hidden=("cluster", "uuid"),
             order=("node", "gpu", "reason", "Value"),
-            sort_by="For",
-            no_value="No GPU was slowed down",
+            sort_by="Duration",
+            no_value="No throttling",
             width=8,
         ),
     ),
@@ -497,7 +495,7 @@ DASHBOARD = dashboard(
             columns=(
                 _NODE_COLUMN,
                 _GPU_COLUMN,
-                column("type", name="Kind"),
+                column("type", name="Type"),
                 column("Value", name="Per second", decimals=2, width=100),
             ),
             hidden=("cluster",),
@@ -535,12 +533,12 @@ DASHBOARD = dashboard(
             hidden=("cluster", "uuid"),
             order=("node", "gpu", "Value #A", "Value #B"),
             sort_by="Replays/min",
-            no_value="All links are fast",
+            no_value="No PCIe problems",
             width=8,
         ),
     ),
     row(
-        "Hangs, and how old errors are",
+        "Suspected hangs and XID history",
         table(
             "Hang suspects",
             f"Busy for at least {float(_SET['hang_utilization_ratio']):.0%} of the time at less than "
@@ -555,12 +553,12 @@ DASHBOARD = dashboard(
                 _GPU_COLUMN,
                 column("namespace", name="Namespace", width=110),
                 column("pod", name="Pod", link=links.TO_POD),
-                column("owner", name="No pod"),
-                column("Value", name="Of its power limit", unit="percentunit", decimals=0, width=130),
+                column("owner", name="Other owner"),
+                column("Value", name="Of power limit", unit="percentunit", decimals=0, width=130),
             ),
             hidden=("cluster", "uuid"),
             order=("node", "gpu", "namespace", "pod", "owner", "Value"),
-            no_value="No GPU looks hung",
+            no_value="No suspected hangs",
             width=12,
         ),
         timed(
@@ -568,11 +566,11 @@ DASHBOARD = dashboard(
                 "Suspected hangs over time",
                 "Number of GPUs with full utilisation and almost no power draw. Short peaks are loading "
                 "and compiling; a constant level is a hung job.",
-                over_time(_count(_STALLED), "look hung"),
+                over_time(_count(_STALLED), "suspected hangs"),
                 unit="short",
                 width=12,
                 legend="hidden",
-                overrides=fields.colors_of({"look hung": palette.WARNING}),
+                overrides=fields.colors_of({"suspected hangs": palette.WARNING}),
             ),
             step="5m",
         ),
@@ -581,7 +579,7 @@ DASHBOARD = dashboard(
             "GPUs by the time since their last XID, without codes that applications cause. Act on recent "
             "ones first.",
             *(
-                now(_count(_aged(least, most)), name)
+                now(_count(_xid_age_between(least, most)), name)
                 for name, least, most in (
                     ("under an hour", 0, _HOUR),
                     ("under a day", _HOUR, _DAY),
@@ -598,7 +596,9 @@ DASHBOARD = dashboard(
             "Many errors on one GPU point to that GPU, one code on many GPUs to a driver or an "
             "application.",
             rows(
-                _copied(f"count by (xid) ({_of('xid_errors_total', more='xid')})", "xid", "meaning", "cause")
+                _copy_label(
+                    f"count by (xid) ({_of('xid_errors_total', more='xid')})", "xid", "meaning", "cause"
+                )
             ),
             rows(f"sum by (xid) ({_of('xid_errors_total', more='xid')})"),
             rows(f"max by (xid) ({_of('xid_last_timestamp_seconds', more='xid')}) * 1000"),
@@ -610,7 +610,7 @@ DASHBOARD = dashboard(
             ),
             order=("xid", "meaning", "cause", "Value #A", "Value #B", "Value #C"),
             sort_by="Last",
-            no_value="No XIDs",
+            no_value="No XID errors",
             width=16,
         ),
     ),

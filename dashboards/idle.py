@@ -1,4 +1,4 @@
-"""Which GPUs can be had back: held and idle, hardly used, or never taken, and what they cost."""
+"""Reclaimable GPUs: held and idle, underused, or always free, with their cost."""
 
 from alerts.filling import defaults
 from dashboards import fields, links, palette
@@ -36,74 +36,75 @@ def _of_pod(record: str) -> str:
     return f"sum by ({BY_POD}) ({_pods(record)})"
 
 
-def _sum_of_pod(record: str) -> str:
+def _pod_hours(record: str) -> str:
     return hours(_pods(record), BY_POD)
 
 
-def _worked(busy: str, wasted: str) -> str:
-    """Where nothing tells whether a GPU works there is neither, and no answer."""
-    return f"{busy} / ({busy} + {wasted} > 0)"
+def _busy_share(busy: str, idle: str) -> str:
+    """The busy share of GPU time; no result where the activity is unknown."""
+    return f"{busy} / ({busy} + {idle} > 0)"
 
 
 def _devices(operation: str) -> str:
     return f"device:gputally_pod_{operation}{{{MATCH_NAMESPACE}}}"
 
 
-def _device_worked(window: str) -> str:
-    """As in the alerts: where processes are not sampled, the device's own utilisation says it."""
+def _device_busy_share(window: str) -> str:
+    """As in the alerts: without per-process utilisation, the utilisation of the device is used."""
     busy, held = (f"sum_over_time({_devices(part)}[{window}])" for part in ("busy:ratio", "held:ratio"))
     of_device = f"avg_over_time(device:gputally_utilization:ratio{{{MATCH_CLUSTER}}}[{window}])"
     of_holder = f"({_devices('held:ratio')} > bool 0) * on ({BY_GPU}) group_left () {of_device}"
     return f"({busy} / {held} or on ({_HOLDER}) {of_holder})"
 
 
-def _staying() -> str:
-    """GPUs that a pod holds now and did an hour ago: of shorter ones nothing can be said."""
+def _held_for_an_hour() -> str:
+    """GPUs that a pod holds now and held an hour ago; shorter times are too short to judge."""
     share = f"on ({BY_GPU}) group_left () device:gputally_share:ratio{{{MATCH_CLUSTER}}}"
     an_hour_ago = f"last_over_time({_devices('held:ratio')}[15m] offset 1h)"
     return f"({_devices('part:ratio')} * {share} and on ({_HOLDER}) {an_hour_ago})"
 
 
-def _of_staying(expression: str) -> str:
-    return f"{expression} and on ({BY_POD}) {_staying()}"
+def _of_pods_for_an_hour(expression: str) -> str:
+    return f"{expression} and on ({BY_POD}) {_held_for_an_hour()}"
 
 
 def _held_for() -> str:
-    """Seconds. An exporter counts from when its books begin, perhaps after the pod did: records know more."""
+    """Seconds held. The exporter's ledger can be younger than the pod; then the records give more."""
     counted = f"max by ({BY_POD}) (gputally_pod_held_seconds_total{{{MATCH_NAMESPACE}}})"
     recorded = f"60 * max by ({BY_POD}) (sum_over_time({_devices('held:ratio')}[$__range]))"
     return f"({recorded} > {counted} or {counted})"
 
 
 def _idle_now() -> str:
-    return f"sum by ({BY_POD}) ({_staying()} and on ({_HOLDER}) {_device_worked('1h')} <= {_UNDERUSED})"
+    underused = f"{_device_busy_share('1h')} <= {_UNDERUSED}"
+    return f"sum by ({BY_POD}) ({_held_for_an_hour()} and on ({_HOLDER}) {underused})"
 
 
 def _hint(words: str, condition: str) -> str:
-    pods = f"sum by ({BY_POD}) ({_staying()}) and on ({BY_POD}) ({condition})"
+    pods = f"sum by ({BY_POD}) ({_held_for_an_hour()}) and on ({BY_POD}) ({condition})"
     return f'label_replace({pods}, "hint", "{words}", "pod", ".*")'
 
 
 def _hints() -> str:
-    """For each pod that stays, the first that is true over the range."""
-    worked = _device_worked("$__range")
-    idle, every = f"count by ({BY_POD}) ({worked} <= {_IDLE})", f"count by ({BY_POD}) ({worked})"
-    hardly = f"max by ({BY_POD}) ({worked}) <= {_UNDERUSED}"
+    """For each pod that has held GPUs for an hour, the first hint that is true over the range."""
+    busy_share = _device_busy_share("$__range")
+    idle, total = f"count by ({BY_POD}) ({busy_share} <= {_IDLE})", f"count by ({BY_POD}) ({busy_share})"
+    hardly = f"max by ({BY_POD}) ({busy_share}) <= {_UNDERUSED}"
     small = (
         f"{_peak_memory()} <= {_SMALL_MEMORY} and on ({BY_POD}) "
         f"max by ({BY_POD}) (max_over_time({_devices('busy:ratio')}[$__range])) <= {_SMALL_BUSY}"
     )
     found = (
-        _hint("runs nothing: stop it", f"{idle} == {every}"),
-        _hint("uses only some of its GPUs: ask for fewer", f"{idle} < {every}"),
-        _hint("hardly runs: share a GPU, or take a MIG device", hardly),
-        _hint("small: a part of a GPU, or a smaller one, would do", small),
+        _hint("idle: stop it", f"{idle} == {total}"),
+        _hint("some GPUs are idle: request fewer", f"{idle} < {total}"),
+        _hint("rarely busy: share a GPU or use a MIG device", hardly),
+        _hint("small: use a MIG device or a smaller GPU", small),
     )
     return f" or on ({BY_POD}) ".join(found)
 
 
 def _peak_memory() -> str:
-    """Of the device on which a pod took the largest part."""
+    """The peak memory share of a pod, on the device where it was largest."""
     size = f'max by ({BY_GPU}) ({{__name__=~"gputally_(gpu|mig)_memory_total_bytes", {MATCH_CLUSTER}}})'
     taken = f"max_over_time({_devices('memory_used:bytes')}[$__range])"
     return f"max by ({BY_POD}) ({taken} / on ({BY_GPU}) group_left () {size})"
@@ -114,7 +115,7 @@ def _models(record: str, function: str = "") -> str:
     return f"sum by (model) ({f'{function}({selector}[$__range])' if function else selector})"
 
 
-_NEVER_TAKEN = _models("gpus_free:count", "min_over_time")
+_ALWAYS_FREE = _models("gpus_free:count", "min_over_time")
 
 DASHBOARD = dashboard(
     "idle",
@@ -194,14 +195,14 @@ DASHBOARD = dashboard(
             "hour; the 100 that hold the most. Contact the owner, or stop the pod. Held for is the time "
             "counted by the exporter or, if longer, recorded in the time range.",
             rows(f"topk(100, {_idle_now()})"),
-            rows(_of_staying(f"avg by ({BY_POD}) {_device_worked('1h')}")),
-            rows(_of_staying(_held_for())),
-            rows(_of_staying(_of_pod("idle_cost:per_hour"))),
+            rows(_of_pods_for_an_hour(f"avg by ({BY_POD}) {_device_busy_share('1h')}")),
+            rows(_of_pods_for_an_hour(_held_for())),
+            rows(_of_pods_for_an_hour(_of_pod("idle_cost:per_hour"))),
             columns=(
                 column("namespace", name="Namespace", width=110, link=links.TO_NAMESPACE),
                 column("pod", name="Pod", link=links.TO_POD),
                 column("Value #A", name="GPUs", decimals=2, width=75),
-                column("Value #B", name="Worked", unit="percentunit", decimals=1, width=80),
+                column("Value #B", name="Busy", unit="percentunit", decimals=1, width=80),
                 column("Value #C", name="Held for", unit="dtdurations", width=110),
                 column("Value #D", name="Cost per hour", width=115, **fields.MONEY),
             ),
@@ -209,7 +210,7 @@ DASHBOARD = dashboard(
             order=("namespace", "pod", *value_columns(4)),
             sort_by="GPUs",
             only_with="Value #A",
-            no_value="No pod holds GPUs idle",
+            no_value="No idle pods",
             width=13,
             height=9,
         ),
@@ -217,19 +218,19 @@ DASHBOARD = dashboard(
             "Most idle cost by pod",
             "Pods with the highest idle cost over the time range, including pods that have ended; at most "
             "50. High idle cost at a high busy share means a large pod, not a badly used one.",
-            rows(f"topk(50, {_sum_of_pod('idle_cost:per_hour')})"),
-            rows(_sum_of_pod("idle:gpus")),
-            rows(_worked(_sum_of_pod("busy:gpus"), _sum_of_pod("idle:gpus"))),
+            rows(f"topk(50, {_pod_hours('idle_cost:per_hour')})"),
+            rows(_pod_hours("idle:gpus")),
+            rows(_busy_share(_pod_hours("busy:gpus"), _pod_hours("idle:gpus"))),
             columns=(
                 column("namespace", name="Namespace", width=110, link=links.TO_NAMESPACE),
                 column("pod", name="Pod", link=links.TO_POD),
-                column("Value #A", name="Cost of idle", width=110, **fields.MONEY),
+                column("Value #A", name="Idle cost", width=110, **fields.MONEY),
                 column("Value #B", name="Idle hours", unit="none", decimals=1, width=85),
-                share_column("Value #C", "Worked", width=110),
+                share_column("Value #C", "Busy", width=110),
             ),
             hidden=("cluster", "node"),
             order=("namespace", "pod", *value_columns(3)),
-            sort_by="Cost of idle",
+            sort_by="Idle cost",
             only_with="Value #A",
             width=11,
             height=9,
@@ -267,24 +268,24 @@ DASHBOARD = dashboard(
             "choose a day or more. A small pod uses at most 25 % of the memory and is busy at most 50 % "
             "of the time at its peak.",
             rows(_hints()),
-            rows(_of_staying(_worked(_sum_of_pod("busy:gpus"), _sum_of_pod("idle:gpus")))),
-            rows(_of_staying(_peak_memory())),
-            rows(_of_staying(_sum_of_pod("idle_cost:per_hour"))),
+            rows(_of_pods_for_an_hour(_busy_share(_pod_hours("busy:gpus"), _pod_hours("idle:gpus")))),
+            rows(_of_pods_for_an_hour(_peak_memory())),
+            rows(_of_pods_for_an_hour(_pod_hours("idle_cost:per_hour"))),
             columns=(
                 column("hint", name="Hint"),
                 column("namespace", name="Namespace", link=links.TO_NAMESPACE),
                 column("pod", name="Pod", link=links.TO_POD),
                 column("node", name="Node", link=links.TO_NODE),
                 column("Value #A", name="GPUs held", decimals=2, width=100),
-                share_column("Value #B", "Part that worked", width=190),
-                share_column("Value #C", "Most memory", width=190),
-                column("Value #D", name="Cost of idle", width=110, **fields.MONEY),
+                share_column("Value #B", "Busy share", width=190),
+                share_column("Value #C", "Peak memory", width=190),
+                column("Value #D", name="Idle cost", width=110, **fields.MONEY),
             ),
             hidden=("cluster",),
             order=("hint", "namespace", "pod", "node", *value_columns(4)),
-            sort_by="Cost of idle",
+            sort_by="Idle cost",
             only_with="hint",
-            no_value="Every pod fits",
+            no_value="No hints",
             height=10,
         ),
     ),
@@ -296,17 +297,17 @@ DASHBOARD = dashboard(
             "be returned, switched off or used elsewhere.",
             rows(_models("gpus:count")),
             rows(_models("gpus_free:count")),
-            rows(_NEVER_TAKEN),
-            rows(f"{_NEVER_TAKEN} * max by (model) (gpu:gputally_price:per_hour{{{MATCH_CLUSTER}}})"),
+            rows(_ALWAYS_FREE),
+            rows(f"{_ALWAYS_FREE} * max by (model) (gpu:gputally_price:per_hour{{{MATCH_CLUSTER}}})"),
             columns=(
                 column("model", name="Model", link=links.TO_MODEL),
                 column("Value #A", name="GPUs", width=65),
                 column("Value #B", name="Free now", decimals=1, width=85),
-                column("Value #C", name="Never taken", decimals=1, width=120, steps=fields.CELL_ANY_IS_IDLE),
+                column("Value #C", name="Always free", decimals=1, width=120, steps=fields.CELL_ANY_IS_IDLE),
                 column("Value #D", name="Cost per hour", width=115, **fields.MONEY),
             ),
             order=("model", *value_columns(4)),
-            sort_by="Never taken",
+            sort_by="Always free",
             width=11,
         ),
         timeseries(

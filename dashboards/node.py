@@ -1,4 +1,4 @@
-"""Everything about one machine and its cards: who is on them, what they do, and what ails them."""
+"""One node and its GPUs: owners, utilisation, power, temperature, links and errors."""
 
 from dashboards import Json, fields, links, palette
 from dashboards.build import dashboard, row
@@ -14,26 +14,26 @@ _GPU = Variable("gpu", "GPU", f"gputally_gpu_info{{{MATCH_NODE}}}")
 _YES_IS_BAD = fields.value_texts({0: ("no", palette.CLEAR), 1: ("yes", palette.CRITICAL)})
 _STATES = {
     4: ("lost", palette.CRITICAL),
-    3: ("slowed down by its hardware", palette.WARNING),
+    3: ("throttled by hardware", palette.WARNING),
     2: ("held, idle", palette.IDLE),
     1: ("busy", palette.BUSY),
     0: ("free", palette.FREE),
 }
 _THROTTLE = {
     "hw_power_brake_slowdown": (8, "power brake", palette.CRITICAL),
-    "hw_thermal_slowdown": (7, "too hot (hardware)", palette.CRITICAL),
-    "hw_slowdown": (6, "slowed down (hardware)", palette.WARNING),
-    "sw_thermal_slowdown": (5, "too hot (driver)", palette.IDLE),
+    "hw_thermal_slowdown": (7, "thermal (hardware)", palette.CRITICAL),
+    "hw_slowdown": (6, "slowdown (hardware)", palette.WARNING),
+    "sw_thermal_slowdown": (5, "thermal (driver)", palette.IDLE),
     "sw_power_cap": (4, "power limit", palette.HELD),
-    "sync_boost": (3, "waits for its group", palette.NEUTRAL),
-    "applications_clocks_setting": (2, "clocks set by a user", palette.FREE),
-    "display_clock_setting": (2, "clocks set by a user", palette.FREE),
+    "sync_boost": (3, "sync boost", palette.NEUTRAL),
+    "applications_clocks_setting": (2, "user setting", palette.FREE),
+    "display_clock_setting": (2, "user setting", palette.FREE),
 }
-"""Why clocks are held down, the gravest first; the reason gpu_idle is no news."""
+"""Reasons for limited clocks, most severe first; gpu_idle is normal and left out."""
 _ON_OFF = {0: ("off", palette.FREE), 1: ("on", palette.GOOD)}
 _ACTIONS = {
-    "none": (0, "nothing", palette.GOOD),
-    "drain_p2p": (1, "drain what talks to it", palette.IDLE),
+    "none": (0, "none", palette.GOOD),
+    "drain_p2p": (1, "drain peer-to-peer traffic", palette.IDLE),
     "recover_imex_domain": (2, "recover the IMEX domain", palette.IDLE),
     "drain_and_reset": (3, "drain and reset", palette.WARNING),
     "gpu_reset": (4, "reset the GPU", palette.WARNING),
@@ -44,7 +44,7 @@ _ACTIONS = {
 
 
 def _of(metric: str, *matchers: str, by: str = "gpu", how: str = "max") -> str:
-    """One series for each card, or for what `by` says."""
+    """One series per GPU, or per combination of the labels in `by`."""
     return f"{how} by ({by}) (gputally_gpu_{metric}{{{', '.join((MATCH_GPU, *matchers))}}})"
 
 
@@ -63,7 +63,7 @@ def _all(metric: str, how: str) -> str:
 
 
 def _coded(metric: str, label: str, codes: dict[str, tuple[int, str, str]]) -> str:
-    """One number for each card: the highest code of the states that it is in, 0 in none."""
+    """One number per GPU: the highest code of its active states, 0 without any."""
     parts = (
         f'(gputally_gpu_{metric}{{{MATCH_GPU}, {label}="{value}"}} == 1) * {code}'
         for value, (code, _, _) in codes.items()
@@ -87,18 +87,18 @@ def _links_down(kind: str) -> str:
 
 
 def _owners(of_pod: str, of_host: str, of_unknown: str = "") -> str:
-    """The same of pods, of owners that are no pods, and of those who cannot be named."""
+    """The series of pods, of owners that are not pods, and of unattributed processes."""
     found = [
         f'label_replace(sum by (gpu, namespace, pod) ({of_pod}), "owner", "$1", "pod", "(.*)")',
         f"sum by (gpu, owner) ({of_host})",
     ]
     if of_unknown:
         unknown = f"sum by (gpu, reason) ({of_unknown})"
-        found.append(f'label_replace({unknown}, "owner", "unknown: $1", "reason", "(.*)")')
+        found.append(f'label_replace({unknown}, "owner", "unattributed: $1", "reason", "(.*)")')
     return " or ".join(found)
 
 
-def _lines(
+def _line_per_gpu(
     title: str,
     description: str,
     expr: str,
@@ -108,7 +108,7 @@ def _lines(
     most: float | None = None,
     steps: Json | None = None,
 ) -> Panel:
-    """A line for each card."""
+    """A graph with one line per GPU."""
     return timeseries(
         title,
         description,
@@ -140,8 +140,8 @@ _IDENTITY = (
     "cuda_version",
     "energy_source",
 )
-_NO_LINKS = "These cards have no links to one another"
-_TO_CARD = links.by_row("This GPU only", "node", "gpu", node="node")
+_NO_LINKS = "No NVLink or XGMI links"
+_ONLY_THIS_GPU = links.by_row("Show only this GPU", "node", "gpu", node="node")
 
 DASHBOARD = dashboard(
     "node",
@@ -153,7 +153,7 @@ DASHBOARD = dashboard(
             "GPUs",
             "GPUs of this node that are up, and lost GPUs: detected, but no longer readable. Normal is 0 "
             "lost. Work on a lost GPU has failed: drain the node.",
-            now(_all("up", "sum"), "answer"),
+            now(_all("up", "sum"), "up"),
             now(f"{_all('up', 'count')} - {_all('up', 'sum')}", "lost"),
             unit="short",
             width=3,
@@ -244,7 +244,7 @@ DASHBOARD = dashboard(
             rows(f"{_of('power_watts', by='node, gpu')} / {_of('power_limit_watts', by='node, gpu')}"),
             rows(_of("temperature_celsius", by="node, gpu")),
             columns=(
-                column("gpu", name="GPU", width=45, link=_TO_CARD),
+                column("gpu", name="GPU", width=45, link=_ONLY_THIS_GPU),
                 column("model", name="Model", width=120),
                 column(
                     "Value #A",
@@ -326,7 +326,7 @@ DASHBOARD = dashboard(
             "under load; a thermal slowdown or a power brake needs a check of cooling or power supply.",
             over_time(_coded("throttle_active", "reason", _THROTTLE), "GPU {{gpu}}"),
             mappings=fields.value_texts(
-                {0: ("nothing", palette.GOOD)}
+                {0: ("none", palette.GOOD)}
                 | {code: (word, color) for code, word, color in _THROTTLE.values()}
             ),
             width=12,
@@ -334,8 +334,8 @@ DASHBOARD = dashboard(
         ),
     ),
     row(
-        "Work",
-        _lines(
+        "Utilisation",
+        _line_per_gpu(
             "Utilisation",
             "Share of time during which a kernel ran. It does not show how much of the GPU the kernel "
             "used: compare it with the active units and with the power.",
@@ -343,7 +343,7 @@ DASHBOARD = dashboard(
             "percentunit",
             most=1,
         ),
-        _lines(
+        _line_per_gpu(
             "Memory used",
             "Device memory allocated by processes. A line that only grows can be a memory leak.",
             _of("memory_used_bytes"),
@@ -371,27 +371,27 @@ DASHBOARD = dashboard(
             height=7,
             legend="bottom",
             calcs=(),
-            no_value="These cards do not tell",
+            no_value="Not supported by these GPUs",
             fill=0,
         ),
     ),
     row(
-        "Power and heat",
-        _lines(
+        "Power and temperature",
+        _line_per_gpu(
             "Power",
             "Power draw of each GPU. Near the limit is normal under load; far below it at full "
             "utilisation, the job waits or hangs.",
             _of("power_watts"),
             "watt",
         ),
-        _lines(
+        _line_per_gpu(
             "Temperature",
             "Core temperature of each GPU. Most GPUs slow down between 85 and 95 degrees.",
             _of("temperature_celsius"),
             "celsius",
             steps=fields.HOT,
         ),
-        _lines(
+        _line_per_gpu(
             "Memory temperature",
             "Temperature of the device memory. It slows down between 95 and 105 degrees, often before the "
             "core does.",
@@ -399,14 +399,14 @@ DASHBOARD = dashboard(
             "celsius",
             steps=fields.thresholds((90, palette.WARNING), (100, palette.CRITICAL)),
         ),
-        _lines(
+        _line_per_gpu(
             "Core clock",
             "Clock of the compute units. It drops when a GPU is idle; a drop under load costs performance: "
             "Clock limits shows the reason.",
             _of("clock_hertz", 'domain="graphics"'),
             "hertz",
         ),
-        _lines(
+        _line_per_gpu(
             "Memory clock",
             "Clock of the device memory. Normal is the full or the idle clock; values between them for a "
             "long time are unusual.",
@@ -428,7 +428,7 @@ DASHBOARD = dashboard(
             height=7,
             legend="bottom",
             calcs=(),
-            no_value="Nothing held the clocks down",
+            no_value="No throttling",
             fill=0,
         ),
     ),
@@ -475,14 +475,14 @@ DASHBOARD = dashboard(
             calcs=("max",),
             no_value="No errors",
         ),
-        _lines(
+        _line_per_gpu(
             "PCIe traffic",
             "Data over the PCIe bus, both directions. Only with the exporter flag --pcie-throughput.",
             _of("pcie_throughput_bytes_per_second", how="sum"),
             "Bps",
             width=6,
         ),
-        _lines(
+        _line_per_gpu(
             "PCIe width",
             "Lanes in use as a share of the lanes that GPU and slot support. Below 100 %, reseat the GPU "
             "or check whether the slot is shared.",
@@ -491,7 +491,7 @@ DASHBOARD = dashboard(
             width=6,
             most=1,
         ),
-        _lines(
+        _line_per_gpu(
             "PCIe generation",
             "Present generation of the PCIe link. It drops on an idle GPU to save power; on a busy one it "
             "should be the highest.",
@@ -499,7 +499,7 @@ DASHBOARD = dashboard(
             "short",
             width=6,
         ),
-        _lines(
+        _line_per_gpu(
             "PCIe replays",
             "Packets that were sent again. A few a day are normal; a steady rate means a bad contact or "
             "cable.",
@@ -526,7 +526,7 @@ DASHBOARD = dashboard(
             sort_by="Last",
             width=5,
             height=8,
-            no_value="No XID error",
+            no_value="No XID errors",
         ),
         timeseries(
             "Memory errors",
@@ -576,7 +576,7 @@ DASHBOARD = dashboard(
                 f"{_coded('recovery_action', 'action', _ACTIONS)} or {_of('up')} * 0 - 1", "GPU {{gpu}}"
             ),
             mappings=fields.value_texts(
-                {-1: ("does not tell", palette.FREE)}
+                {-1: ("not supported", palette.FREE)}
                 | {code: (word, color) for code, word, color in _ACTIONS.values()}
             ),
             width=5,
@@ -592,7 +592,7 @@ DASHBOARD = dashboard(
         ),
     ),
     row(
-        "The cards themselves",
+        "Hardware",
         table(
             "GPU identity",
             "Serial number, PCI address, firmware and driver of each GPU, to find it in the server and to "
@@ -606,7 +606,7 @@ DASHBOARD = dashboard(
                 column("vbios_version", name="VBIOS"),
                 column("driver_version", name="Driver"),
                 column("cuda_version", name="CUDA", width=80),
-                column("energy_source", name="Energy by", width=100),
+                column("energy_source", name="Energy from", width=100),
             ),
             hidden=("Value",),
             order=_IDENTITY,
@@ -627,9 +627,9 @@ DASHBOARD = dashboard(
             columns=(
                 column("gpu", name="GPU", width=60),
                 column("Value #A", name="Power limit", unit="watt"),
-                column("Value #B", name="Can be set to", unit="watt"),
-                column("Value #C", name="Highest core clock", unit="hertz"),
-                column("Value #D", name="Slows down at", unit="celsius"),
+                column("Value #B", name="Max power limit", unit="watt"),
+                column("Value #C", name="Max core clock", unit="hertz"),
+                column("Value #D", name="Slowdown at", unit="celsius"),
                 *(
                     fields.override(
                         f"Value #{letter}", displayName=name, mappings=fields.value_texts(_ON_OFF)

@@ -1,4 +1,4 @@
-"""Who is on the GPUs without having been given them: pods that never asked, what is no pod, the unnamed."""
+"""GPU use without a request: unrequested pods, owners outside Kubernetes, unattributed processes."""
 
 from dashboards import fields, links, palette
 from dashboards.build import dashboard, row
@@ -23,22 +23,22 @@ _BY_REASON = "cluster, node, reason"
 _OF_POD = "on (cluster, namespace, pod)"
 
 _KINDS = {
-    "pods that asked": palette.BUSY,
-    "pods that did not ask": palette.CRITICAL,
-    "not in Kubernetes": palette.HELD,
-    "nobody can name": palette.UNKNOWN,
+    "requested pods": palette.BUSY,
+    "unrequested pods": palette.CRITICAL,
+    "outside Kubernetes": palette.HELD,
+    "unattributed": palette.UNKNOWN,
 }
 _REMEDIES = {
-    "pid_namespace": "the exporter needs the host's pids (hostPID)",
-    "permission": "the exporter may not read /proc: hidepid",
-    "unknown_pod": "mount /var/log/pods, or another source of names",
-    "unknown_container": "mount /var/log/containers, or another source",
-    "mediated": "the MPS server speaks for others: nothing to do",
-    "exited": "ended before it was looked up: nothing to do",
-    "zombie": "has ended and was not cleaned up: look at its parent",
-    "unreadable": "its cgroup makes no sense: report it",
-    "unstable": "its pid was given away: nothing to do",
-    "ambiguous_pod": "its cgroups name two pods: report it",
+    "pid_namespace": "exporter needs hostPID",
+    "permission": "no access to /proc: remove hidepid",
+    "unknown_pod": "mount /var/log/pods or add a pod source",
+    "unknown_container": "mount /var/log/containers or add a pod source",
+    "mediated": "process of the MPS server: no action",
+    "exited": "exited before it was read: no action",
+    "zombie": "zombie process: check its parent",
+    "unreadable": "cgroup not recognised: report a bug",
+    "unstable": "PID was reused: no action",
+    "ambiguous_pod": "cgroups of two pods: report a bug",
 }
 
 
@@ -47,8 +47,8 @@ def _info(requested: str) -> str:
     return f"max by (cluster, namespace, pod) (gputally_pod_info{{{chosen}}})"
 
 
-_SHADOW = _info("false")
-_SHADOW_OF_RANGE = (
+_UNREQUESTED = _info("false")
+_UNREQUESTED_IN_RANGE = (
     "max by (cluster, namespace, pod) (last_over_time("
     f'gputally_pod_info{{{MATCH_NAMESPACE}, requested="false"}}[$__range]))'
 )
@@ -59,14 +59,14 @@ def _pods(metric: str) -> str:
 
 
 def _of_device(metric: str) -> str:
-    """Of each pod on each device, its containers together."""
+    """Per pod and device, summed over its containers."""
     return (
         f"sum by ({BY_GPU}, namespace, pod) (max by ({BY_GPU}, namespace, pod, container) ({_pods(metric)}))"
     )
 
 
 def _of_pod(metric: str) -> str:
-    return f"sum by ({BY_POD}) ({_of_device(metric)}) and {_OF_POD} {_SHADOW}"
+    return f"sum by ({BY_POD}) ({_of_device(metric)}) and {_OF_POD} {_UNREQUESTED}"
 
 
 def _recorded(operation: str) -> str:
@@ -74,10 +74,10 @@ def _recorded(operation: str) -> str:
 
 
 def _host(metric: str, how: str = "sum") -> str:
-    """Of owners that are there now: what is gone keeps its series for a while."""
-    there = f"max by ({BY_GPU}, owner) (gputally_host_active{{{MATCH_NODE}}}) == 1"
+    """Of active owners only: series of ended owners remain for a while."""
+    active = f"max by ({BY_GPU}, owner) (gputally_host_active{{{MATCH_NODE}}}) == 1"
     each = f"max by ({BY_GPU}, owner) (gputally_host_{metric}{{{MATCH_NODE}}})"
-    return f"{how} by ({_BY_OWNER}) ({each} and on ({BY_GPU}, owner) ({there}))"
+    return f"{how} by ({_BY_OWNER}) ({each} and on ({BY_GPU}, owner) ({active}))"
 
 
 def _unknown(metric: str, how: str = "sum") -> str:
@@ -86,20 +86,20 @@ def _unknown(metric: str, how: str = "sum") -> str:
 
 
 def _with_holder(metric: str) -> str:
-    """Of each pod that did not ask, on each device; with one of those to whom it was given, if any."""
-    shadow = f"{_of_device(metric)} and {_OF_POD} {_SHADOW}"
-    given = f"(device:gputally_pod_held:ratio{{{MATCH_NODE}}} and {_OF_POD} {_info_everywhere('true')})"
-    first = f"topk by ({BY_GPU}) (1, {given})"
+    """Per unrequested pod and device, with one of the pods to which the device is allocated, if any."""
+    unrequested = f"{_of_device(metric)} and {_OF_POD} {_UNREQUESTED}"
+    allocated = f"(device:gputally_pod_held:ratio{{{MATCH_NODE}}} and {_OF_POD} {_info_everywhere('true')})"
+    first = f"topk by ({BY_GPU}) (1, {allocated})"
     holder = f'label_join({first}, "holder", "/", "namespace", "pod")'
-    joined = f"({shadow}) + on ({BY_GPU}) group_left (holder) 0 * {holder}"
-    return f"{joined} or on ({BY_GPU}, namespace, pod) {shadow}"
+    joined = f"({unrequested}) + on ({BY_GPU}) group_left (holder) 0 * {holder}"
+    return f"{joined} or on ({BY_GPU}, namespace, pod) {unrequested}"
 
 
 def _info_everywhere(requested: str) -> str:
     return f'max by (cluster, namespace, pod) (gputally_pod_info{{{MATCH_CLUSTER}, requested="{requested}"}})'
 
 
-_SHADOW_MEMORY = f"sum({_of_pod('memory_used_bytes')})"
+_UNREQUESTED_MEMORY = f"sum({_of_pod('memory_used_bytes')})"
 _UNKNOWN_MEMORY = f"sum({_unknown('memory_used_bytes')})"
 _HOST_MEMORY = f"sum({_host('memory_used_bytes')})"
 _UNKNOWN_WATTS = f'node:gputally_unattributed:watts{{{MATCH_NODE}, reason="unknown"}}'
@@ -126,7 +126,7 @@ DASHBOARD = dashboard(
             "GPUs on which such a pod has a process. Pods that requested these GPUs get less memory and "
             "time.",
             now(
-                f"count(sum by ({BY_GPU}) ({_of_device('processes')} > 0 and {_OF_POD} {_SHADOW}))"
+                f"count(sum by ({BY_GPU}) ({_of_device('processes')} > 0 and {_OF_POD} {_UNREQUESTED}))"
                 " or vector(0)"
             ),
             unit="short",
@@ -137,7 +137,7 @@ DASHBOARD = dashboard(
             "Cost",
             "Cost of these pods over the time range, including pods that have ended. No quota covers it.",
             now(
-                f"sum({hours(_recorded('cost:per_hour'), BY_POD)} and {_OF_POD} {_SHADOW_OF_RANGE})"
+                f"sum({hours(_recorded('cost:per_hour'), BY_POD)} and {_OF_POD} {_UNREQUESTED_IN_RANGE})"
                 " or vector(0)"
             ),
             unit="none",
@@ -176,7 +176,7 @@ DASHBOARD = dashboard(
             "Memory",
             "Device memory of unrequested pods, owners outside Kubernetes and unattributed processes "
             "together. It is a common cause of unexpected out-of-memory errors.",
-            now(f"{or_zero(_SHADOW_MEMORY)} + {or_zero(_HOST_MEMORY)} + {or_zero(_UNKNOWN_MEMORY)}"),
+            now(f"{or_zero(_UNREQUESTED_MEMORY)} + {or_zero(_HOST_MEMORY)} + {or_zero(_UNKNOWN_MEMORY)}"),
             unit="bytes",
             width=3,
         ),
@@ -191,7 +191,7 @@ DASHBOARD = dashboard(
                 column("pod", name="Pod", link=links.TO_POD),
                 column("node", name="Node", link=links.TO_NODE),
                 column("gpu", name="GPU", width=70, link=links.TO_GPU),
-                column("holder", name="Given to"),
+                column("holder", name="Allocated to"),
                 column("Value #A", name="Memory", unit="bytes", width=120),
                 column("Value #B", name="Processes", width=100),
                 share_column("Value #C", "SM use", width=240),
@@ -202,7 +202,7 @@ DASHBOARD = dashboard(
             sort_by="Memory",
             only_with="Value #A",
             height=7,
-            no_value="Every pod asked for its GPUs",
+            no_value="No unrequested pods",
         ),
         table(
             "Owners outside Kubernetes",
@@ -227,7 +227,7 @@ DASHBOARD = dashboard(
             only_with="Value #A",
             width=12,
             height=7,
-            no_value="Nobody is there who is no pod",
+            no_value="No owners outside Kubernetes",
         ),
         table(
             "Unattributed processes",
@@ -237,9 +237,7 @@ DASHBOARD = dashboard(
             rows(_unknown("processes", "count")),
             rows(_unknown("memory_used_bytes")),
             columns=(
-                fields.override(
-                    "reason", displayName="Why, and what helps", mappings=fields.texts(_REMEDIES)
-                ),
+                fields.override("reason", displayName="Reason and fix", mappings=fields.texts(_REMEDIES)),
                 column("node", name="Node", link=links.TO_NODE, width=130),
                 column("Value #A", name="Processes", width=90),
                 column("Value #B", name="GPUs", width=65),
@@ -250,7 +248,7 @@ DASHBOARD = dashboard(
             sort_by="Memory",
             width=12,
             height=7,
-            no_value="Every process has a name",
+            no_value="No unattributed processes",
         ),
     ),
     row(
@@ -260,12 +258,12 @@ DASHBOARD = dashboard(
             "Device memory of pods with a GPU request and of all others. Only the first is known to the "
             "scheduler.",
             over_time(
-                f"sum(sum by ({BY_POD}) ({_of_device('memory_used_bytes')}) unless {_OF_POD} {_SHADOW})",
-                "pods that asked",
+                f"sum(sum by ({BY_POD}) ({_of_device('memory_used_bytes')}) unless {_OF_POD} {_UNREQUESTED})",
+                "requested pods",
             ),
-            over_time(_SHADOW_MEMORY, "pods that did not ask"),
-            over_time(_HOST_MEMORY, "not in Kubernetes"),
-            over_time(_UNKNOWN_MEMORY, "nobody can name"),
+            over_time(_UNREQUESTED_MEMORY, "unrequested pods"),
+            over_time(_HOST_MEMORY, "outside Kubernetes"),
+            over_time(_UNKNOWN_MEMORY, "unattributed"),
             unit="bytes",
             stack=True,
             overrides=fields.colors_of(_KINDS),
@@ -276,10 +274,10 @@ DASHBOARD = dashboard(
             "Power by type of owner",
             "Power charged to pods with a GPU request, to all others, and unattributed power. Only the "
             "first is covered by quotas.",
-            over_time(f"sum({_recorded('energy:watts')} unless {_OF_POD} {_SHADOW})", "pods that asked"),
-            over_time(f"sum({_recorded('energy:watts')} and {_OF_POD} {_SHADOW})", "pods that did not ask"),
-            over_time(f"sum(host:gputally_energy:watts{{{MATCH_NODE}}})", "not in Kubernetes"),
-            over_time(f"sum({_UNKNOWN_WATTS})", "nobody can name"),
+            over_time(f"sum({_recorded('energy:watts')} unless {_OF_POD} {_UNREQUESTED})", "requested pods"),
+            over_time(f"sum({_recorded('energy:watts')} and {_OF_POD} {_UNREQUESTED})", "unrequested pods"),
+            over_time(f"sum(host:gputally_energy:watts{{{MATCH_NODE}}})", "outside Kubernetes"),
+            over_time(f"sum({_UNKNOWN_WATTS})", "unattributed"),
             unit="watt",
             stack=True,
             overrides=fields.colors_of(_KINDS),
@@ -315,14 +313,14 @@ DASHBOARD = dashboard(
         ),
     ),
     row(
-        "Over the whole range",
+        "Time range totals",
         table(
             "History of unrequested pods",
             "Pods that used a GPU without a request in the time range, including pods that have ended; the "
             "100 with the most energy. A recurring name is a workload that needs a GPU request.",
             rows(
                 f"topk(100, {kilowatt_hours(_recorded('energy:watts'), BY_POD)} and {_OF_POD} "
-                f"{_SHADOW_OF_RANGE})"
+                f"{_UNREQUESTED_IN_RANGE})"
             ),
             rows(hours(_recorded("held:gpus"), BY_POD)),
             rows(hours(_recorded("cost:per_hour"), BY_POD)),
@@ -339,7 +337,7 @@ DASHBOARD = dashboard(
             sort_by="Energy",
             only_with="Value #A",
             height=8,
-            no_value="Every pod of the range asked for its GPUs",
+            no_value="No unrequested pods",
         ),
     ),
     variables=(CLUSTER, NODE, NAMESPACE),

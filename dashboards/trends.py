@@ -1,6 +1,6 @@
-"""Weeks and months: how the fleet grows, when it is full, and who is unlike their own past.
+"""Weeks and months: growth, capacity forecast, and deviations from the usual values.
 
-Sums over time of what is recorded once a minute are GPU-minutes, watt-minutes and money per 60 hours.
+Records are written once a minute, so their sums over time are GPU-minutes and watt-minutes.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _ONE_GPU = Variable(
     "gpu", "GPU", f'gpu:gputally_anomaly:input{{{MATCH_CLUSTER}, node=~"$node"}}', multi=False
 )
 _DAY, _WEEK, _MONTH = 86400, 7 * 86400, 30 * 86400
-_UPPER, _LOWER = "usual, at most", "usual, at least"
+_UPPER, _LOWER = "upper bound", "lower bound"
 
 
 def _record(name: str, window: str = "") -> str:
@@ -28,14 +28,14 @@ def _record(name: str, window: str = "") -> str:
 
 
 def _per_day(name: str) -> str:
-    """Of the ten namespaces of which there was the most in the whole range, so much in each 24 hours."""
+    """Sums per 24 hours of the ten namespaces with the largest sums over the range."""
     recorded = f"namespace:gputally_{name}{{{MATCH_CLUSTER}}}"
     most = f"topk(10, sum by (namespace) (sum_over_time({recorded}[$__range] @ end())))"
     return f"sum by (namespace) (sum_over_time({recorded}[1d]) / 60) and on (namespace) {most}"
 
 
 def _trend(function: str, seconds: int | None = None) -> str:
-    """Of the GPUs that are held, as a straight line through the range of the page."""
+    """Linear regression of the held GPUs over the dashboard's range."""
     ahead = "" if seconds is None else f", {seconds}"
     return f"sum by (model) ({function}({_record('held:gpus', '[$__range:1h]')}{ahead}))"
 
@@ -46,19 +46,19 @@ _NEVER = 1e12
 _SECONDS_TO_FULL = (
     f"clamp_min({_COUNT} - {_HELD_LATELY}, 0) / ({_trend('deriv')} > 0) or {_COUNT} * 0 + {_NEVER:.0f}"
 )
-# Without two weeks of history there is no forecast.
-_FORETOLD = (
+# A forecast needs two weeks of history.
+_FORECAST = (
     f"sum(clamp_min(predict_linear({_record('held:gpus', '[14d:2h] offset 7d')}, {_WEEK}), 0)"
     f" and {_record('held:gpus')} offset 20d)"
 )
-_NOT_IN_SIGHT = fields.above(_NEVER / 10, "not in sight", palette.GOOD)
-_NOT_YET = "not yet"
+_NEVER_FULL = fields.above(_NEVER / 10, "no growth", palette.GOOD)
+_NO_DATA = "no data"
 _FULL_SOON = fields.thresholds(
     (2 * _WEEK, palette.WARNING), (2 * _MONTH, palette.GOOD), base=palette.CRITICAL
 )
 
 
-def _this_week_and_last(record: str, title: str, description: str, *, unit: str, color: str) -> Panel:
+def _week_over_week(record: str, title: str, description: str, *, unit: str, color: str) -> Panel:
     return timed(
         timeseries(
             title,
@@ -84,7 +84,7 @@ def _this_week_and_last(record: str, title: str, description: str, *, unit: str,
 
 
 def _days(title: str, description: str, queries: Sequence[Target], unit: str) -> Panel:
-    """A bar for each day, of the 24 hours before it."""
+    """A bar per day for the 24 hours before it."""
     return timed(
         timeseries(
             title,
@@ -102,7 +102,7 @@ def _days(title: str, description: str, queries: Sequence[Target], unit: str) ->
 
 
 def _band(name: str, chosen: str, title: str, description: str, *, unit: str) -> Panel:
-    """What is, before the band that its own past lets expect."""
+    """The measured value and its usual range, computed from its own history."""
     level = name.partition("_")[0]
 
     def series(part: str) -> str:
@@ -136,7 +136,7 @@ def _band(name: str, chosen: str, title: str, description: str, *, unit: str) ->
 
 
 def _outside() -> str:
-    """Everything that is outside its band now, and on which side of it."""
+    """All values outside their usual range now, with the side."""
     found = (
         f"label_replace({level}:gputally_anomaly:input{{{MATCH_CLUSTER}}} {than} "
         f'{level}:gputally_anomaly:{edge}{{{MATCH_CLUSTER}}}, "side", "{side}", "anomaly_name", ".*")'
@@ -205,7 +205,7 @@ DASHBOARD = dashboard(
             unit="short",
             width=3,
             decimals=1,
-            no_value=_NOT_YET,
+            no_value=_NO_DATA,
         ),
         stat(
             "Held in 30 days",
@@ -215,7 +215,7 @@ DASHBOARD = dashboard(
             unit="short",
             width=3,
             decimals=1,
-            no_value=_NOT_YET,
+            no_value=_NO_DATA,
         ),
         stat(
             "Time to full",
@@ -226,7 +226,7 @@ DASHBOARD = dashboard(
             width=3,
             decimals=0,
             steps=_FULL_SOON,
-            mappings=_NOT_IN_SIGHT,
+            mappings=_NEVER_FULL,
         ),
         timed(
             timeseries(
@@ -234,10 +234,10 @@ DASHBOARD = dashboard(
                 "Held GPUs compared with all GPUs. At the top, work has to wait. The dashed line is the "
                 "forecast made a week earlier: the closer, the more reliable the forecast.",
                 over_time(f"sum({_record('gpus:count')})", "all GPUs"),
-                over_time(f"sum(max_over_time({_record('held:gpus', '[1d]')}))", "most held in 24 h"),
+                over_time(f"sum(max_over_time({_record('held:gpus', '[1d]')}))", "held, maximum of 24 h"),
                 over_time(f"sum(avg_over_time({_record('held:gpus', '[1d]')}))", "held, mean of 24 h"),
                 over_time(f"sum(avg_over_time({_record('busy:gpus', '[1d]')}))", "busy, mean of 24 h"),
-                over_time(_FORETOLD, "foretold"),
+                over_time(_FORECAST, "forecast"),
                 unit="short",
                 width=14,
                 height=9,
@@ -248,13 +248,13 @@ DASHBOARD = dashboard(
                     *fields.colors_of(
                         {
                             "all GPUs": palette.FREE,
-                            "most held in 24 h": palette.IDLE,
+                            "held, maximum of 24 h": palette.IDLE,
                             "held, mean of 24 h": palette.HELD,
                             "busy, mean of 24 h": palette.BUSY,
                         }
                     ),
                     fields.override(
-                        "foretold",
+                        "forecast",
                         color={"mode": "fixed", "fixedColor": palette.UNKNOWN},
                         custom__lineStyle={"fill": "dash", "dash": [8, 6]},
                     ),
@@ -280,12 +280,12 @@ DASHBOARD = dashboard(
                 column("Value #D", name="In 30 days", decimals=1, width=95),
                 column(
                     "Value #E",
-                    name="Full in",
+                    name="Time to full",
                     unit="dtdurations",
                     decimals=0,
                     width=100,
                     steps=_FULL_SOON,
-                    mappings=_NOT_IN_SIGHT,
+                    mappings=_NEVER_FULL,
                 ),
             ),
             order=("model", *value_columns(5)),
@@ -293,14 +293,14 @@ DASHBOARD = dashboard(
             width=10,
             height=9,
         ),
-        _this_week_and_last(
+        _week_over_week(
             "busy:gpus",
             "Busy GPUs, week over week",
             "Busy GPUs compared with the same time a week before. Investigate a lasting difference.",
             unit="short",
             color=palette.BUSY,
         ),
-        _this_week_and_last(
+        _week_over_week(
             "energy:watts",
             "Power, week over week",
             "Power of all GPUs compared with the same time a week before. Investigate a lasting difference.",
@@ -309,7 +309,7 @@ DASHBOARD = dashboard(
         ),
     ),
     row(
-        "Anomalies; the bands are of the namespace and the GPU that are chosen above",
+        "Anomalies (graphs: the chosen namespace and GPU)",
         timed(
             timeseries(
                 "Anomalies",
@@ -327,7 +327,7 @@ DASHBOARD = dashboard(
                 bars=True,
                 legend="bottom",
                 calcs=("max", "lastNotNull"),
-                no_value="Everything was as it used to be",
+                no_value="No anomalies",
             ),
             step="1h",
         ),
@@ -336,7 +336,7 @@ DASHBOARD = dashboard(
             "Values outside the usual range now. Normal is empty. A drop to 0 is often a hung job.",
             rows(_outside()),
             columns=(
-                column("anomaly_name", name="What"),
+                column("anomaly_name", name="Anomaly"),
                 column("side", name="Side", width=90),
                 column("Value", name="Measured", decimals=2, width=90),
                 column("node", name="Node", link=links.TO_NODE),
@@ -347,7 +347,7 @@ DASHBOARD = dashboard(
                     link=links.TO_NAMESPACE,
                 ),
             ),
-            no_value="Everything is as it used to be",
+            no_value="No anomalies",
             order=("anomaly_name", "side", "Value", "node", "gpu", "namespace"),
             width=14,
             height=7,
@@ -385,7 +385,7 @@ DASHBOARD = dashboard(
         ),
     ),
     row(
-        "Day by day",
+        "Daily totals",
         _days(
             "Energy per day",
             "Energy of the GPUs of each model in the 24 hours before each bar.",

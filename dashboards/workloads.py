@@ -1,4 +1,4 @@
-"""What a team has on the GPUs: from namespaces to pods, containers and processes, and what of it works."""
+"""GPUs of namespaces, workloads, pods, containers and processes: held, busy and idle."""
 
 from collections.abc import Callable
 
@@ -22,11 +22,11 @@ _BY_CONTAINER = "cluster, node, gpu, uuid, namespace, pod, container"
 _BY_PROCESS = "cluster, node, gpu, uuid, namespace, pod, owner, process_name, pid"
 _PROCESS_NAME = "pod, owner, process_name, pid"
 
-_STATES = {"busy": palette.BUSY, "held, idle": palette.IDLE, "cannot be told": palette.UNKNOWN}
+_STATES = {"busy": palette.BUSY, "held, idle": palette.IDLE, "activity unknown": palette.UNKNOWN}
 
-_TO_NAMESPACE = links.by_row("This namespace only", "workloads", "namespace")
-_TO_POD = links.by_row("This pod only", "workloads", "namespace", "pod")
-_SERIES_TO_POD = links.by_label("This pod only", "workloads", "namespace", "pod")
+_ONLY_THIS_NAMESPACE = links.by_row("Show only this namespace", "workloads", "namespace")
+_ONLY_THIS_POD = links.by_row("Show only this pod", "workloads", "namespace", "pod")
+_SERIES_ONLY_THIS_POD = links.by_label("Show only this pod", "workloads", "namespace", "pod")
 
 
 def _pods(record: str) -> str:
@@ -53,17 +53,17 @@ def _of_host(record: str) -> str:
     return f"sum by (cluster, node, owner) (host:gputally_{record}{{{MATCH_CLUSTER}}})"
 
 
-def _worked(of: Callable[[str], str]) -> str:
-    """The part that works. What does not tell whether it works counts neither way."""
+def _busy_share(of: Callable[[str], str]) -> str:
+    """The busy share of GPU time; GPUs with unknown activity do not count."""
     busy = of("busy:gpus")
     return f"{busy} / ({busy} + {of('idle:gpus')} > 0)"
 
 
-def _sum_of_workload(record: str) -> str:
+def _workload_hours(record: str) -> str:
     return hours(_of_workload(record), BY_WORKLOAD)
 
 
-def _sum_of_pod(record: str) -> str:
+def _pod_hours(record: str) -> str:
     return hours(_pods(record), BY_POD)
 
 
@@ -72,7 +72,7 @@ def _of_container(metric: str, how: str = "max") -> str:
 
 
 def _of_process(metric: str, how: str = "max") -> str:
-    """What is no pod's has its owner in the pod's place."""
+    """Per process; an owner that is not a pod is put into the label `pod`."""
     return f'label_replace({how} by ({_BY_PROCESS}) ({metric}), "pod", "$1", "owner", "(.+)")'
 
 
@@ -96,13 +96,13 @@ def _by_pod(
         height=9,
         decimals=decimals,
         stack=stack,
-        links=(_SERIES_TO_POD,),
+        links=(_SERIES_ONLY_THIS_POD,),
         legend="bottom",
         calcs=("mean",),
     )
 
 
-_PROCESSES_NEED = "Only filled where the exporters run with --process-metrics."
+_PROCESSES_NEED = "Needs the exporter flag --process-metrics."
 
 DASHBOARD = dashboard(
     "workloads",
@@ -133,7 +133,7 @@ DASHBOARD = dashboard(
             "Busy share",
             "Share of the held GPU time during which the GPUs were busy, now. Above 60 % is good; below 30 "
             "%, fewer GPUs would do.",
-            over_time(_worked(_total)),
+            over_time(_busy_share(_total)),
             unit="percentunit",
             width=3,
             decimals=0,
@@ -195,7 +195,7 @@ DASHBOARD = dashboard(
             over_time(_total("idle:gpus"), "held, idle"),
             over_time(
                 f"clamp_min({_total('held:gpus')} - {_total('busy:gpus')} - {_total('idle:gpus')}, 0)",
-                "cannot be told",
+                "activity unknown",
             ),
             unit="short",
             width=10,
@@ -212,15 +212,15 @@ DASHBOARD = dashboard(
             "that have many idle GPUs; a name links to its pods.",
             rows(_of_namespace("held:gpus")),
             rows(_of_namespace("idle:gpus")),
-            rows(_worked(_of_namespace)),
+            rows(_busy_share(_of_namespace)),
             rows(_of_namespace("memory_used:bytes")),
             rows(_of_namespace("energy:watts")),
             rows(_of_namespace("cost:per_hour")),
             columns=(
-                column("namespace", name="Namespace", link=_TO_NAMESPACE),
+                column("namespace", name="Namespace", link=_ONLY_THIS_NAMESPACE),
                 column("Value #A", name="GPUs held", decimals=1, width=90),
                 column("Value #B", name="Idle", decimals=1, width=60, steps=fields.CELL_ANY_IS_IDLE),
-                share_column("Value #C", "Part that works", width=125),
+                share_column("Value #C", "Busy share", width=125),
                 column("Value #D", name="Memory", unit="bytes", width=85),
                 column("Value #E", name="Power", unit="watt", width=80),
                 column("Value #F", name="Cost per hour", decimals=2, width=110),
@@ -245,8 +245,8 @@ DASHBOARD = dashboard(
             rows(_of_pod("memory_used:bytes")),
             rows(_of_pod("energy:watts")),
             columns=(
-                column("namespace", name="Namespace", link=_TO_NAMESPACE),
-                column("pod", name="Pod", link=_TO_POD),
+                column("namespace", name="Namespace", link=_ONLY_THIS_NAMESPACE),
+                column("pod", name="Pod", link=_ONLY_THIS_POD),
                 column("node", name="Node", link=links.TO_NODE),
                 column("Value #A", name="GPUs held", decimals=2, width=110),
                 column("Value #B", name="Idle", decimals=2, width=90, steps=fields.CELL_ANY_IS_IDLE),
@@ -295,24 +295,24 @@ DASHBOARD = dashboard(
         ),
     ),
     row(
-        "Over the whole range, with what is gone by now",
+        "Time range totals, including ended pods",
         table(
             "Cost by workload",
             "Deployments, jobs and other workloads with all their pods; the 100 most expensive. Start with "
             "high costs at a low busy share. Workload names need the exporter flag --kubernetes.",
-            rows(f"topk(100, {_sum_of_workload('cost:per_hour')})"),
-            rows(_sum_of_workload("held:gpus")),
-            rows(_worked(_sum_of_workload)),
+            rows(f"topk(100, {_workload_hours('cost:per_hour')})"),
+            rows(_workload_hours("held:gpus")),
+            rows(_busy_share(_workload_hours)),
             rows(kilowatt_hours(_of_workload("energy:watts"), BY_WORKLOAD)),
-            rows(_sum_of_workload("idle_cost:per_hour")),
+            rows(_workload_hours("idle_cost:per_hour")),
             columns=(
-                column("namespace", name="Namespace", link=_TO_NAMESPACE),
+                column("namespace", name="Namespace", link=_ONLY_THIS_NAMESPACE),
                 column("workload", name="Workload"),
                 column("Value #A", name="Cost", unit="none", decimals=2, width=90),
                 column("Value #B", name="GPU hours", unit="none", decimals=1, width=95),
-                share_column("Value #C", "Part that worked", width=140),
+                share_column("Value #C", "Busy share", width=140),
                 column("Value #D", name="Energy", unit="kwatth", decimals=2, width=100),
-                column("Value #E", name="Cost of idle", unit="none", decimals=2, width=105),
+                column("Value #E", name="Idle cost", unit="none", decimals=2, width=105),
             ),
             hidden=("cluster",),
             order=("namespace", "workload", *value_columns(5)),
@@ -323,20 +323,20 @@ DASHBOARD = dashboard(
             "Cost by pod",
             "All pods of the time range, including pods that have ended; the 100 most expensive. Idle cost "
             "is the cost of the time during which held GPUs were idle.",
-            rows(f"topk(100, {_sum_of_pod('cost:per_hour')})"),
-            rows(_sum_of_pod("held:gpus")),
-            rows(_worked(_sum_of_pod)),
+            rows(f"topk(100, {_pod_hours('cost:per_hour')})"),
+            rows(_pod_hours("held:gpus")),
+            rows(_busy_share(_pod_hours)),
             rows(kilowatt_hours(_pods("energy:watts"), BY_POD)),
-            rows(_sum_of_pod("idle_cost:per_hour")),
+            rows(_pod_hours("idle_cost:per_hour")),
             columns=(
-                column("namespace", name="Namespace", link=_TO_NAMESPACE),
-                column("pod", name="Pod", link=_TO_POD),
+                column("namespace", name="Namespace", link=_ONLY_THIS_NAMESPACE),
+                column("pod", name="Pod", link=_ONLY_THIS_POD),
                 column("node", name="Node", link=links.TO_NODE),
                 column("Value #A", name="Cost", unit="none", decimals=2, width=90),
                 column("Value #B", name="GPU hours", unit="none", decimals=1, width=95),
-                share_column("Value #C", "Part that worked", width=140),
+                share_column("Value #C", "Busy share", width=140),
                 column("Value #D", name="Energy", unit="kwatth", decimals=2, width=100),
-                column("Value #E", name="Cost of idle", unit="none", decimals=2, width=105),
+                column("Value #E", name="Idle cost", unit="none", decimals=2, width=105),
             ),
             hidden=("cluster",),
             order=("namespace", "pod", "node", *value_columns(5)),
@@ -355,7 +355,7 @@ DASHBOARD = dashboard(
             rows(_of_container(_container("sm_utilization_ratio"))),
             rows(_of_container(f"rate({_container('energy_joules_total')}[$__rate_interval])", "sum")),
             columns=(
-                column("pod", name="Pod", link=_TO_POD),
+                column("pod", name="Pod", link=_ONLY_THIS_POD),
                 column("container", name="Container"),
                 column("node", name="Node", link=links.TO_NODE),
                 column("gpu", name="GPU", width=70, link=links.TO_GPU),
@@ -373,14 +373,14 @@ DASHBOARD = dashboard(
         ),
     ),
     row(
-        "Not in Kubernetes",
+        "Outside Kubernetes",
         table(
             "Owners outside Kubernetes",
             "Slurm jobs, containers, services and sessions that are not pods; the 100 that hold the most. "
             "On a host without Kubernetes these are all owners.",
             rows(f"topk(100, {_of_host('held:gpus')})"),
             rows(_of_host("idle:gpus")),
-            rows(_worked(_of_host)),
+            rows(_busy_share(_of_host)),
             rows(_of_host("memory_used:bytes")),
             rows(_of_host("energy:watts")),
             rows(_of_host("cost:per_hour")),
@@ -389,7 +389,7 @@ DASHBOARD = dashboard(
                 column("node", name="Node", link=links.TO_NODE),
                 column("Value #A", name="GPUs held", decimals=2, width=110),
                 column("Value #B", name="Idle", decimals=2, width=90, steps=fields.CELL_ANY_IS_IDLE),
-                share_column("Value #C", "Part that works", width=260),
+                share_column("Value #C", "Busy share", width=260),
                 column("Value #D", name="Memory", unit="bytes", width=120),
                 column("Value #E", name="Power", unit="watt", width=110),
                 column("Value #F", name="Cost per hour", decimals=2, width=120),
@@ -412,14 +412,14 @@ DASHBOARD = dashboard(
             rows(_of_process(f"rate({_process('energy_joules_total')}[$__rate_interval])", "sum")),
             rows(f"time() - {_of_process(_process('start_time_seconds'))}"),
             columns=(
-                column("pod", name="Pod or other owner"),
+                column("pod", name="Pod or owner"),
                 column("process_name", name="Process"),
-                column("pid", name="Pid", unit="string", width=90),
+                column("pid", name="PID", unit="string", width=90),
                 column("node", name="Node", link=links.TO_NODE),
                 column("Value #A", name="Memory", unit="bytes", width=120),
                 share_column("Value #B", "SM use", width=240),
                 column("Value #C", name="Power", unit="watt", width=110),
-                column("Value #D", name="Runs for", unit="dtdurations", width=150),
+                column("Value #D", name="Running for", unit="dtdurations", width=150),
             ),
             hidden=("cluster", "uuid", "gpu", "namespace", "owner"),
             order=("pod", "process_name", "pid", "node", *value_columns(4)),
