@@ -1,4 +1,4 @@
-"""The data that dashboards are shown on: made once, since that takes the better part of a minute."""
+"""Data for the dashboards, made once because that takes almost a minute."""
 
 from collections.abc import Iterator
 

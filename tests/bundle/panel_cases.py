@@ -1,4 +1,4 @@
-"""What a panel answers for series that a test makes up, by promtool's own engine."""
+"""Evaluates the query of a panel on given series with promtool."""
 
 import json
 import re
@@ -13,9 +13,9 @@ from dashboards.build import text_of
 from tests.bundle.promtool_cases import promtool
 
 HOURS = 2
-"""How long the series are; the range of the dashboard is the last hour of it."""
+"""Length of the series; the dashboard's range is its last hour."""
 _EVERY_MINUTE = HOURS * 60
-_GIVEN = {"$__rate_interval": "5m", "$__range_s": "3600", "$__range": "1h", "$__interval": "1m"}
+_GRAFANA_VARIABLES = {"$__rate_interval": "5m", "$__range_s": "3600", "$__range": "1h", "$__interval": "1m"}
 
 
 def always(value: float) -> str:
@@ -24,33 +24,33 @@ def always(value: float) -> str:
 
 
 def query(made: core.Dashboard, title: str, letter: str = "A") -> str:
-    """One query of the panel with this title, with All for every variable."""
+    """A query of the panel with this title, with All for every variable."""
     (panel,) = (panel for panel in _panels(json.loads(text_of(made))) if panel.get("title") == title)
     (expression,) = (target["expr"] for target in panel["targets"] if target["refId"] == letter)
-    for name, value in _GIVEN.items():
+    for name, value in _GRAFANA_VARIABLES.items():
         expression = expression.replace(name, value)
     return re.sub(r"\$[a-z]\w*", ".*", expression)
 
 
-def assert_answers(
-    folder: Path, series: Mapping[str, str], answers: Mapping[str, Mapping[str, float]]
+def assert_results(
+    directory: Path, series: Mapping[str, str], results: Mapping[str, Mapping[str, float]]
 ) -> None:
-    """`answers` has the samples that each query must give, by their labels as PromQL writes them."""
-    asked = [
+    """`results`: query -> labels as PromQL writes them -> value."""
+    tests = [
         {
-            # Sums of floating-point numbers: what should be 0 has a rest.
+            # Sums of floating-point numbers leave a small remainder.
             "expr": f"round({expression}, 1e-9)",
             "eval_time": f"{HOURS}h",
             "exp_samples": [{"labels": labels, "value": value} for labels, value in samples.items()],
         }
-        for expression, samples in answers.items()
+        for expression, samples in results.items()
     ]
     test = {
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "promql_expr_test": asked,
+        "promql_expr_test": tests,
     }
-    cases = folder / "cases.yml"
+    cases = directory / "cases.yml"
     cases.write_text(yaml.safe_dump({"fuzzy_compare": True, "tests": [test]}))
     tested = promtool("test", "rules", cases)
     assert tested.returncode == 0, tested.stdout + tested.stderr

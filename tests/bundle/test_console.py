@@ -1,4 +1,4 @@
-"""OpenShift's console shows a part of what Grafana once wrote: our dashboards for it have nothing else."""
+"""The console dashboards use only what OpenShift's console supports."""
 
 import json
 import re
@@ -13,14 +13,14 @@ from dashboards import Json, console
 from tests.bundle.lab.data import END, STEP
 from tools.servers.prometheus import Prometheus
 
-# The data take a minute to make, and on a busy machine several.
+# Making the data takes a minute, on a busy machine several.
 pytestmark = pytest.mark.timeout(600)
 
 DASHBOARDS: dict[str, Json] = {name: json.loads(text) for name, text in console.texts().items()}
 UNITS = ["Bytes", "bytes", "bps", "Bps", "pps", "ms", "s", "percentunit", "short"]
 COLORS = ["blue", "green", "orange", "purple", "red", "yellow"]
 RANGE = 1800
-"""The console's, as long as nobody chooses another."""
+"""The console's default range in seconds."""
 
 
 def closed(properties: Json, *optional: str) -> Json:
@@ -52,7 +52,7 @@ SINGLESTAT = closed(
         "format": {"enum": UNITS},
         "decimals": NUMBER,
         "options": closed({"fieldOptions": closed({"thresholds": array(STEP_OF_COLOR, least=0)})}),
-        # Only the first is asked.
+        # Only the first query is run.
         "targets": array(closed(TARGET), most=1),
     }
 )
@@ -90,7 +90,7 @@ VARIABLE = closed(
     {
         "name": {"type": "string", "pattern": "^[a-z]+$"},
         "type": {"const": "query"},
-        # A text, and not the object that Grafana has made of it since.
+        # A string, unlike the object of newer Grafana versions.
         "query": {"type": "string", "pattern": r"^label_values\(.+, [a-z]+\)$"},
         "includeAll": {"const": True},
         "hide": {"const": 0},
@@ -114,7 +114,7 @@ DASHBOARD = closed(
         ),
     }
 )
-"""What the console reads of a dashboard; it passes over the rest, or fails on it."""
+"""The part of the schema that the console reads."""
 
 
 def panels(dashboard: Json) -> Iterator[Json]:
@@ -122,22 +122,22 @@ def panels(dashboard: Json) -> Iterator[Json]:
         yield from row["panels"]
 
 
-def chosen(expr: str, namespace: str = ".+") -> str:
-    """As the console fills it in: it knows no braces."""
+def filled(expr: str, namespace: str = ".+") -> str:
+    """The expression with variables filled in as the console does, without braces."""
     return re.sub(r"\$namespace\b", namespace, re.sub(r"\$__range\b", f"{RANGE}s", expr))
 
 
 def labels_of(expr: str) -> promql.Labels:
-    return promql.labels_of(chosen(expr), full_schema())
+    return promql.labels_of(filled(expr), full_schema())
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_it_has_nothing_that_the_console_does_not_show(name: str) -> None:
+def test_it_uses_only_what_the_console_supports(name: str) -> None:
     jsonschema.Draft7Validator(DASHBOARD).validate(DASHBOARDS[name])
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_panels_and_columns_have_names_of_their_own(name: str) -> None:
+def test_panels_and_queries_have_unique_ids(name: str) -> None:
     ids = [panel["id"] for panel in panels(DASHBOARDS[name])]
     assert len(set(ids)) == len(ids)
     for panel in panels(DASHBOARDS[name]):
@@ -146,10 +146,10 @@ def test_panels_and_columns_have_names_of_their_own(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_every_query_asks_for_what_is_there_and_legends_for_labels_of_it(name: str) -> None:
+def test_queries_use_existing_metrics_and_legends_existing_labels(name: str) -> None:
     for panel in panels(DASHBOARDS[name]):
         for target in panel["targets"]:
-            assert "$" not in chosen(target["expr"])
+            assert "$" not in filled(target["expr"])
             has = labels_of(target["expr"])
             used = re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", ""))
             assert set(used) <= has, panel["title"]
@@ -157,7 +157,7 @@ def test_every_query_asks_for_what_is_there_and_legends_for_labels_of_it(name: s
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_a_table_has_a_column_for_every_query_and_every_label(name: str) -> None:
-    """The console joins rows whose labels are all the same."""
+    """The console joins rows with equal labels."""
     for panel in panels(DASHBOARDS[name]):
         if panel["type"] == "table":
             columns = [style["pattern"] for style in panel["styles"]]
@@ -168,8 +168,8 @@ def test_a_table_has_a_column_for_every_query_and_every_label(name: str) -> None
                 assert labels_of(target["expr"]) == set(labels), target["expr"]
 
 
-def test_nothing_is_asked_by_a_label_that_may_be_missing() -> None:
-    """All is `.+` there, which no series without the label matches."""
+def test_there_is_no_variable_for_a_label_that_can_be_missing() -> None:
+    """All is `.+`, which does not match series without the label."""
     for name, dashboard in DASHBOARDS.items():
         for variable in dashboard["templating"]["list"]:
             assert variable["name"] != "cluster", name
@@ -177,11 +177,11 @@ def test_nothing_is_asked_by_a_label_that_may_be_missing() -> None:
 
 @pytest.mark.parametrize("namespace", [".+", "nlp"])
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_every_query_has_an_answer(name: str, namespace: str, lab: Prometheus) -> None:
+def test_every_query_has_a_result(name: str, namespace: str, lab: Prometheus) -> None:
     empty = []
     for panel in panels(DASHBOARDS[name]):
         for target in panel["targets"]:
-            expr = chosen(target["expr"], namespace)
+            expr = filled(target["expr"], namespace)
             over = {"start": str(END - RANGE), "end": str(END), "step": str(STEP)}
             found = (
                 lab.ask("query_range", query=expr, **over)

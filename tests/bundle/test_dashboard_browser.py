@@ -1,6 +1,6 @@
 """Every dashboard in a real Grafana and a real browser, on a wide screen and on a narrow one.
 
-A picture of each is kept in build/screenshots, or in $GPUTALLY_SCREENSHOTS.
+Screenshots are written to build/screenshots, or to $GPUTALLY_SCREENSHOTS.
 """
 
 import json
@@ -23,15 +23,15 @@ from tools.servers.grafana import Grafana
 from tools.servers.ports import free_port
 from tools.servers.prometheus import Prometheus
 
-# All pages are looked at before the first test; that takes two minutes, and on a busy machine many.
+# All pages are opened before the first test; that takes two minutes, on a busy machine more.
 pytestmark = pytest.mark.timeout(1500)
 
 WIDTHS = (1920, 1280)
-OWN_TROUBLES = (
-    "logger=local.finder",  # it looks for plugins, and there are none
+KNOWN_MESSAGES = (
+    "logger=local.finder",  # searches for plugins, and there are none
     "logger=migrator",  # of its own database
     "logger=modules",
-    "logger=settings",  # a default of its own that it calls deprecated
+    "logger=settings",  # a default that Grafana itself calls deprecated
     "parse error: unclosed left parenthesis",  # the broken one
 )
 DASHBOARDS: dict[str, Json] = {name: json.loads(text) for name, text in registry.texts().items()}
@@ -39,7 +39,7 @@ PAGES = [(name, width) for width in WIDTHS for name in DASHBOARDS]
 BROKEN = dashboard(
     "broken",
     "Broken",
-    "Everything that must not be.",
+    "All faults that the tests look for.",
     row(
         "",
         timeseries("Wrong query", "d", over_time("sum("), unit="watt"),
@@ -70,7 +70,7 @@ BROKEN = dashboard(
         Variable("node", "Node", "there_is_no_such_metric"),
     ),
 )
-"""Shows that what the tests look for would be found."""
+"""Proves that the tests find each kind of fault."""
 BROKEN_PAGE = ("broken", WIDTHS[-1])
 
 
@@ -85,7 +85,7 @@ def grafana(lab: Prometheus, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         port=free_port("Grafana", 0, 0),
         prometheus=lab.url,
         dashboards=files,
-        # Half of it: Grafana draws an alert as one span only if its points are a minute apart at most.
+        # Half a step: Grafana draws an alert as one span only if its points are a minute apart at most.
         scrape_seconds=STEP // 2,
         viewers_log_in=False,
     )
@@ -96,7 +96,7 @@ def grafana(lab: Prometheus, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="module")
 def seen(grafana: Grafana, tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    """What is on each page, by the name of the dashboard and the width."""
+    """The contents of each page, by dashboard and width."""
     pages = [
         Page(name, width, query(name), picture=f"{name}-{width}.png") for name, width in (*PAGES, BROKEN_PAGE)
     ]
@@ -104,7 +104,7 @@ def seen(grafana: Grafana, tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
 
 def query(name: str) -> str:
-    """The end of the data, and what there is to choose where All cannot be chosen."""
+    """The time range of the data, and values for variables without All."""
     seconds = default_range_seconds(DASHBOARDS[name]) if name in DASHBOARDS else 3600
     times = {"from": (END - seconds) * 1000, "to": END * 1000}
     return urlencode({**times, **{f"var-{each}": value for each, value in SHOWN.get(name, {}).items()}})
@@ -119,7 +119,7 @@ def test_a_page_shows_every_panel_without_an_error(name: str, width: int, seen: 
 
 
 @pytest.mark.parametrize(("name", "width"), PAGES)
-def test_there_is_something_to_see_in_every_panel(name: str, width: int, seen: Seen) -> None:
+def test_every_panel_shows_data(name: str, width: int, seen: Seen) -> None:
     known = {panel for dashboard, panel in SHOWN_EMPTY if dashboard == name}
     assert empty(seen[name, width], DASHBOARDS[name]) == known
 
@@ -141,7 +141,7 @@ def test_no_title_and_no_column_is_cut_off(name: str, width: int, seen: Seen) ->
     assert [panel["title"] for panel in shown if panel["isTooWide"]] == []
 
 
-def test_what_is_broken_is_found(seen: Seen) -> None:
+def test_faults_are_found(seen: Seen) -> None:
     page = seen[BROKEN_PAGE]
     shown = {panel["title"]: panel for panel in page["panels"]}
     assert shown["Wrong query"]["hasComplaint"]
@@ -159,12 +159,12 @@ def test_what_is_broken_is_found(seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_grafana_keeps_a_dashboard_as_it_was_given(name: str, grafana: Grafana) -> None:
+def test_grafana_stores_a_dashboard_unchanged(name: str, grafana: Grafana) -> None:
     kept = grafana.ask(f"/api/dashboards/uid/{DASHBOARDS[name]['uid']}")["dashboard"]
     assert {**kept, "version": 1, "id": None} == {**DASHBOARDS[name], "id": None}
 
 
-def test_grafana_has_nothing_to_migrate_and_nothing_to_complain_about(seen: Seen, grafana: Grafana) -> None:
+def test_grafana_logs_no_migration_and_no_problem(seen: Seen, grafana: Grafana) -> None:
     log = (grafana.folder / "grafana.log").read_text().splitlines()
     bad = [line for line in log if "level=warn" in line or "level=error" in line]
-    assert [line for line in bad if not any(known in line for known in OWN_TROUBLES)] == []
+    assert [line for line in bad if not any(known in line for known in KNOWN_MESSAGES)] == []

@@ -1,4 +1,4 @@
-"""Every query of every dashboard, asked of a Prometheus with a simulated fleet: it must have an answer."""
+"""Every query of every dashboard has a result on a Prometheus with a simulated fleet."""
 
 import json
 import re
@@ -21,16 +21,16 @@ from tests.bundle.lab.choices import EMPTY, EVERYTHING, ONE, Choice, default_ran
 from tests.bundle.lab.data import END, STEP
 from tools.servers.prometheus import Prometheus
 
-# The data take a minute to make, and on a busy machine several.
+# Making the data takes a minute, on a busy machine several.
 pytestmark = pytest.mark.timeout(600)
 
 DASHBOARDS: dict[str, Json] = {name: json.loads(text) for name, text in registry.texts().items()}
 MOST_POINTS = 1000
-"""About as many as a graph is wide."""
+"""About the width of a graph in pixels."""
 
 
 def choose(choice: Choice) -> Choice:
-    """The choice as Grafana writes it into a regular expression, and All for what is not chosen."""
+    """The values as Grafana writes them into a regular expression, All for the others."""
     one = {
         name: value if value == ALL else re.escape(value).replace("\\", r"\\")
         for name, value in choice.items()
@@ -38,22 +38,22 @@ def choose(choice: Choice) -> Choice:
     return {**EVERYTHING, **one}
 
 
-def answer(lab: Prometheus, dashboard: Json, query: Query, choice: Choice) -> list[Json]:
+def result(lab: Prometheus, dashboard: Json, query: Query, choice: Choice) -> list[Json]:
     seconds = default_range_seconds(dashboard)
     step = max(STEP, seconds // MOST_POINTS)
-    grafanas = {
+    grafana_variables = {
         "__interval": f"{step}s",
         "__rate_interval": f"{max(step + STEP, 4 * STEP)}s",
         "__range": f"{seconds}s",
         "__range_s": str(seconds),
     }
-    expr = fill_variables(query.expr, {**choose(choice), **grafanas})
+    expr = fill_variables(query.expr, {**choose(choice), **grafana_variables})
     if query.instant:
         found = lab.ask("query", query=expr, time=str(END))
     else:
         found = lab.ask("query_range", query=expr, start=str(END - seconds), end=str(END), step=str(step))
-    result: list[Json] = found["result"]
-    return result
+    samples: list[Json] = found["result"]
+    return samples
 
 
 def queries(dashboard: Json) -> Iterator[Query]:
@@ -66,29 +66,29 @@ def expected_to_be_empty(name: str) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_every_query_has_an_answer_when_all_is_chosen(name: str, lab: Prometheus) -> None:
+def test_every_query_has_a_result_for_all(name: str, lab: Prometheus) -> None:
     dashboard = DASHBOARDS[name]
     empty = {
         (query.location, query.ref_id)
         for query in queries(dashboard)
-        if not answer(lab, dashboard, query, EVERYTHING)
+        if not result(lab, dashboard, query, EVERYTHING)
     }
     assert empty == expected_to_be_empty(name)
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_every_query_has_an_answer_when_one_of_each_is_chosen(name: str, lab: Prometheus) -> None:
+def test_every_query_has_a_result_for_one_value_of_each_variable(name: str, lab: Prometheus) -> None:
     dashboard = DASHBOARDS[name]
     empty = {
         (query.location, query.ref_id)
         for query in queries(dashboard)
-        if not any(answer(lab, dashboard, query, choice) for choice in ONE[name])
+        if not any(result(lab, dashboard, query, choice) for choice in ONE[name])
     }
     assert empty == expected_to_be_empty(name)
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_every_variable_offers_what_one_can_choose(name: str, lab: Prometheus) -> None:
+def test_every_variable_offers_the_chosen_values(name: str, lab: Prometheus) -> None:
     dashboard = DASHBOARDS[name]
     for variable in variables(dashboard).values():
         selector, label = label_values_query(variable)
@@ -106,20 +106,20 @@ def test_every_variable_offers_what_one_can_choose(name: str, lab: Prometheus) -
 
 
 @pytest.mark.parametrize("name", [name for name in DASHBOARDS if DASHBOARDS[name]["annotations"]["list"]])
-def test_alerts_and_xids_are_marked(name: str, lab: Prometheus) -> None:
+def test_alerts_and_xids_are_annotated(name: str, lab: Prometheus) -> None:
     hours = {**DASHBOARDS[name], "time": {"from": "now-6h"}}
     for query in annotation_queries(DASHBOARDS[name]):
-        assert answer(lab, hours, query, EVERYTHING), query.location
+        assert result(lab, hours, query, EVERYTHING), query.location
 
 
-def test_what_is_said_to_be_empty_is_a_query_that_there_is() -> None:
-    there = {
+def test_queries_expected_to_be_empty_exist() -> None:
+    existing = {
         (name, query.location, query.ref_id) for name, made in DASHBOARDS.items() for query in queries(made)
     }
-    assert EMPTY.keys() <= there
+    assert EMPTY.keys() <= existing
 
 
-def test_one_can_choose_something_on_every_dashboard() -> None:
+def test_every_dashboard_has_a_choice_for_its_variables() -> None:
     for name, dashboard in DASHBOARDS.items():
         wanted = {each for each, variable in variables(dashboard).items() if variable["type"] == "query"}
         assert all(choice.keys() == wanted for choice in ONE[name]), name

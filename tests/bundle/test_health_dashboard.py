@@ -1,4 +1,4 @@
-"""The health dashboard: what it counts as ill, and what its words for XID codes say."""
+"""Health: which GPUs count as faulty, and the texts for XID codes."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from alerts.xids import XIDS
 from dashboards import palette
 from dashboards.build import text_of
 from dashboards.health import DASHBOARD
-from tests.bundle.panel_cases import HOURS, always, assert_answers, query
+from tests.bundle.panel_cases import HOURS, always, assert_results, query
 
 _NOW = HOURS * 3600
 _MINUTES = 60
@@ -45,7 +45,7 @@ def _codes(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("column", ["meaning", "cause", "action"])
-def test_the_table_has_words_for_every_known_code_and_for_all_others(column: str) -> None:
+def test_the_table_has_texts_for_every_known_code_and_for_all_others(column: str) -> None:
     known, others = _mappings(column)
     assert {code: words["text"] for code, words in known["options"].items()} == {
         str(code): getattr(xid, column) for code, xid in XIDS.items()
@@ -53,7 +53,7 @@ def test_the_table_has_words_for_every_known_code_and_for_all_others(column: str
     assert others["type"] == "regex"
 
 
-def test_the_colour_of_a_code_says_whom_it_calls() -> None:
+def test_the_colour_of_a_code_is_that_of_its_severity() -> None:
     known = _mappings("meaning")[0]["options"]
     colored = {
         color: {code for code in known if known[code]["color"] == color}
@@ -63,60 +63,60 @@ def test_the_colour_of_a_code_says_whom_it_calls() -> None:
     assert colored[palette.WARNING] == _codes("xid_warning")
 
 
-def test_every_alert_has_its_summary_for_a_name() -> None:
-    (names,) = _mappings("alertname", "What is wrong now")
+def test_every_alert_has_a_text() -> None:
+    (names,) = _mappings("alertname", "Current problems")
     assert names["options"].keys() == {alert.name for group in GROUPS for alert in group.alerts}
 
 
-def test_an_xid_is_shown_with_its_code_under_each_heading(tmp_path: Path) -> None:
-    said = {_gpu("xid_last_timestamp_seconds", xid="79"): always(_NOW - 600)}
+def test_the_code_of_an_xid_is_in_each_column(tmp_path: Path) -> None:
+    series = {_gpu("xid_last_timestamp_seconds", xid="79"): always(_NOW - 600)}
     labels = 'action="79", cause="79", cluster="c", gpu="0", meaning="79", node="n", uuid="GPU-0", xid="79"'
-    assert_answers(tmp_path, said, {query(DASHBOARD, "XID errors"): {f"{{{labels}}}": (_NOW - 600) * 1000}})
+    assert_results(tmp_path, series, {query(DASHBOARD, "XID errors"): {f"{{{labels}}}": (_NOW - 600) * 1000}})
 
 
-def test_an_xid_of_a_program_is_not_critical(tmp_path: Path) -> None:
-    said = {
+def test_an_xid_of_an_application_is_not_critical(tmp_path: Path) -> None:
+    series = {
         _gpu("xid_last_timestamp_seconds", 0, xid="31"): always(_NOW - 600),
         _gpu("xid_last_timestamp_seconds", 1, xid="79"): always(_NOW - 600),
     }
-    assert_answers(tmp_path, said, {query(DASHBOARD, "Critical XIDs"): {"{}": 1}})
+    assert_results(tmp_path, series, {query(DASHBOARD, "Critical XIDs"): {"{}": 1}})
 
 
 @pytest.mark.parametrize(("minutes", "counted"), [(59, 1), (61, 0)])
-def test_a_critical_xid_from_before_the_chosen_time_does_not_count(
+def test_a_critical_xid_before_the_time_range_does_not_count(
     minutes: int, counted: int, tmp_path: Path
 ) -> None:
-    said = {_gpu("xid_last_timestamp_seconds", xid="79"): always(_NOW - minutes * 60)}
-    assert_answers(tmp_path, said, {query(DASHBOARD, "Critical XIDs"): {"{}": counted}})
+    series = {_gpu("xid_last_timestamp_seconds", xid="79"): always(_NOW - minutes * 60)}
+    assert_results(tmp_path, series, {query(DASHBOARD, "Critical XIDs"): {"{}": counted}})
 
 
 @pytest.mark.parametrize(
     ("age", "letter"), [(0, "A"), (3599, "A"), (3600, "B"), (86399, "B"), (86400, "C"), (604800, "D")]
 )
 def test_every_age_of_an_error_is_in_one_bar(age: int, letter: str, tmp_path: Path) -> None:
-    said = {_gpu("xid_last_timestamp_seconds", xid="48"): always(_NOW - age)}
-    title = "How old the newest error of each GPU is"
-    assert_answers(
+    series = {_gpu("xid_last_timestamp_seconds", xid="48"): always(_NOW - age)}
+    title = "GPUs by age of last XID"
+    assert_results(
         tmp_path,
-        said,
+        series,
         {query(DASHBOARD, title, one): {"{}": float(one == letter)} for one in "ABCD"},
     )
 
 
 @pytest.mark.parametrize(("utilization", "watts", "hung"), [(1.0, 100, 1), (1.0, 400, 0), (0.5, 100, 0)])
-def test_only_a_busy_gpu_without_power_looks_hung(
+def test_only_a_busy_gpu_without_power_is_a_suspected_hang(
     utilization: float, watts: float, hung: int, tmp_path: Path
 ) -> None:
-    said = {
+    series = {
         _gpu("utilization_ratio"): always(utilization),
         _gpu("power_watts"): always(watts),
         _gpu("power_limit_watts"): always(700),
     }
-    assert_answers(tmp_path, said, {query(DASHBOARD, "Look hung"): {"{}": hung}})
+    assert_results(tmp_path, series, {query(DASHBOARD, "Suspected hangs"): {"{}": hung}})
 
 
-def test_a_gpu_that_looks_hung_is_shown_with_who_is_on_it(tmp_path: Path) -> None:
-    said = {
+def test_a_suspected_hang_is_shown_with_its_owner(tmp_path: Path) -> None:
+    series = {
         **{_gpu("utilization_ratio", gpu): always(1) for gpu in (0, 1)},
         **{_gpu("power_watts", gpu): always(70) for gpu in (0, 1)},
         **{_gpu("power_limit_watts", gpu): always(700) for gpu in (0, 1)},
@@ -126,11 +126,11 @@ def test_a_gpu_that_looks_hung_is_shown_with_who_is_on_it(tmp_path: Path) -> Non
         ),
     }
     where = 'cluster="c", gpu="{0}"{1}, node="n"{2}, uuid="GPU-{0}"'
-    assert_answers(
+    assert_results(
         tmp_path,
-        said,
+        series,
         {
-            query(DASHBOARD, "GPUs that look hung, and whose they are"): {
+            query(DASHBOARD, "Hang suspects"): {
                 "{" + where.format(0, ', namespace="ml"', ', pod="p"') + "}": 0.1,
                 "{" + where.format(1, "", "") + "}": 0.1,
             }
@@ -139,37 +139,37 @@ def test_a_gpu_that_looks_hung_is_shown_with_who_is_on_it(tmp_path: Path) -> Non
 
 
 def test_a_gpu_with_several_reasons_for_a_reset_is_counted_once(tmp_path: Path) -> None:
-    said = {
+    series = {
         _gpu("recovery_action", action="gpu_reset"): always(1),
         _gpu("recovery_action", action="none"): always(0),
         _gpu("remapped_rows_pending"): always(1),
         _gpu("remapped_rows_pending", 1): always(0),
     }
-    assert_answers(tmp_path, said, {query(DASHBOARD, "Want a reset"): {"{}": 1}})
+    assert_results(tmp_path, series, {query(DASHBOARD, "Pending resets"): {"{}": 1}})
 
 
 def test_an_amd_gpu_with_an_uncorrected_error_counts_once_whatever_the_block(tmp_path: Path) -> None:
-    said = {
+    series = {
         _gpu("ras_errors_total", block="umc", type="uncorrected"): always(1),
         _gpu("ras_errors_total", block="gfx", type="uncorrected"): always(2),
         _gpu("ecc_errors_total", type="uncorrected", lifetime="volatile"): always(3),
     }
-    assert_answers(tmp_path, said, {query(DASHBOARD, "Uncorrected errors"): {"{}": 1}})
+    assert_results(tmp_path, series, {query(DASHBOARD, "Uncorrected errors"): {"{}": 1}})
 
 
 @pytest.mark.parametrize("minutes", [4, 60])
-def test_nothing_was_slowed_down_for_longer_than_it_has_been_watched(minutes: int, tmp_path: Path) -> None:
-    watched = f"_x{HOURS * 60 + 1 - minutes} {{}}x{minutes - 1}"
-    said = {
-        _gpu("throttle_active", 0, reason="hw_thermal_slowdown"): watched.format(1),
-        _gpu("throttle_active", 1, reason="hw_thermal_slowdown"): watched.format(0),
-        'node:gputally_gpus:count{cluster="c", node="n"}': watched.format(2),
+def test_no_gpu_is_throttled_for_longer_than_it_is_recorded(minutes: int, tmp_path: Path) -> None:
+    recorded = f"_x{HOURS * 60 + 1 - minutes} {{}}x{minutes - 1}"
+    series = {
+        _gpu("throttle_active", 0, reason="hw_thermal_slowdown"): recorded.format(1),
+        _gpu("throttle_active", 1, reason="hw_thermal_slowdown"): recorded.format(0),
+        'node:gputally_gpus:count{cluster="c", node="n"}': recorded.format(2),
     }
     labels = 'cluster="c", gpu="0", node="n", reason="hw_thermal_slowdown", uuid="GPU-0"'
-    assert_answers(tmp_path, said, {query(DASHBOARD, "Longest slowed down"): {f"{{{labels}}}": minutes * 60}})
+    assert_results(tmp_path, series, {query(DASHBOARD, "Longest throttled"): {f"{{{labels}}}": minutes * 60}})
 
 
-def test_links_count_as_down_that_were_up_before(tmp_path: Path) -> None:
+def test_only_links_that_were_up_before_count_as_down(tmp_path: Path) -> None:
     links = 'gpu:gputally_gpu_nvlink_up:sum{cluster="c", node="n", gpu="0", uuid="GPU-0", model="H100"}'
-    said = {links: f"18x{_MINUTES} 16x{_MINUTES}"}
-    assert_answers(tmp_path, said, {query(DASHBOARD, "Links down"): {"{}": 2}})
+    series = {links: f"18x{_MINUTES} 16x{_MINUTES}"}
+    assert_results(tmp_path, series, {query(DASHBOARD, "Links down"): {"{}": 2}})

@@ -73,10 +73,10 @@ READ_RECORDS = [
 ]
 """Dashboards that show what rules have recorded."""
 EMPTY = {
-    ("idle", "Idle now"): "it is about pods that have been there for an hour",
-    ("idle", "Hints"): "it is about pods that have been there for an hour",
+    ("idle", "Idle pods"): "it needs pods that have run for an hour",
+    ("idle", "Right-sizing hints"): "it needs pods that have run for an hour",
 }
-"""Dashboard and panel -> why it has nothing to show so soon."""
+"""Dashboard and panel -> why it is still empty."""
 
 
 def values() -> Json:

@@ -1,4 +1,4 @@
-"""What dashboards are asked for in tests: everything, or one of each; and what is rightly empty there."""
+"""Values of dashboard variables in tests, and panels that are expected to be empty."""
 
 import re
 from collections.abc import Mapping
@@ -35,31 +35,31 @@ ONE: Mapping[str, tuple[Choice, ...]] = {
     "trends": ({**_AMPERE, "model": "NVIDIA A100-SXM4-80GB", "namespace": "nlp", "gpu": "1"},),
     "exporter": ({**_HOPPER, "job": "gputally"}, {**_AMPERE, "job": "gputally"}),
 }
-"""Together they have something for every panel: not every card has every fault."""
+"""Together they have data for every panel: no GPU has every fault."""
 
-_NO_WEEKS = "it looks weeks back, and there is a day"
-_NO_STATE_FILE = "nobody keeps a --state-file in a past that is played"
+_NO_WEEKS = "it needs weeks of data, and there is one day"
+_NO_STATE_FILE = "simulated history has no --state-file"
 EMPTY: Mapping[tuple[str, str, str], str] = {
-    ("energy", "Cost, by namespace", "B"): "it is for what comes after eight namespaces, and there are six",
-    ("argo", "By the label of the pods alone", "A"): "simulated pods have no labels",
+    ("energy", "Cost by namespace", "B"): "it needs more than eight namespaces, and there are six",
+    ("argo", "Workflows by pod label", "A"): "simulated pods have no labels",
     ("trends", "Capacity", "E"): _NO_WEEKS,
-    ("trends", "GPUs that work, this week and last", "B"): _NO_WEEKS,
-    ("trends", "Power, this week and last", "B"): _NO_WEEKS,
-    ("exporter", "Values that failed to be read", "A"): "every value can be read",
-    ("exporter", "How long saving the books takes", "A"): _NO_STATE_FILE,
-    ("exporter", "How long saving the books takes", "B"): _NO_STATE_FILE,
+    ("trends", "Busy GPUs, week over week", "B"): _NO_WEEKS,
+    ("trends", "Power, week over week", "B"): _NO_WEEKS,
+    ("exporter", "Read errors", "A"): "there are no read errors",
+    ("exporter", "Ledger write duration", "A"): _NO_STATE_FILE,
+    ("exporter", "Ledger write duration", "B"): _NO_STATE_FILE,
 }
-"""Dashboard, panel and query -> why it has nothing to show in these data."""
+"""Dashboard, panel and query -> why it is empty."""
 
 SHOWN: Mapping[str, Choice] = {
     "node": {"node": "gpu-h100-01"},
     "trends": {"namespace": "nlp", "node": "gpu-a100-01", "gpu": "1"},
 }
-"""What is chosen in the browser, where All cannot be and the first is not the best."""
+"""Values chosen in the browser for variables without All."""
 SHOWN_EMPTY: Mapping[tuple[str, str], str] = {
-    ("exporter", "How long saving the books takes"): _NO_STATE_FILE,
+    ("exporter", "Ledger write duration"): _NO_STATE_FILE,
 }
-"""Dashboard and panel -> why it says that there is no data."""
+"""Dashboard and panel -> why it is empty in the browser."""
 _SECONDS = {"h": 3600, "d": 86_400}
 
 

@@ -1,7 +1,7 @@
-"""What dashboards show in tests: a day of two nodes and some hours of a third, in a real Prometheus.
+"""Data for dashboards in tests: a day of two nodes and four hours of a third, in a real Prometheus.
 
-Most of what happens is in the last hours, and much of it still goes on at the end. The real rules are
-recorded, and the alerts that fire.
+Most events are in the last hours, and many last until the end. The real recording rules and alerts are
+evaluated.
 """
 
 from collections.abc import Iterator
@@ -25,27 +25,27 @@ END = START + 26 * HOUR
 DAY = Period(START, END, STEP)
 LAST_HOURS = Period(END - 4 * HOUR, END, STEP)
 
-_FOLDER = Path(__file__).parent
+_DIRECTORY = Path(__file__).parent
 _HOPPER = Node(
     name="gpu-h100-01",
-    scenario=_FOLDER / "hopper.toml",
+    scenario=_DIRECTORY / "hopper.toml",
     compat=("dcgm", "nvidia-smi"),
     pcie_throughput=True,
     down=((END - 2 * HOUR, END - 2 * HOUR + 600),),
 )
 _OTHERS = [
-    Node(name="gpu-a100-01", scenario=_FOLDER / "ampere.toml"),
-    Node(name="gpu-mi300x-01", scenario=_FOLDER / "instinct.toml", pcie_throughput=True),
+    Node(name="gpu-a100-01", scenario=_DIRECTORY / "ampere.toml"),
+    Node(name="gpu-mi300x-01", scenario=_DIRECTORY / "instinct.toml", pcie_throughput=True),
 ]
 
 
 @contextmanager
-def prometheus_with_data(folder: Path) -> Iterator[Prometheus]:
-    """Plays the fleet, records the rules and serves all of it."""
-    data = folder / "data"
+def prometheus_with_data(directory: Path) -> Iterator[Prometheus]:
+    """Simulates the nodes, evaluates the rules and serves the result."""
+    data = directory / "data"
     write_history(_OTHERS, DAY, data, cluster=CLUSTER, process_metrics=True)
     write_history([_HOPPER], LAST_HOURS, data, cluster=CLUSTER, process_metrics=True)
-    rules = folder / "rules.yml"
+    rules = directory / "rules.yml"
     rules.write_text(yaml.safe_dump({"groups": rule_groups()}))
     record_rules(data, [rules], DAY, block_hours=54)
     record_alerts(data, [rules], LAST_HOURS)

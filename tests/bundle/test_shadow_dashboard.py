@@ -1,12 +1,12 @@
-"""Whom the dashboard of shadow use names, and as whom."""
+"""Shadow use: unrequested pods, unknown requests and owners outside Kubernetes."""
 
 from pathlib import Path
 
 from dashboards.shadow import DASHBOARD
-from tests.bundle.panel_cases import always, assert_answers, query
+from tests.bundle.panel_cases import always, assert_results, query
 
 _GPU = 'cluster="c", node="n", gpu="0", uuid="U0"'
-_UNASKED = "Pods that use a GPU and never asked for it"
+_UNREQUESTED = "Unrequested pods by GPU"
 
 
 def _pod(pod: str, requested: str, memory: float) -> dict[str, str]:
@@ -21,39 +21,41 @@ def _pod(pod: str, requested: str, memory: float) -> dict[str, str]:
     }
 
 
-def test_a_pod_that_never_asked_is_shown_beside_the_one_whose_gpu_it_is(tmp_path: Path) -> None:
-    assert_answers(
+def test_an_unrequested_pod_is_shown_with_a_pod_to_which_the_gpu_is_allocated(tmp_path: Path) -> None:
+    assert_results(
         tmp_path,
         _pod("guest", "false", 5) | _pod("host", "true", 30),
         {
-            query(DASHBOARD, _UNASKED): {f'{{{_GPU}, namespace="lab", pod="guest", holder="lab/host"}}': 10},
-            query(DASHBOARD, "Pods unasked"): {"{}": 1},
-            query(DASHBOARD, "On GPUs"): {"{}": 1},
+            query(DASHBOARD, _UNREQUESTED): {
+                f'{{{_GPU}, namespace="lab", pod="guest", holder="lab/host"}}': 10
+            },
+            query(DASHBOARD, "Unrequested pods"): {"{}": 1},
+            query(DASHBOARD, "Affected GPUs"): {"{}": 1},
         },
     )
 
 
-def test_a_pod_on_a_gpu_of_nobody_is_shown_without_a_holder(tmp_path: Path) -> None:
-    assert_answers(
+def test_an_unrequested_pod_on_a_free_gpu_is_shown_without_a_holder(tmp_path: Path) -> None:
+    assert_results(
         tmp_path,
         _pod("guest", "false", 5),
-        {query(DASHBOARD, _UNASKED): {f'{{{_GPU}, namespace="lab", pod="guest"}}': 10}},
+        {query(DASHBOARD, _UNREQUESTED): {f'{{{_GPU}, namespace="lab", pod="guest"}}': 10}},
     )
 
 
-def test_whether_a_pod_asked_may_be_unknown_and_is_then_no_accusation(tmp_path: Path) -> None:
-    assert_answers(
+def test_a_pod_with_an_unknown_request_is_counted_apart(tmp_path: Path) -> None:
+    assert_results(
         tmp_path,
         _pod("guest", "", 5),
         {
-            query(DASHBOARD, _UNASKED): {},
-            query(DASHBOARD, "Pods unasked"): {"{}": 0},
-            query(DASHBOARD, "Not known"): {"{}": 1},
+            query(DASHBOARD, _UNREQUESTED): {},
+            query(DASHBOARD, "Unrequested pods"): {"{}": 0},
+            query(DASHBOARD, "Unknown request"): {"{}": 1},
         },
     )
 
 
-def test_an_owner_that_has_gone_is_not_there_any_more(tmp_path: Path) -> None:
+def test_an_ended_owner_is_left_out(tmp_path: Path) -> None:
     def owner(name: str, active: int) -> dict[str, str]:
         labels = f'{{{_GPU}, owner="{name}"}}'
         return {
@@ -62,11 +64,11 @@ def test_an_owner_that_has_gone_is_not_there_any_more(tmp_path: Path) -> None:
             f"gputally_host_memory_used_bytes{labels}": always(7),
         }
 
-    assert_answers(
+    assert_results(
         tmp_path,
         owner("slurm/42", 1) | owner("slurm/41", 0),
         {
-            query(DASHBOARD, "Not in Kubernetes"): {'{cluster="c", node="n", owner="slurm/42"}': 7},
-            query(DASHBOARD, "Not in pods"): {"{}": 1},
+            query(DASHBOARD, "Owners outside Kubernetes"): {'{cluster="c", node="n", owner="slurm/42"}': 7},
+            query(DASHBOARD, "Owners outside pods"): {"{}": 1},
         },
     )

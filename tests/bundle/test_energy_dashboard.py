@@ -1,11 +1,11 @@
-"""The bill of the energy dashboard: does it add up, and does it say so when it does not?"""
+"""The bill adds up to the totals, and the ledger error shows when it does not."""
 
 from pathlib import Path
 
 import pytest
 
 from dashboards.energy import DASHBOARD
-from tests.bundle.panel_cases import always, assert_answers, query
+from tests.bundle.panel_cases import always, assert_results, query
 
 _SERIES = {
     'namespace:gputally_energy:watts{cluster="c", namespace="vision"}': always(1000),
@@ -29,8 +29,8 @@ _SERIES = {
     'cluster:gputally_held:gpus{cluster="c"}': always(5.5),
     'cluster:gputally_gpus:count{cluster="c"}': always(8),
 }
-_BILL = "The bill, by namespace"
-_LINES = ("vision", "nlp", "(not in Kubernetes)", "(nobody)")
+_BILL = "Bill by namespace"
+_LINES = ("vision", "nlp", "(outside Kubernetes)", "(unallocated)")
 
 
 def _lines(*values: float) -> dict[str, float]:
@@ -41,8 +41,8 @@ def _lines(*values: float) -> dict[str, float]:
     }
 
 
-def test_the_lines_of_the_bill_add_up_to_the_sums_above_it(tmp_path: Path) -> None:
-    assert_answers(
+def test_the_lines_of_the_bill_add_up_to_the_totals(tmp_path: Path) -> None:
+    assert_results(
         tmp_path,
         _SERIES,
         {
@@ -58,56 +58,56 @@ def test_the_lines_of_the_bill_add_up_to_the_sums_above_it(tmp_path: Path) -> No
     )
 
 
-def test_what_is_not_nobodys_is_charged_to_an_owner(tmp_path: Path) -> None:
-    assert_answers(
+def test_the_cost_is_allocated_or_unallocated(tmp_path: Path) -> None:
+    assert_results(
         tmp_path,
         _SERIES,
         {
-            query(DASHBOARD, "Charged"): {"{}": 0.9},
-            query(DASHBOARD, "Cost of nobody"): {"{}": 1},
+            query(DASHBOARD, "Allocated cost"): {"{}": 0.9},
+            query(DASHBOARD, "Unallocated cost"): {"{}": 1},
         },
     )
 
 
 @pytest.mark.parametrize(("watts", "difference"), [(2000, 0), (2500, 0.2), (1600, 0.25)])
-def test_the_books_differ_by_what_the_meter_has_more_or_less(
+def test_the_ledger_error_is_the_difference_to_the_energy_counter(
     watts: float, difference: float, tmp_path: Path
 ) -> None:
     series = _SERIES | {'cluster:gputally_energy:watts{cluster="c"}': always(watts)}
-    assert_answers(tmp_path, series, {query(DASHBOARD, "Books differ by"): {"{}": difference}})
+    assert_results(tmp_path, series, {query(DASHBOARD, "Ledger error"): {"{}": difference}})
 
 
-@pytest.mark.parametrize("panel", ["Books differ by", "Charged"])
-@pytest.mark.parametrize(("minutes", "is_told"), [(5, False), (58, False), (59, True)])
-def test_what_is_right_only_in_the_long_run_is_not_told_before(
-    panel: str, minutes: int, is_told: bool, tmp_path: Path
+@pytest.mark.parametrize("panel", ["Ledger error", "Allocated cost"])
+@pytest.mark.parametrize(("minutes", "is_shown"), [(5, False), (58, False), (59, True)])
+def test_ratios_are_shown_only_after_an_hour(
+    panel: str, minutes: int, is_shown: bool, tmp_path: Path
 ) -> None:
-    series = {name: _only_lately(values, minutes) for name, values in _SERIES.items()}
-    answer = {"Books differ by": 0, "Charged": 0.9}[panel]
-    assert_answers(tmp_path, series, {query(DASHBOARD, panel): {"{}": answer} if is_told else {}})
+    series = {name: _last_minutes(values, minutes) for name, values in _SERIES.items()}
+    answer = {"Ledger error": 0, "Allocated cost": 0.9}[panel]
+    assert_results(tmp_path, series, {query(DASHBOARD, panel): {"{}": answer} if is_shown else {}})
 
 
-def _only_lately(values: str, minutes: int) -> str:
-    """The same, with nothing before the last minutes."""
+def _last_minutes(values: str, minutes: int) -> str:
+    """The same values, limited to the last minutes."""
     value, _, count = values.partition("x")
     return f"_x{int(count) + 1 - minutes} {value}x{minutes - 1}"
 
 
-def test_the_books_balance_where_everybody_is_in_kubernetes(tmp_path: Path) -> None:
+def test_the_ledger_balances_without_owners_outside_kubernetes(tmp_path: Path) -> None:
     series = {name: values for name, values in _SERIES.items() if not name.startswith("host:")}
     series |= {'cluster:gputally_energy:watts{cluster="c"}': always(1700)}
-    assert_answers(tmp_path, series, {query(DASHBOARD, "Books differ by"): {"{}": 0}})
+    assert_results(tmp_path, series, {query(DASHBOARD, "Ledger error"): {"{}": 0}})
 
 
-def test_clusters_are_one_bill(tmp_path: Path) -> None:
+def test_several_clusters_are_one_bill(tmp_path: Path) -> None:
     other = {name.replace('cluster="c"', 'cluster="d"'): values for name, values in _SERIES.items()}
-    assert_answers(
+    assert_results(
         tmp_path,
         _SERIES | other,
         {
             query(DASHBOARD, _BILL, "A"): _lines(8, 4, 6, 2),
             query(DASHBOARD, _BILL, "B"): _lines(0.4, 0.2, 0.3, 0.1),
             query(DASHBOARD, _BILL, "E"): _lines(800, 400, 240, 160),
-            query(DASHBOARD, "Books differ by"): {"{}": 0},
+            query(DASHBOARD, "Ledger error"): {"{}": 0},
         },
     )

@@ -1,4 +1,4 @@
-"""What promtool cannot say about the rules on health: the lists of XID codes, and the names they rely on."""
+"""Health rules, as far as promtool cannot check them: the lists of XID codes and the names they use."""
 
 import re
 
@@ -10,7 +10,7 @@ from alerts.settings import FIXED, SETTINGS
 from gputally.config import READERS
 from gputally.model import THROTTLE_REASONS
 
-_ERRORS_OF_PROGRAMS = {13, 31, 43, 45}
+_APPLICATION_XIDS = {13, 31, 43, 45}
 _DCGM_FAILS = {48, 64, 74, 79, 95, 119, 120, 140}
 
 
@@ -21,12 +21,12 @@ def _codes(setting: str) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("setting", ["xid_critical", "xid_warning"])
-def test_nobody_is_called_for_errors_of_programs(setting: str) -> None:
-    assert _ERRORS_OF_PROGRAMS.isdisjoint(_codes(setting))
+def test_application_errors_raise_no_alert(setting: str) -> None:
+    assert _APPLICATION_XIDS.isdisjoint(_codes(setting))
 
 
 @pytest.mark.parametrize("setting", ["xid_critical", "xid_warning"])
-def test_a_list_of_xid_codes_is_sorted_and_has_each_once(setting: str) -> None:
+def test_a_list_of_xid_codes_is_sorted_and_unique(setting: str) -> None:
     assert list(_codes(setting)) == sorted(set(_codes(setting)))
 
 
@@ -34,11 +34,11 @@ def test_an_xid_is_critical_or_a_warning_and_never_both() -> None:
     assert set(_codes("xid_critical")).isdisjoint(_codes("xid_warning"))
 
 
-def test_what_dcgm_fails_a_gpu_for_is_critical() -> None:
+def test_xids_for_which_dcgm_fails_a_gpu_are_critical() -> None:
     assert set(_codes("xid_critical")) >= _DCGM_FAILS
 
 
-def test_no_alert_names_an_xid_beside_the_lists() -> None:
+def test_alerts_use_only_the_lists_of_xids() -> None:
     lists = {"|".join(map(str, _codes(name))) for name in ("xid_critical", "xid_warning")}
     used = {
         codes
@@ -48,11 +48,11 @@ def test_no_alert_names_an_xid_beside_the_lists() -> None:
     assert used == lists
 
 
-def test_alerts_about_throttling_name_reasons_that_there_are() -> None:
+def test_alerts_about_throttling_use_existing_reasons() -> None:
     used = {reason for alert in health.GROUP.alerts for reason in re.findall(r'reason="([^"]*)"', alert.expr)}
     assert used
     assert used <= set(THROTTLE_REASONS)
 
 
-def test_every_reader_counts_as_a_source_that_reads_gpus() -> None:
+def test_every_reader_is_a_device_source() -> None:
     assert set(FIXED["device_sources"].split("|")) == set(READERS) - {"auto"}
