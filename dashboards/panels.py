@@ -62,7 +62,7 @@ class Target(core.Target):
         self.as_table = as_table
 
     def to_json_data(self) -> Json:
-        asked = {"instant": True, "range": False} if self.instant else {"instant": False, "range": True}
+        mode = {"instant": True, "range": False} if self.instant else {"instant": False, "range": True}
         format = {"format": "table"} if self.as_table else {"format": "time_series"}
         return {
             "datasource": DATASOURCE,
@@ -70,7 +70,7 @@ class Target(core.Target):
             "expr": self.expr,
             "legendFormat": self.legendFormat or "__auto",
             "refId": self.refId,
-            **asked,
+            **mode,
             **format,
         }
 
