@@ -1,19 +1,61 @@
-"""What every part of the exporter speaks: frozen facts about GPUs at one moment.
+"""The frozen dataclasses that every part of the exporter exchanges, with the metric that each field fills.
 
-Three rules hold everywhere. `None` means "this card, driver or reader cannot tell": no sample is
-exported. Zero is a measured zero. Units are base units and stand in the field's name; the reader
-converts, once. Energy alone stays in whole millijoules, as the driver counts it, so that sums of it
-stay exact.
+Three rules hold everywhere. `None` means "not supported by this GPU, driver or reader": no sample is
+exported. Zero is a measured zero. Units are base units and part of the field's name; the reader
+converts, once. Energy and time that are summed up stay whole millijoules and microseconds, so that the
+sums are exact; the catalog exports them as joules and seconds.
 
 A field of type `Labelled` holds several values of one kind: the key is the tuple of label values, in
-the order in which the catalog names the labels.
+the order of the labels of its declaration.
+
+A field that is exported declares its metric: `gauge` or `counter` where it may be None, else `metric`.
+`metrics.catalog` adds the prefix and `_total`. `LABEL` makes a field a label of its class's info metric.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 Labels = tuple[str, ...]
 Labelled = Mapping[Labels, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """The metric that a field fills."""
+
+    help: str
+    """`{owner}` stands for the owner's kind where several scopes share the field."""
+    labels: Labels = ()
+    name: str = ""
+    """Without prefix and `_total`; empty where it is the field's name."""
+    counter: bool = False
+
+
+Metadata = Mapping[str, Any]
+
+
+def metric(help: str, *labels: str, name: str = "", counter: bool = False) -> Metadata:
+    """For a field that is never None."""
+    return {"metric": Declaration(help, labels, name, counter)}
+
+
+def gauge(help: str, *labels: str, name: str = "") -> Any:
+    """An optional field."""
+    return field(default=None, metadata=metric(help, *labels, name=name))
+
+
+def counter(help: str, *labels: str, name: str = "") -> Any:
+    """An optional field."""
+    return field(default=None, metadata=metric(help, *labels, name=name, counter=True))
+
+
+def info_label(name: str = "") -> Metadata:
+    """The label is called as the field unless it has a name."""
+    return {"label": name}
+
+
+LABEL = info_label()
 
 
 class Unavailable(Exception):
@@ -56,22 +98,22 @@ def state_set(states: tuple[str, ...], current: str) -> Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """Who a GPU is: what stays the same while its driver is loaded."""
+    """Identity of a GPU: what stays the same while its driver is loaded."""
 
     uuid: str
     index: int
-    vendor: str
-    model: str
-    pci_bus_id: str | None = None
-    serial: str | None = None
-    vbios_version: str | None = None
-    driver_version: str | None = None
-    cuda_version: str | None = None
-    compute_capability: str | None = None
-    minor_number: int | None = None
-    simulated: bool = False
+    vendor: str = field(metadata=LABEL)
+    model: str = field(metadata=LABEL)
+    pci_bus_id: str | None = field(default=None, metadata=LABEL)
+    serial: str | None = field(default=None, metadata=LABEL)
+    vbios_version: str | None = field(default=None, metadata=LABEL)
+    driver_version: str | None = field(default=None, metadata=LABEL)
+    cuda_version: str | None = field(default=None, metadata=LABEL)
+    compute_capability: str | None = field(default=None, metadata=LABEL)
+    minor_number: int | None = field(default=None, metadata=LABEL)
+    simulated: bool = field(default=False, metadata=LABEL)
     metered_by: str | None = None
-    """The uuid of the GPU whose meter measures this one too: of two dies in a package, one has a meter."""
+    """The uuid of the GPU whose energy meter includes this one: of two dies in a package, one has a meter."""
 
 
 ENERGY_SOURCES = ("counter", "integrated")
@@ -79,19 +121,19 @@ ENERGY_SOURCES = ("counter", "integrated")
 
 @dataclass(frozen=True, slots=True)
 class MigInstance:
-    """Who a MIG device is: one compute instance of one GPU instance of its parent.
+    """Identity of a MIG device: one compute instance of one GPU instance of its parent.
 
-    The partitions of an AMD GPU are told in the same way: `gpu_instance_id` is the partition's number.
+    A partition of an AMD GPU has the same form: `gpu_instance_id` is the partition's number.
     """
 
     uuid: str
-    parent_uuid: str
+    parent_uuid: str = field(metadata=LABEL)
     parent_index: int
-    gpu_instance_id: int
-    compute_instance_id: int
-    profile: str | None = None
+    gpu_instance_id: int = field(metadata=info_label("gpu_instance"))
+    compute_instance_id: int = field(metadata=info_label("compute_instance"))
+    profile: str | None = field(default=None, metadata=LABEL)
     device_name: str | None = None
-    """What the kernel calls it, where it has a device of its own: 0000:c1:00.0, amdgpu_xcp_3."""
+    """The kernel's name, where it has a device of its own: 0000:c1:00.0, amdgpu_xcp_3."""
     minor_number: int | None = None
 
 
@@ -109,7 +151,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class ProcessSample:
-    """What one process did up to `timestamp_us` (microseconds since 1970, the driver's clock)."""
+    """Activity of one process up to `timestamp_us` (microseconds since 1970, the driver's clock)."""
 
     pid: int
     timestamp_us: int
@@ -118,13 +160,13 @@ class ProcessSample:
     encoder_ratio: float | None
     decoder_ratio: float | None
     covers_us: int = 0
-    """How long a time the ratios are the mean of, without a gap or an overlap to the sample before it; 0
-    where that cannot be told (the first look at a driver): such a sample says nothing about time."""
+    """The period of which the ratios are the mean, without gap or overlap to the sample before; 0 where it is
+    unknown (the first sample of a driver)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccountedProcess:
-    """A process that has ended, as the driver's accounting keeps it."""
+    """A process that has ended, from the driver's accounting."""
 
     pid: int
     started_us: int
@@ -137,16 +179,16 @@ class AccountedProcess:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whoever a process belongs to: a container of a pod, or something of the host."""
+    """The owner of a process: a container of a pod, or a non-pod owner on the host."""
 
     kind: str
     """pod, docker, podman, containerd, container, lxc, slurm, service, session or process."""
     name: str = ""
-    """What is no pod is named here, for people: docker/3f05ee050f82, slurm/42, service/ollama.service."""
+    """Name of a non-pod owner: docker/3f05ee050f82, slurm/42, service/ollama.service."""
     namespace: str = ""
     pod: str = ""
     container: str = ""
-    """Empty where the pod is known but not which of its containers (Kata, gVisor)."""
+    """Empty where only the pod is known, not the container (Kata, gVisor)."""
     pod_uid: str = ""
     container_id: str = ""
     slurm_job: str = ""
@@ -156,7 +198,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A process whose owner cannot be told, and why: one of UNKNOWN_REASONS."""
+    """The owner of a process that could not be attributed; the reason is one of UNKNOWN_REASONS."""
 
     reason: str
     pod_uid: str = ""
@@ -164,37 +206,50 @@ class Unknown:
 
 
 UNKNOWN_REASONS = (
-    "exited",  # gone before it could be looked up
+    "exited",  # before its owner was resolved
     "zombie",
-    "permission",  # /proc/<pid> may not be read
-    "unreadable",  # it was read, and makes no sense
-    "unstable",  # the pid was given to another process while it was looked up
+    "permission",  # no permission to read /proc/<pid>
+    "unreadable",  # /proc/<pid> could not be parsed
+    "unstable",  # the pid was reused while its owner was resolved
     "ambiguous_pod",  # its cgroups name two pods
-    "unknown_pod",  # its pod's UID is known, but no source knows the pod's name
-    "unknown_container",  # it is in a container of Kubernetes that no source knows
-    "mediated",  # the MPS server, which speaks for others
-    "pid_namespace",  # no pid at all is to be seen: the exporter does not share the host's pid namespace
+    "unknown_pod",  # the UID of its pod is known, the name is in no pod source
+    "unknown_container",  # its Kubernetes container is in no pod source
+    "mediated",  # the MPS server, which runs the work of other processes
+    "pid_namespace",  # no pid is visible: the exporter does not share the host's pid namespace
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What one owner does on one device (a GPU or a MIG device)."""
+    """Current use of one device (a GPU or a MIG device) by one owner."""
 
     gpu_index: int
     uuid: str
     owner: Owner | Unknown
-    processes: int
-    memory_used_bytes: int | None = None
-    sm_ratio: float | None = None
-    memory_ratio: float | None = None
-    encoder_ratio: float | None = None
-    decoder_ratio: float | None = None
+    processes: int = field(metadata=metric("Processes of {owner} on the device."))
+    memory_used_bytes: int | None = gauge("Device memory allocated by the processes of {owner}.")
+    sm_ratio: float | None = gauge(
+        "SM utilisation of {owner}: the sum over its processes of their mean since the last sample. "
+        "Absent on MIG devices, where the driver does not sample processes.",
+        name="sm_utilization_ratio",
+    )
+    memory_ratio: float | None = gauge(
+        "Memory bandwidth utilisation of {owner}, computed like SM utilisation.",
+        name="memory_utilization_ratio",
+    )
+    encoder_ratio: float | None = gauge(
+        "Video encoder utilisation of {owner}, computed like SM utilisation.",
+        name="encoder_utilization_ratio",
+    )
+    decoder_ratio: float | None = gauge(
+        "Video decoder utilisation of {owner}, computed like SM utilisation.",
+        name="decoder_utilization_ratio",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """A process on a device (a GPU or a MIG device) since the last look, and whose it is."""
+    """A process on a device (a GPU or a MIG device) since the last sample, and its owner."""
 
     gpu_index: int
     uuid: str
@@ -204,7 +259,7 @@ class Resident:
     """None where the driver does not sample processes; empty when it did not run."""
     started_at_seconds: float | None = None
     ended: bool = False
-    """It ran since the last look and is gone from the driver's list."""
+    """It ran since the last sample and is no longer in the driver's list."""
 
     def mean_ratio(self, field: str) -> float | None:
         """The mean of one ratio over its samples; 0 when it did not run, None where it is not measured."""
@@ -218,31 +273,39 @@ class Resident:
 
 @dataclass(frozen=True, slots=True)
 class PodOnGpu:
-    """A pod that uses or holds a device of this node."""
+    """A pod that holds a device of this node."""
 
     namespace: str
     pod: str
-    pod_uid: str = ""
-    node: str = ""
-    workload: str = ""
+    pod_uid: str = field(default="", metadata=LABEL)
+    node: str = field(default="", metadata=LABEL)
+    workload: str = field(default="", metadata=LABEL)
     """Its topmost owner, as Kind/name."""
-    requested: bool | None = None
-    """Whether the kubelet gave it a device; None when no source can tell."""
+    requested: bool | None = field(default=None, metadata=LABEL)
+    """Whether the kubelet allocated a device to it; None when no source reports allocations."""
     labels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """How busy the parts of a GPU, or of a MIG instance, were since the last reading (NVML GPM)."""
+    """Activity of the parts of a GPU or MIG device since the last sample (NVML GPM)."""
 
-    graphics_active_ratio: float | None = None
-    sm_active_ratio: float | None = None
-    sm_occupancy_ratio: float | None = None
-    tensor_active_ratio: float | None = None
-    dram_active_ratio: float | None = None
-    fp64_active_ratio: float | None = None
-    fp32_active_ratio: float | None = None
-    fp16_active_ratio: float | None = None
+    graphics_active_ratio: float | None = gauge(
+        "Share of time in which any graphics or compute engine was active."
+    )
+    sm_active_ratio: float | None = gauge(
+        "Share of time in which a multiprocessor had at least one warp, averaged over all of them."
+    )
+    sm_occupancy_ratio: float | None = gauge(
+        "Warps resident on the multiprocessors as a share of the maximum."
+    )
+    tensor_active_ratio: float | None = gauge("Share of time in which the tensor cores were active.")
+    dram_active_ratio: float | None = gauge(
+        "Share of time in which the device memory interface transferred data."
+    )
+    fp64_active_ratio: float | None = gauge("Share of time in which the FP64 pipe was active.")
+    fp32_active_ratio: float | None = gauge("Share of time in which the FP32 pipe was active.")
+    fp16_active_ratio: float | None = gauge("Share of time in which the FP16 pipe was active.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,12 +313,16 @@ class MigReading(Activity):
     """One MIG device, or one partition of an AMD GPU, at one moment."""
 
     instance: MigInstance
-    multiprocessors: int | None = None
-    memory_total_bytes: int | None = None
-    memory_used_bytes: int | None = None
-    memory_free_bytes: int | None = None
-    memory_reserved_bytes: int | None = None
-    processes: tuple[Process, ...] | None = None
+    multiprocessors: int | None = gauge("Multiprocessors of the MIG device.")
+    memory_total_bytes: int | None = gauge("Device memory of the MIG device.")
+    memory_used_bytes: int | None = gauge("Device memory allocated by processes on the MIG device.")
+    memory_free_bytes: int | None = gauge("Free device memory of the MIG device.")
+    memory_reserved_bytes: int | None = gauge(
+        "Device memory of the MIG device reserved by driver and firmware."
+    )
+    processes: tuple[Process, ...] | None = gauge(
+        "Processes that the driver lists on the MIG device.", "kind"
+    )
     process_samples: tuple[ProcessSample, ...] | None = None
 
 
@@ -264,93 +331,139 @@ class Reading(Activity):
     """One GPU at one moment. `up` is false when the GPU is lost: then little but `gpu` is known."""
 
     gpu: Gpu
-    up: bool = True
+    up: bool = field(
+        default=True, metadata=metric("1 when the GPU was read for this snapshot, 0 when it is lost.")
+    )
 
-    gpu_utilization_ratio: float | None = None
-    memory_utilization_ratio: float | None = None
-    encoder_utilization_ratio: float | None = None
-    decoder_utilization_ratio: float | None = None
-    jpeg_utilization_ratio: float | None = None
-    ofa_utilization_ratio: float | None = None
+    gpu_utilization_ratio: float | None = gauge(
+        "Share of the driver's last sample period in which at least one kernel ran.",
+        name="utilization_ratio",
+    )
+    memory_utilization_ratio: float | None = gauge(
+        "Share of the driver's last sample period in which device memory was read or written."
+    )
+    encoder_utilization_ratio: float | None = gauge("Video encoder utilisation.")
+    decoder_utilization_ratio: float | None = gauge("Video decoder utilisation.")
+    jpeg_utilization_ratio: float | None = gauge("JPEG engine utilisation.")
+    ofa_utilization_ratio: float | None = gauge("Optical flow accelerator utilisation.")
 
-    memory_total_bytes: int | None = None
-    memory_used_bytes: int | None = None
-    memory_free_bytes: int | None = None
-    memory_reserved_bytes: int | None = None
-    memory_visible_total_bytes: int | None = None
-    memory_visible_used_bytes: int | None = None
-    gtt_total_bytes: int | None = None
-    gtt_used_bytes: int | None = None
-    bar1_total_bytes: int | None = None
-    bar1_used_bytes: int | None = None
-    bar1_free_bytes: int | None = None
+    memory_total_bytes: int | None = gauge("Device memory of the GPU.")
+    memory_used_bytes: int | None = gauge(
+        "Device memory allocated by processes, without memory_reserved_bytes."
+    )
+    memory_free_bytes: int | None = gauge("Free device memory.")
+    memory_reserved_bytes: int | None = gauge("Device memory reserved by driver and firmware.")
+    memory_visible_total_bytes: int | None = gauge("Device memory that the CPU can access (AMD).")
+    memory_visible_used_bytes: int | None = gauge("Used device memory that the CPU can access (AMD).")
+    gtt_total_bytes: int | None = gauge("Host memory available to the GPU (GTT, AMD).")
+    gtt_used_bytes: int | None = gauge("Host memory used by the GPU (GTT, AMD).")
+    bar1_total_bytes: int | None = gauge("Size of the BAR1 window.")
+    bar1_used_bytes: int | None = gauge("Mapped part of the BAR1 window.")
+    bar1_free_bytes: int | None = gauge("Unmapped part of the BAR1 window.")
 
-    power_watts: float | None = None
-    power_limit_watts: float | None = None
-    power_enforced_limit_watts: float | None = None
-    power_default_limit_watts: float | None = None
-    power_min_limit_watts: float | None = None
-    power_max_limit_watts: float | None = None
+    power_watts: float | None = gauge(
+        "Power draw: NVIDIA reports a one-second mean, or the instantaneous value on GA100 and older; "
+        "AMD a mean where the driver has one."
+    )
+    power_limit_watts: float | None = gauge("Power limit set by the administrator.")
+    power_enforced_limit_watts: float | None = gauge("Power limit in force: the lowest of all limits.")
+    power_default_limit_watts: float | None = gauge("Power limit after a reset.")
+    power_min_limit_watts: float | None = gauge("Lowest power limit that can be set.")
+    power_max_limit_watts: float | None = gauge("Highest power limit that can be set.")
     energy_millijoules: int | None = None
+    """The hardware's counter; the ledger exports it."""
 
-    temperature_celsius: float | None = None
-    memory_temperature_celsius: float | None = None
-    temperature_slowdown_celsius: float | None = None
-    temperature_shutdown_celsius: float | None = None
-    temperature_margin_celsius: float | None = None
-    sensor_celsius: Labelled | None = None  # sensor
-    sensor_critical_celsius: Labelled | None = None  # sensor
+    temperature_celsius: float | None = gauge("Core temperature.")
+    memory_temperature_celsius: float | None = gauge("Memory temperature.")
+    temperature_slowdown_celsius: float | None = gauge("Core temperature at which the hardware slows down.")
+    temperature_shutdown_celsius: float | None = gauge("Core temperature at which the hardware shuts down.")
+    temperature_margin_celsius: float | None = gauge(
+        "Margin to the nearest slowdown temperature (T.Limit); negative when it is exceeded."
+    )
+    sensor_celsius: Labelled | None = gauge(
+        "Temperature of each sensor: edge, junction (the hottest spot), mem and others (AMD).", "sensor"
+    )
+    sensor_critical_celsius: Labelled | None = gauge(
+        "Temperature of the sensor at which the GPU slows down (AMD).", "sensor"
+    )
 
-    clock_hertz: Labelled | None = None  # domain
-    clock_max_hertz: Labelled | None = None  # domain
-    clock_application_hertz: Labelled | None = None  # domain
-    fan_speed_ratio: Labelled | None = None  # fan
-    performance_state: int | None = None
-    throttle_active: Labelled | None = None  # reason
-    throttle_seconds: Labelled | None = None  # reason
+    clock_hertz: Labelled | None = gauge("Current clock.", "domain")
+    clock_max_hertz: Labelled | None = gauge("Maximum clock.", "domain")
+    clock_application_hertz: Labelled | None = gauge("Clock configured for applications.", "domain")
+    fan_speed_ratio: Labelled | None = gauge("Fan speed as a share of its maximum.", "fan")
+    performance_state: int | None = gauge("Performance state (P-state): 0 is the fastest, 15 the slowest.")
+    throttle_active: Labelled | None = gauge("1 while the clocks are throttled for this reason.", "reason")
+    throttle_seconds: Labelled | None = counter(
+        "Time for which the clocks were throttled for this reason, by the driver's count.", "reason"
+    )
 
-    ecc_errors: Labelled | None = None  # type, lifetime
-    ecc_location_errors: Labelled | None = None  # type, lifetime, location
-    retired_pages: Labelled | None = None  # cause
-    retired_pages_pending: bool | None = None
-    remapped_rows: Labelled | None = None  # cause
-    remapped_rows_pending: bool | None = None
-    remapped_rows_failure: bool | None = None
-    remap_banks: Labelled | None = None  # availability
+    ecc_errors: Labelled | None = counter(
+        "ECC errors; lifetime volatile counts since the driver was loaded, aggregate since manufacture.",
+        "type",
+        "lifetime",
+    )
+    ecc_location_errors: Labelled | None = counter(
+        "ECC errors by location on the chip.", "type", "lifetime", "location"
+    )
+    ras_errors: Labelled | None = counter(
+        "Errors by block of the chip since the driver was loaded (AMD RAS); deferred errors become "
+        "uncorrected when the data is used.",
+        "block",
+        "type",
+    )
+    retired_pages: Labelled | None = gauge("Retired memory pages by cause (GPUs before Ampere).", "cause")
+    retired_pages_pending: bool | None = gauge("1 when pages are retired at the next reset.")
+    remapped_rows: Labelled | None = gauge(
+        "Memory rows replaced by spare rows, by cause (Ampere and newer).", "cause"
+    )
+    remapped_rows_pending: bool | None = gauge("1 when rows are remapped at the next reset.")
+    remapped_rows_failure: bool | None = gauge("1 when a row could not be remapped: replace the GPU.")
+    remap_banks: Labelled | None = gauge("Memory banks by the number of spare rows left.", "availability")
 
-    pcie_generation: int | None = None
-    pcie_generation_max: int | None = None
-    pcie_width: int | None = None
-    pcie_width_max: int | None = None
-    pcie_replays: int | None = None
-    pcie_throughput_bytes_per_second: Labelled | None = None  # direction
+    pcie_generation: int | None = gauge("Current PCIe generation of the link.")
+    pcie_generation_max: int | None = gauge("Highest PCIe generation of this GPU in this slot.")
+    pcie_width: int | None = gauge("PCIe lanes in use.")
+    pcie_width_max: int | None = gauge("Maximum number of PCIe lanes.")
+    pcie_replays: int | None = counter("Retransmitted PCIe packets.")
+    pcie_throughput_bytes_per_second: Labelled | None = gauge(
+        "PCIe throughput over 20 ms (AMD: one second). Only with --pcie-throughput, because the read blocks.",
+        "direction",
+    )
 
-    nvlink_up: Labelled | None = None  # link
-    nvlink_errors: Labelled | None = None  # link, type
-    nvlink_bytes: Labelled | None = None  # direction
+    nvlink_up: Labelled | None = gauge("1 when the NVLink is active.", "link")
+    nvlink_errors: Labelled | None = counter("NVLink errors by link.", "link", "type")
+    nvlink_bytes: Labelled | None = counter("Data transferred over all NVLinks of the GPU.", "direction")
+    xgmi_up: Labelled | None = gauge("1 when the XGMI link is active.", "link")
+    xgmi_bytes: Labelled | None = counter(
+        "Data transferred over each XGMI link of the GPU.", "link", "direction"
+    )
 
-    ras_errors: Labelled | None = None  # block, type
-    xgmi_bytes: Labelled | None = None  # link, direction
-    xgmi_up: Labelled | None = None  # link
+    xid_errors: Labelled | None = counter(
+        "XID errors by code since the exporter started. Absent until the first error of a code.", "xid"
+    )
+    xid_last_timestamp_seconds: Labelled | None = gauge(
+        "Unix time of the last XID error of this code.", "xid"
+    )
+    recovery_action: Labelled | None = gauge(
+        "1 for the action that the driver requests to recover the GPU.", "action"
+    )
 
-    xid_errors: Labelled | None = None  # xid
-    xid_last_timestamp_seconds: Labelled | None = None  # xid
-    recovery_action: Labelled | None = None  # action
+    persistence_mode: bool | None = gauge("1 when persistence mode is on.")
+    accounting_mode: bool | None = gauge("1 when accounting mode is on.")
+    ecc_mode: bool | None = gauge("1 when ECC is on.")
+    mig_mode: bool | None = gauge("1 when MIG is on.")
+    compute_mode: Labelled | None = gauge("1 for the current compute mode.", "mode")
 
-    persistence_mode: bool | None = None
-    accounting_mode: bool | None = None
-    ecc_mode: bool | None = None
-    mig_mode: bool | None = None
-    compute_mode: Labelled | None = None  # mode
-
-    processes: tuple[Process, ...] | None = None
+    processes: tuple[Process, ...] | None = gauge(
+        "Processes that the driver lists on the GPU; kind joins its lists: compute+mps.", "kind"
+    )
     process_samples: tuple[ProcessSample, ...] | None = None
     accounted: tuple[AccountedProcess, ...] | None = None
-    """Processes that ended since the last look, where the driver's accounting is asked for and on."""
+    """Processes that ended since the last sample, where the driver's accounting is requested and on."""
     mig: tuple[MigReading, ...] = ()
 
     def lost(self) -> "Reading":
-        """What is left to say when the GPU does not answer any more: who it is, and its last XID errors."""
+        """The reading of this GPU once it is lost: its identity and its XID errors."""
         return Reading(
             gpu=self.gpu,
             up=False,
@@ -365,83 +478,140 @@ UNATTRIBUTED = ("idle", "unknown", "unobserved", "initial", "expired")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuBook:
-    """The energy of one GPU, and the part of it that no owner in the books was charged for."""
+    """The energy of one GPU, and the part of it that is unattributed."""
 
     gpu_index: int
     uuid: str
-    began_at_seconds: float
-    energy_source: str
+    energy_source: str = field(metadata=LABEL)
     """One of ENERGY_SOURCES: the hardware's counter, or its power over time where it has none."""
-    energy_millijoules: int
-    unattributed_millijoules: Labelled  # reason
+    energy_millijoules: int = field(
+        metadata=metric(
+            "Energy used, by the hardware's counter (power over time where it has none), continued when the "
+            "driver is loaded again; the sum of pods, host and unattributed, to the millijoule.",
+            counter=True,
+        )
+    )
+    unattributed_millijoules: Labelled = field(
+        metadata=metric(
+            "Unattributed energy by reason. idle: no process and no allocation; unknown: processes of an "
+            "unknown owner; unobserved: the exporter was not sampling; initial: the counter's value when the "
+            "ledger began; expired: charged to owners whose series have expired. Exclude initial and expired "
+            "from increase().",
+            "reason",
+            name="unattributed_energy_joules",
+            counter=True,
+        )
+    )
+    began_at_seconds: float = field(
+        metadata=metric(
+            "Unix time at which the ledger of this GPU began; it continues over restarts with --state-file.",
+            name="ledger_start_timestamp_seconds",
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """What one owner was charged on one device (a GPU or a MIG device)."""
+    """The charge of one owner for one device (a GPU or a MIG device)."""
 
     gpu_index: int
     uuid: str
     owner: Owner
-    active: bool
-    """Whether it holds or uses the device now."""
-    energy_millijoules: Labelled | None = None  # basis
-    held_microseconds: int = 0
-    busy_microseconds: int | None = None
+    energy_millijoules: Labelled | None = counter(
+        "Energy charged to {owner} by basis. measured: sole user of the device; shared: apportioned by SM "
+        "time among several users; held: allocated, with no process on the device.",
+        "basis",
+    )
+    held_microseconds: int = field(
+        default=0,
+        metadata=metric(
+            "Time for which the device was held by {owner}: allocated (by the kubelet) or in use (by a "
+            "process).",
+            counter=True,
+        ),
+    )
+    busy_microseconds: int | None = counter(
+        "SM time of {owner}, from the driver's samples of processes; held minus busy is idle. Absent "
+        "where the driver does not sample processes."
+    )
+    active: bool = field(
+        metadata=metric("1 while {owner} holds the device, 0 from then until --retention has passed.")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessCharge:
-    """What one process does on one device, and its part of its owner's charge."""
+    """Current use of one device by one process, and its part of its owner's charge."""
 
     gpu_index: int
     uuid: str
     pid: int
     name: str
     owner: Owner | Unknown
-    active: bool
-    started_at_seconds: float | None = None
-    memory_used_bytes: int | None = None
-    sm_ratio: float | None = None
+    energy_millijoules: int | None = counter("Energy charged to the process: its part of its owner's energy.")
+    memory_used_bytes: int | None = gauge("Device memory allocated by the process.")
+    sm_ratio: float | None = gauge(
+        "Mean SM utilisation of the process over the driver's samples since the last reading.",
+        name="sm_utilization_ratio",
+    )
     memory_ratio: float | None = None
-    energy_millijoules: int | None = None
+    started_at_seconds: float | None = gauge(
+        "Unix time at which the process started.", name="start_time_seconds"
+    )
+    active: bool = field(
+        metadata=metric("1 while the process is on the device, 0 from then until --retention has passed.")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceState:
-    """How one source of facts fares: what `gputally_source_*` says of it."""
+    """Health of one source."""
 
     name: str
-    up: bool
+    up: bool = field(metadata=metric("1 when the source was read for this snapshot."))
     reason: str = ""
     """Why it is not up, in one line; empty when it is."""
     fix: str = ""
-    """What a person can do about it; empty when nothing is known to help."""
-    gpus: int = 0
-    duration_seconds: float | None = None
-    last_success_seconds: float | None = None
-    failures: int = 0
-    overruns: int = 0
-    errors: Mapping[tuple[str, str], int] | None = None
-    """(field, error) -> how often that field could not be read, or was dropped as implausible."""
+    """The remedy; empty when none is known."""
+    gpus: int = field(default=0, metadata=metric("GPUs reported by the source."))
+    duration_seconds: float | None = gauge("Duration of the last finished sample of the source.")
+    last_success_seconds: float | None = gauge(
+        "Unix time of the last successful sample of the source.", name="last_success_timestamp_seconds"
+    )
+    failures: int = field(
+        default=0, metadata=metric("Samples of the source that failed as a whole.", counter=True)
+    )
+    overruns: int = field(
+        default=0,
+        metadata=metric(
+            "Samples of the source that took longer than --timeout and were not waited for.", counter=True
+        ),
+    )
+    errors: Mapping[tuple[str, str], int] | None = counter(
+        "Values that could not be read or were dropped as implausible, by field and error.",
+        "field",
+        "error",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """All that is known at one moment; immutable, shared by every scraper."""
+    """Everything known at one moment; immutable, shared by all scrapers."""
 
-    taken_at_seconds: float
-    age_seconds: float
-    """Age of the oldest reading in it: 0 when every source has just answered."""
+    taken_at_seconds: float = field(
+        metadata=metric("Unix time of this snapshot; time() minus this is its age.", name="timestamp_seconds")
+    )
+    age_seconds: float = field(
+        metadata=metric("Age of the oldest reading when this snapshot was taken; 0 unless a source is late.")
+    )
     readings: tuple[Reading, ...]
     sources: tuple[SourceState, ...]
     uses: tuple[Use, ...] = ()
-    """Who does what on which device."""
     books: tuple[GpuBook, ...] = ()
     charges: tuple[Charge, ...] = ()
     processes: tuple[ProcessCharge, ...] = ()
-    """Each process, where they are asked for."""
+    """Empty unless a metric of single processes is exported."""
     pods: tuple[PodOnGpu, ...] = ()
-    """The pods among them."""
+    """The pods among the owners."""
     node_labels: tuple[tuple[str, str], ...] = ()
-    """Labels of this node in Kubernetes that may be shown."""
+    """The allowed Kubernetes labels of this node."""

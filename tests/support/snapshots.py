@@ -21,7 +21,8 @@ from gputally.devices.amdgpu.reader import AmdgpuReader
 from gputally.ledger import Ledger
 from gputally.metrics.catalog import Kind
 from gputally.metrics.compat import Options, Scene
-from gputally.metrics.families import ExporterFacts, Family, build_families
+from gputally.metrics.families import Family, build_families
+from gputally.metrics.own_process import ExporterFacts
 from gputally.model import (
     Charge,
     Gpu,

@@ -163,7 +163,7 @@ def test_a_driver_that_lacks_functions(tmp_path: Path, healthy: tuple[Reading, .
 
 def test_mig_is_reconfigured_under_way(tmp_path: Path, watched: Watch) -> None:
     def profiles() -> set[str]:
-        return {labels[3] for labels in exporter.samples().get("gputally_mig_info", {})}
+        return {labels[5] for labels in exporter.samples().get("gputally_mig_info", {})}
 
     scenario = play(tmp_path / "world", mig_world("h100", "3g.40gb", "1g.10gb"))
     with start(tmp_path, scenario) as exporter, watched(exporter):

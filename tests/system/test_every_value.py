@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gputally.metrics.catalog import BOOK_METRICS, UNKNOWN_METRICS
-from gputally.metrics.families import ExporterFacts, build_families
+from gputally.metrics.families import build_families
+from gputally.metrics.own_process import ExporterFacts
 from gputally.model import Reading, Snapshot
 from tests.support.exporter import Exporter, Samples
 from tests.support.worlds import mig_world, play, world

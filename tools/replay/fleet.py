@@ -16,7 +16,8 @@ from gputally.devices.host import read_boot_id
 from gputally.ledger import Ledger
 from gputally.ledger.state_file import encode
 from gputally.metrics.compat import Options, Scene, load_profile
-from gputally.metrics.families import ExporterFacts, build_families
+from gputally.metrics.families import build_families
+from gputally.metrics.own_process import ExporterFacts
 from gputally.sampling import collect, guard
 from gputally.simulator import SimulatedReader
 from gputally.simulator.engine import Engine

@@ -1,4 +1,4 @@
-"""Snapshot -> metric families: pure, driven by the catalog, and silent where the model says None."""
+"""Snapshot -> metric families: pure, driven by the catalog; None gives no sample."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -8,24 +8,29 @@ from typing import Any
 
 from gputally.metrics.catalog import (
     BOOK_METRICS,
+    EXPORTER_INFO,
     EXPORTER_METRICS,
+    GPU_INFO,
     GPU_METRICS,
     HOST_CHARGES,
     HOST_METRICS,
+    MIG_INFO,
     MIG_METRICS,
     NODE_INFO,
     POD_CHARGES,
     POD_INFO,
     POD_METRICS,
     PROCESS_METRICS,
+    SNAPSHOT_METRICS,
     SOURCE_METRICS,
     UNKNOWN_METRICS,
     Metric,
     Scope,
+    info_labels,
 )
+from gputally.metrics.own_process import ExporterFacts
 from gputally.model import (
     Charge,
-    Gpu,
     Labelled,
     Labels,
     MigReading,
@@ -49,27 +54,13 @@ class Family:
     samples: list[Sample] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExporterFacts:
-    """What the exporter says of itself."""
-
-    version: str
-    python: str
-    hostname: str
-    cpu_seconds: float | None = None
-    resident_memory_bytes: int | None = None
-    open_fds: int | None = None
-    start_time_seconds: float | None = None
-
-
 Holders = Sequence[tuple[Labels, Any]]
-"""What has the fields that fill a metric, after the leading labels of its samples."""
+"""Objects whose fields fill metrics, each after the leading labels of its samples."""
 ValueOf = Callable[[Any], Any]
 
 
 def build_families(snapshot: Snapshot, exporter: ExporterFacts) -> list[Family]:
     """Every metric that has at least one sample."""
-    sources_of_energy = {book.uuid: book.energy_source for book in snapshot.books}
     readings = [((str(reading.gpu.index), reading.gpu.uuid), reading) for reading in snapshot.readings]
     books = [((str(book.gpu_index), book.uuid), book) for book in snapshot.books]
     migs = [
@@ -77,35 +68,34 @@ def build_families(snapshot: Snapshot, exporter: ExporterFacts) -> list[Family]:
         for reading in snapshot.readings
         for mig in reading.mig
     ]
-    families = [
-        *_families(
-            GPU_METRICS,
-            readings,
-            info=lambda reading: {_gpu_facts(reading.gpu, sources_of_energy.get(reading.gpu.uuid, "")): 1},
-            process_count=_process_count,
-        ),
-        *_families(BOOK_METRICS, books),
-        *_families(MIG_METRICS, migs, info=_mig_info, process_count=_process_count),
-    ]
+    book_of = dict(books)
     uses, charges = _by_scope(snapshot.uses), _by_scope(snapshot.charges)
-    families += _families(POD_METRICS, uses.get(Scope.POD, ()))
-    families += _families(POD_CHARGES, charges.get(Scope.POD, ()))
-    families += _families(HOST_METRICS, uses.get(Scope.HOST, ()))
-    families += _families(HOST_CHARGES, charges.get(Scope.HOST, ()))
-    families += _families(UNKNOWN_METRICS, uses.get(Scope.UNKNOWN, ()))
-    families += (_pod_info(snapshot.pods), _node_info(snapshot.node_labels))
-    families += _families(
-        PROCESS_METRICS, [(_process_labels(process), process) for process in snapshot.processes]
-    )
-    families += _families(SOURCE_METRICS, [((source.name,), source) for source in snapshot.sources])
-    for metric in EXPORTER_METRICS:
-        holder = snapshot if hasattr(snapshot, metric.field) else exporter
-        families += _families((metric,), [((), holder)], info=_exporter_info)
+    processes = [(_process_labels(process), process) for process in snapshot.processes]
+    sources = [((source.name,), source) for source in snapshot.sources]
+    families = [
+        _info(GPU_INFO, ((labels, (reading.gpu, book_of.get(labels))) for labels, reading in readings)),
+        *fill(GPU_METRICS, readings, processes=_count_by_kind),
+        *fill(BOOK_METRICS, books),
+        _info(MIG_INFO, ((labels, (mig.instance,)) for labels, mig in migs)),
+        *fill(MIG_METRICS, migs, processes=_count_by_kind),
+        *fill(POD_METRICS, uses.get(Scope.POD, ())),
+        *fill(POD_CHARGES, charges.get(Scope.POD, ())),
+        *fill(HOST_METRICS, uses.get(Scope.HOST, ())),
+        *fill(HOST_CHARGES, charges.get(Scope.HOST, ())),
+        *fill(UNKNOWN_METRICS, uses.get(Scope.UNKNOWN, ())),
+        _pod_info(snapshot.pods),
+        _node_info(snapshot.node_labels),
+        *fill(PROCESS_METRICS, processes),
+        *fill(SOURCE_METRICS, sources),
+        _info(EXPORTER_INFO, [((), (exporter,))]),
+        *fill(SNAPSHOT_METRICS, [((), snapshot)]),
+        *fill(EXPORTER_METRICS, [((), exporter)]),
+    ]
     return [family for family in families if family.samples]
 
 
-def _families(metrics: Iterable[Metric], holders: Holders, **computed: ValueOf) -> Iterator[Family]:
-    """Those that have a sample. `computed` are the values of fields that the holders do not have."""
+def fill(metrics: Iterable[Metric], holders: Holders, **computed: ValueOf) -> Iterator[Family]:
+    """The metrics that have a sample. `computed` replaces the value of a field."""
     for metric in metrics:
         samples = _samples(holders, computed.get(metric.field) or attrgetter(metric.field), metric.per)
         if samples:
@@ -141,22 +131,43 @@ def _owner_scope(owner: Owner | Unknown) -> tuple[Scope, Labels]:
     return Scope.HOST, (owner.name,)
 
 
+def _info(metric: Metric, holders: Iterable[tuple[Labels, Iterable[object]]]) -> Family:
+    """One sample per tuple of objects, whose fields together fill the labels."""
+    samples: list[Sample] = []
+    for scope, objects in holders:
+        values: dict[str, str] = {}
+        for one in objects:
+            values |= _label_values(one)
+        samples.append(((*scope, *(values.get(name, "") for name in metric.extra_labels)), 1))
+    return Family(metric, samples)
+
+
+def _label_values(holder: Any) -> dict[str, str]:
+    """Label -> value; empty where it is not known."""
+    if holder is None:
+        return {}
+    return {label: _text(getattr(holder, name)) for label, name in info_labels(holder.__class__).items()}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
 def _pod_info(pods: Sequence[PodOnGpu]) -> Family:
     """The allowed labels of all pods become label names; a pod without one of them has it empty."""
     columns = _columns(name for pod in pods for name, _ in pod.labels)
-    # Where nobody knows the node its label is left out: with honor_labels, an empty one would take the
-    # target's own away.
-    node_known = any(pod.node for pod in pods)
-    named = tuple(name for name in POD_INFO.extra_labels if name != "node" or node_known)
-    metric = replace(POD_INFO, extra_labels=(*named, *columns))
+    labels = (*POD_INFO.extra_labels, *columns)
+    if not any(pod.node for pod in pods):
+        # With honor_labels, an empty label would remove the target's own.
+        labels = tuple(name for name in labels if name != "node")
     samples: list[Sample] = []
     for pod in pods:
-        requested = {None: "", True: "true", False: "false"}[pod.requested]
-        node = (pod.node,) if node_known else ()
-        facts = (pod.namespace, pod.pod, pod.pod_uid, *node, pod.workload, requested)
-        labels = dict(pod.labels)
-        samples.append(((*facts, *(labels.get(name, "") for name in columns.values())), 1))
-    return Family(metric, samples)
+        allowed = dict(pod.labels)
+        values = _label_values(pod) | {label: allowed.get(name, "") for label, name in columns.items()}
+        samples.append(((pod.namespace, pod.pod, *(values[name] for name in labels)), 1))
+    return Family(replace(POD_INFO, extra_labels=labels), samples)
 
 
 def _node_info(labels: tuple[tuple[str, str], ...]) -> Family:
@@ -166,7 +177,7 @@ def _node_info(labels: tuple[tuple[str, str], ...]) -> Family:
 
 
 def _columns(names: Iterable[str]) -> dict[str, str]:
-    """Prometheus label -> Kubernetes label; of two that would be called the same, the first."""
+    """Prometheus label -> Kubernetes label; the first where two would have the same name."""
     columns: dict[str, str] = {}
     for name in sorted(set(names)):
         columns.setdefault(_label_name(name), name)
@@ -184,40 +195,8 @@ def _process_labels(process: ProcessCharge) -> Labels:
     return (str(process.gpu_index), process.uuid, str(process.pid), process.name, *owner)
 
 
-def _gpu_facts(gpu: Gpu, energy_source: str) -> Labels:
-    facts = (
-        gpu.vendor,
-        gpu.model,
-        gpu.pci_bus_id,
-        gpu.serial,
-        gpu.vbios_version,
-        gpu.driver_version,
-        gpu.cuda_version,
-        gpu.compute_capability,
-        gpu.minor_number,
-        "true" if gpu.simulated else "false",
-        energy_source,
-    )
-    return tuple("" if fact is None else str(fact) for fact in facts)
-
-
-def _exporter_info(exporter: ExporterFacts) -> Labelled:
-    return {(exporter.version, exporter.python, exporter.hostname): 1}
-
-
-def _mig_info(mig: MigReading) -> Labelled:
-    instance = mig.instance
-    labels = (
-        instance.parent_uuid,
-        instance.profile or "",
-        str(instance.gpu_instance_id),
-        str(instance.compute_instance_id),
-    )
-    return {labels: 1}
-
-
-def _process_count(holder: Reading | MigReading) -> Labelled | None:
-    """How many processes of each kind; plain compute is always there, so that no process reads 0."""
+def _count_by_kind(holder: Reading | MigReading) -> Labelled | None:
+    """Processes of each kind; compute is always included, so that a GPU without processes has a 0."""
     if holder.processes is None:
         return None
     counts: dict[Labels, float] = {("compute",): 0}

@@ -1,15 +1,29 @@
-"""What the exporter itself costs, from /proc/self (https://docs.kernel.org/filesystems/proc.html)."""
+"""Version and resource use of the exporter, from /proc/self (https://docs.kernel.org/filesystems/proc.html)."""
 
 import os
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from gputally.metrics.families import ExporterFacts
+from gputally.model import LABEL, counter, gauge
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SELF = Path("/proc/self")
 _STARTED_SECONDS = time.time()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExporterFacts:
+    """The exporter's own version and resource use."""
+
+    version: str = field(metadata=LABEL)
+    python: str = field(metadata=LABEL)
+    hostname: str = field(metadata=LABEL)
+    cpu_seconds: float | None = counter("CPU time of the exporter, user and system.")
+    resident_memory_bytes: int | None = gauge("Resident memory of the exporter.")
+    open_fds: int | None = gauge("Open file descriptors of the exporter.")
+    start_time_seconds: float | None = gauge("Unix time at which the exporter started.")
 
 
 def read_exporter_facts(version: str, hostname: str) -> ExporterFacts:

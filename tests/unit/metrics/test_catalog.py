@@ -1,7 +1,7 @@
-"""What the catalog says of the AMD readers is what they do on the hosts that there are fixtures of."""
+"""The catalog follows from the model, and the readers of each metric from what they read on the fixtures."""
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import pytest
@@ -9,20 +9,40 @@ import pytest
 from gputally.devices import Reader
 from gputally.devices.amdgpu import AmdgpuReader
 from gputally.devices.rocm_smi import RocmSmiReader
-from gputally.metrics.catalog import BOOK_METRICS, CATALOG, GPU_METRICS, MIG_METRICS, Metric
-from gputally.model import MigReading, ProcessSample, Reading
+from gputally.metrics.catalog import (
+    BOOK_METRICS,
+    CATALOG,
+    GPU_METRICS,
+    MIG_METRICS,
+    Kind,
+    Metric,
+    Scope,
+    info_labels,
+    metrics_of,
+)
+from gputally.metrics.exposition import render_text
+from gputally.metrics.families import fill
+from gputally.model import (
+    LABEL,
+    Activity,
+    Labelled,
+    MigReading,
+    ProcessSample,
+    Reading,
+    counter,
+    gauge,
+    metric,
+)
 from tests.support.amd_trees import HOSTS, planted
+from tools.rendering.metrics_page import readers_of
 
 CAPTURES = Path(__file__).parents[2] / "fixtures" / "rocm-smi"
 # What they can fill, and no fixture has: a newer table; a fan that the tool reports, a limit above 0 W.
 UNSEEN = {"amdgpu": {"jpeg_utilization_ratio"}, "rocm-smi": {"fan_speed_ratio", "power_min_limit_watts"}}
 ON_A_GPU = {
-    "info": "gpu",
-    "process_count": "processes",
     "unattributed_millijoules": "energy_millijoules",
     "began_at_seconds": "energy_millijoules",
 }
-ON_A_PARTITION = {"info": "instance", "process_count": "processes"}
 
 
 def amdgpu_readers(_: Path) -> Iterator[Reader]:
@@ -65,15 +85,13 @@ def test_a_metric_names_the_readers_that_fill_it(name: str, tmp_path: Path) -> N
         readings += reader.read().readings  # some values need two looks
     partitions = [mig for reading in readings for mig in reading.mig]
     assert partitions
-    claims: tuple[tuple[tuple[Metric, ...], dict[str, str], set[str]], ...] = (
-        ((*GPU_METRICS, *BOOK_METRICS), ON_A_GPU, told(readings) | UNSEEN[name]),
-        (MIG_METRICS, ON_A_PARTITION, told(partitions)),
+    claims: tuple[tuple[tuple[Metric, ...], set[str]], ...] = (
+        ((*GPU_METRICS, *BOOK_METRICS), told(readings) | UNSEEN[name]),
+        (MIG_METRICS, told(partitions)),
     )
-    for metrics, computed, filled in claims:
-        claimed = {metric.name for metric in metrics if name in metric.readers}
-        assert claimed == {
-            metric.name for metric in metrics if computed.get(metric.field, metric.field) in filled
-        }
+    for metrics, filled in claims:
+        claimed = {one.name for one in metrics if name in readers_of(one)}
+        assert claimed == {one.name for one in metrics if ON_A_GPU.get(one.field, one.field) in filled}
     assert not told(readings) & UNSEEN[name], "there is a fixture of it now"
 
 
@@ -89,8 +107,58 @@ def test_what_is_said_of_owners_follows_from_the_samples(name: str, tmp_path: Pa
         for field in fields(sample)
         if getattr(sample, field.name) is not None
     }
-    for metric in CATALOG:
-        if metric.field.endswith("_ratio") and hasattr(ProcessSample, metric.field):
-            assert (name in metric.readers) is (metric.field in ratios), metric.name
-        if metric.field == "busy_microseconds":
-            assert (name in metric.readers) is bool(samples), metric.name
+    for one in CATALOG:
+        if one.field.endswith("_ratio") and hasattr(ProcessSample, one.field):
+            assert (name in readers_of(one)) is (one.field in ratios), one.name
+        if one.field == "busy_microseconds":
+            assert (name in readers_of(one)) is bool(samples), one.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thruster(Activity):
+    """A device that does not exist, with a metric of every form."""
+
+    serial: str | None = field(default=None, metadata=LABEL)
+    up: bool = field(metadata=metric("1 when it is on."))
+    thrust_newtons: float | None = gauge("Thrust of {owner}.")
+    burn_microseconds: int | None = counter("Time of burning.")
+    fuel_bytes: Labelled | None = counter("Fuel.", "tank", name="propellant_bytes")  # noqa: RUF009
+    heading: float | None = None
+
+
+def test_a_field_with_a_declaration_is_a_metric_and_nothing_else_is_needed() -> None:
+    own = metrics_of(Thruster, Scope.POD, "ship", owner="the pod")[:4]
+    assert own == (
+        Metric("ship_up", Kind.GAUGE, Scope.POD, "up", "1 when it is on."),
+        Metric("ship_thrust_newtons", Kind.GAUGE, Scope.POD, "thrust_newtons", "Thrust of the pod."),
+        Metric(
+            "ship_burn_seconds_total",
+            Kind.COUNTER,
+            Scope.POD,
+            "burn_microseconds",
+            "Time of burning.",
+            per=1_000_000,
+        ),
+        Metric("ship_propellant_bytes_total", Kind.COUNTER, Scope.POD, "fuel_bytes", "Fuel.", ("tank",)),
+    )
+
+
+def test_inherited_fields_come_after_the_own() -> None:
+    inherited = metrics_of(Thruster, Scope.GPU, "ship")[4:]
+    assert [one.field for one in inherited] == [one.name for one in fields(Activity)]
+
+
+def test_a_label_of_an_info_metric_is_declared_at_its_field() -> None:
+    assert info_labels(Thruster) == {"serial": "serial"}
+
+
+def test_its_values_are_exported() -> None:
+    thruster = Thruster(up=True, thrust_newtons=2.5, burn_microseconds=1_500_000, fuel_bytes={("aft",): 7})
+    families = fill(metrics_of(Thruster, Scope.GPU, "ship"), [(("0", "T-1"), thruster)])
+    samples = [line for line in render_text(families).decode().splitlines() if not line.startswith("#")]
+    assert samples == [
+        'ship_up{gpu="0",uuid="T-1"} 1',
+        'ship_thrust_newtons{gpu="0",uuid="T-1"} 2.5',
+        'ship_burn_seconds_total{gpu="0",uuid="T-1"} 1.5',
+        'ship_propellant_bytes_total{gpu="0",uuid="T-1",tank="aft"} 7',
+    ]

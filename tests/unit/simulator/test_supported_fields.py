@@ -9,6 +9,7 @@ from gputally.model import Activity, Reading
 from gputally.simulator.default_scenario import default_scenario
 from gputally.simulator.engine import Engine
 from gputally.simulator.nvidia_models import NVIDIA_MODELS
+from tools.rendering.metrics_page import readers_of
 
 GPM = frozenset(field.name for field in fields(Activity))
 REMAPPING = frozenset({"remapped_rows", "remapped_rows_pending", "remapped_rows_failure", "remap_banks"})
@@ -23,7 +24,7 @@ MIG = frozenset({"mig_mode"})
 RECOVERY = frozenset({"recovery_action"})
 ACCOUNTING = frozenset({"accounted"})
 """Off, as drivers have it unless somebody turns it on."""
-ONLY_OTHERS = frozenset(metric.field for metric in GPU_METRICS if "nvml" not in metric.readers)
+ONLY_OTHERS = frozenset(metric.field for metric in GPU_METRICS if "nvml" not in readers_of(metric))
 """What no NVIDIA card tells."""
 DATA_CENTER_PCIE = MEMORY_TEMPERATURE | FANS | MIG | NVLINK | GPM
 GEFORCE = frozenset({"clock_application_hertz"}) | MEMORY_TEMPERATURE | MIG | NVLINK | GPM | ECC | RECOVERY

@@ -8,7 +8,7 @@ labels are the same. What only the sidecars have carries their gpu_id, the GPU's
 from collections.abc import Iterator
 
 from gputally.devices.vendors import NVIDIA
-from gputally.metrics.catalog import Kind
+from gputally.metrics.catalog import GPU_INFO, Kind
 from gputally.metrics.compat import Row, Scene
 from gputally.metrics.compat.columns import OURS, Column, column_families, gauge, percent
 from gputally.metrics.families import Family, Sample
@@ -75,7 +75,7 @@ _COUNTED_REASONS = (
 _REASON_WORDS = ("clocks_event_reasons", "clocks_throttle_reasons")
 
 _FIELDS: tuple[Column, ...] = (
-    Column(Row("nvidia_smi_index", Kind.GAUGE, "index of nvidia-smi.", OURS["info"]), _index),
+    Column(Row("nvidia_smi_index", Kind.GAUGE, "index of nvidia-smi.", GPU_INFO.name), _index),
     _field("utilization.gpu", "ratio", "gpu_utilization_ratio"),
     _field("utilization.memory", "ratio", "memory_utilization_ratio"),
     _field("utilization.encoder", "ratio", "encoder_utilization_ratio"),
@@ -167,7 +167,7 @@ _SIDECAR: tuple[Column, ...] = (
     gauge("nvidia_smi_power_usage_watts", "Power draw.", "power_watts"),
 )
 
-_INFO = Row("nvidia_smi_gpu_info", Kind.INFO, "Who the GPU is.", OURS["info"])
+_INFO = Row("nvidia_smi_gpu_info", Kind.INFO, "GPU identity.", GPU_INFO.name)
 _INFO_LABELS = (
     "uuid",
     "name",
@@ -197,7 +197,7 @@ _XIDS = (
         "xid_last_timestamp_seconds",
     ),
 )
-_MIG_INFO = Row("nvidia_smi_mig_info", Kind.INFO, "Who the MIG device is.", "gputally_mig_info")
+_MIG_INFO = Row("nvidia_smi_mig_info", Kind.INFO, "Identity of the MIG device.", "gputally_mig_info")
 _MIG_INFO_LABELS = ("uuid", "mig_uuid", "gpu_instance_id", "compute_instance_id", "profile")
 _SLICES = tuple(
     (

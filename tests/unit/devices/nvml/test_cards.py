@@ -13,6 +13,7 @@ from gputally.metrics.catalog import GPU_METRICS
 from gputally.model import Activity, MigReading, Reading
 from tests.support.nvml_cards import CARDS, a100, h100, l40s
 from tests.unit.devices.nvml.driver import Driver, Eventually
+from tools.rendering.metrics_page import readers_of
 
 ACTIVITY_FIELDS = [field.name for field in dataclasses.fields(Activity)]
 FROM_THE_CLOCK = {"xid_last_timestamp_seconds"}  # the moment at which the test ran
@@ -33,7 +34,9 @@ def differences(actual: Any, expected: Any) -> dict[str, tuple[Any, Any]]:
 
 
 def test_every_field_of_the_model_is_told_by_some_card() -> None:
-    only_amd = {metric.field for metric in GPU_METRICS if "nvml" not in metric.readers} | {"process_samples"}
+    only_amd = {metric.field for metric in GPU_METRICS if "nvml" not in readers_of(metric)} | {
+        "process_samples"
+    }
     for model, readings in (
         (Reading, [card() for card in CARDS.values()]),
         (MigReading, [mig for card in CARDS.values() for mig in card().mig]),

@@ -442,7 +442,7 @@ def test_simulated_mig_instances_agree_with_ours() -> None:
     taken = snapshot(*mig_world("a100", "3g.20gb", "2g.10gb", "1g.5gb"))
     theirs = told(families(scene(taken)))["DCGM_FI_DEV_FB_USED"]
     known = ours(taken)
-    instance_of = {uuid: number for _, uuid, _, _, number, _ in known["gputally_mig_info"]}
+    instance_of = {uuid: number for _, uuid, _, number, _, _ in known["gputally_mig_info"]}
     expected = {
         instance_of[labels[1]]: value / MIB
         for labels, value in known["gputally_mig_memory_used_bytes"].items()

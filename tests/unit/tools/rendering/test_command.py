@@ -74,7 +74,7 @@ def test_the_reference_has_a_row_for_every_metric() -> None:
 
 def test_a_row_says_all_that_the_catalog_knows() -> None:
     metric = Metric(
-        "gputally_gpu_x_bytes_total", Kind.COUNTER, Scope.GPU, "x", "This | that.", ("link",), ("nvml",)
+        "gputally_gpu_x_bytes_total", Kind.COUNTER, Scope.GPU, "nvlink_bytes", "This | that.", ("link",)
     )
     page = metrics_page.text([metric])
     assert "Labels: `gpu`, `uuid`." in page
