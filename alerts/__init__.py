@@ -1,1 +1,1 @@
-"""Alert rules, recording rules and routing as data, and the templates that make manifests of them."""
+"""Alert rules, recording rules and routing as data, and the templates of their manifests."""

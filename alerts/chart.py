@@ -1,4 +1,4 @@
-"""The chart's templates: the same rules and routes, with Helm values in place of the defaults."""
+"""The chart's templates: the same rules and routes, with references to Helm values instead of defaults."""
 
 import json
 import re
@@ -16,9 +16,9 @@ from alerts.templating import camel, render
 CHART = "helm/gputally"
 _PROMETHEUS_TEMPLATE = re.compile(r"\{\{.*?\}\}")
 _NAMESPACE = "each namespace"
-"""Stands where Helm puts in the namespaces of the values, one after the other."""
+"""A placeholder for each namespace of the Helm values."""
 _RECEIVERS = {"slack": "$default", "pagerduty": "$critical"}
-"""Whom the plain file has chosen -> who is chosen by the values."""
+"""Receiver of the plain file -> Helm variable."""
 
 
 def files() -> dict[str, str]:
@@ -62,9 +62,9 @@ def _rule(rule: Alert | Record) -> dict[str, object]:
     if isinstance(rule, Record):
         filled = fill_record(rule, {**values, "key": "{{ $key }}", "value": "{{ $value }}"})
         return {"record": rule.name, "expr": filled.expr, "labels": filled.labels, "each": rule.each}
-    # Prometheus's own templates are kept from Helm before Helm's are put in.
-    kept = replace(rule, summary=_from_helm(rule.summary), description=_from_helm(rule.description))
-    alert = fill_alert(kept, values)
+    # Prometheus's templates have to be escaped before Helm's references are filled in.
+    escaped = replace(rule, summary=_escape(rule.summary), description=_escape(rule.description))
+    alert = fill_alert(escaped, values)
     return {
         "alert": rule.name,
         "expr": alert.expr,
@@ -95,14 +95,14 @@ def _route(route: routing.Route) -> dict[str, object]:
 
 
 def _time(route: routing.Route, key: str, default: str) -> str:
-    """What the values have for alerts of this severity, or for those of teams."""
-    (whose, *_) = (matcher.value for matcher in route.matchers)
-    return f'{{{{ dig "{whose}" "{key}" "{default}" $times }}}}'
+    """A reference to the interval of this severity, or of the teams, in the Helm values."""
+    (key_of_route, *_) = (matcher.value for matcher in route.matchers)
+    return f'{{{{ dig "{key_of_route}" "{key}" "{default}" $times }}}}'
 
 
 def _matcher(matcher: routing.Matcher) -> str:
     if matcher.value == _NAMESPACE:
-        # A regular expression, quoted as Alertmanager reads it, in a text as YAML reads it.
+        # A regular expression, quoted for Alertmanager inside a string quoted for YAML.
         return f'{{{{ printf "{matcher.label}{matcher.operator}%q" $namespace | toJson }}}}'
     return json.dumps(str(matcher))
 
@@ -111,6 +111,6 @@ def _matcher_resource(matcher: routing.Matcher) -> str:
     return json.dumps(matcher.as_resource()).replace(json.dumps(_NAMESPACE), "{{ toJson $namespace }}")
 
 
-def _from_helm(text: str) -> str:
-    """What Prometheus is to fill in, as Helm prints it untouched."""
+def _escape(text: str) -> str:
+    """The text with Prometheus's templates as Helm strings, which Helm prints unchanged."""
     return _PROMETHEUS_TEMPLATE.sub(lambda found: f"{{{{`{found[0]}`}}}}", text)

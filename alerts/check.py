@@ -1,4 +1,4 @@
-"""Says what is wrong with the rules before anybody loads them: one line per fault, with its place."""
+"""Checks the rules before they are loaded: one line per fault, with its group and rule."""
 
 import re
 from collections import Counter
@@ -24,24 +24,24 @@ def problems(
     groups: tuple[Group, ...] = GROUPS,
     settings: tuple[Setting, ...] = SETTINGS,
     tables: tuple[Table, ...] = TABLES,
-    runbook_folder: Path = runbooks.FOLDER,
+    runbook_directory: Path = runbooks.DIRECTORY,
 ) -> list[str]:
-    """Everything that is wrong; empty when all is well."""
+    """Returns all faults."""
     return [
         *_duplicates(groups),
         *_settings(groups, settings, tables),
         *_expressions(groups, tables),
-        *_runbooks(groups, runbook_folder),
+        *_runbooks(groups, runbook_directory),
     ]
 
 
 def full_schema(groups: tuple[Group, ...] = GROUPS, tables: tuple[Table, ...] = TABLES) -> promql.Schema:
-    """The exported series and the recorded ones. Raises Wrong, with the record's name."""
+    """Returns the labels of all exported and recorded series. Raises Wrong, with the record's name."""
     known = dict(schema.exported())
-    # A table may be empty until a user fills it; what is recorded of its rows exists all the same.
+    # A table may be empty until a user fills it, but its records are valid names.
     filled = tuple(replace(table, rows=table.rows or {"any": 1}) for table in tables)
     waiting = [record for group in groups for record in with_defaults(group, filled).records]
-    # A record may read one that stands further down: go round until nothing new is understood.
+    # A record may read one that is defined further down: repeat until nothing new resolves.
     while waiting:
         left: list[Record] = []
         fault: promql.Wrong | None = None
@@ -62,10 +62,10 @@ def full_schema(groups: tuple[Group, ...] = GROUPS, tables: tuple[Table, ...] = 
 def _duplicates(groups: tuple[Group, ...]) -> Iterator[str]:
     for what, count in Counter(group.name for group in groups).items():
         if count > 1:
-            yield f"group {what} is there {count} times"
+            yield f"group {what} is defined {count} times"
     for what, count in Counter(alert.name for group in groups for alert in group.alerts).items():
         if count > 1:
-            yield f"{what} is there {count} times"
+            yield f"{what} is defined {count} times"
 
 
 def _settings(
@@ -81,11 +81,11 @@ def _settings(
                 yield f"{group.name}: {rule.name}: there is no setting {name}"
     for setting in settings:
         if setting.name not in used:
-            yield f"setting {setting.name} is used nowhere"
+            yield f"setting {setting.name} is not used"
     repeated = {record.each for group in groups for record in group.records if record.each}
     for table in tables:
         if table.name not in repeated:
-            yield f"table {table.name} is used nowhere"
+            yield f"table {table.name} is not used"
     for name in sorted(repeated - {table.name for table in tables}):
         yield f"there is no table {name}"
 
@@ -98,35 +98,35 @@ def _expressions(groups: tuple[Group, ...], tables: tuple[Table, ...]) -> Iterat
         return
     for group in groups:
         for rule in with_defaults(group, tables).rules:
-            place = f"{group.name}: {rule.name}"
+            where = f"{group.name}: {rule.name}"
             if isinstance(rule, Record):
                 if not RECORD_NAME.fullmatch(rule.name):
-                    yield f"{place}: a record is named level:metric:operation"
+                    yield f"{where}: the name of a record must be level:metric:operation"
                 continue
             if not rule.name.startswith("GPUTally"):
-                yield f"{place}: an alert's name begins with GPUTally"
+                yield f"{where}: the name of an alert must begin with GPUTally"
             try:
                 has = promql.labels_of(rule.expr, known)
             except promql.Wrong as wrong:
-                yield f"{place}: {wrong}"
+                yield f"{where}: {wrong}"
                 continue
             for label in _USED_LABEL.findall(rule.summary + rule.description):
                 if label not in has:
-                    yield f"{place}: its text uses $labels.{label}, and it has {', '.join(sorted(has))}"
+                    yield f"{where}: its text uses $labels.{label}; it has only {', '.join(sorted(has))}"
 
 
-def _runbooks(groups: tuple[Group, ...], folder: Path) -> Iterator[str]:
+def _runbooks(groups: tuple[Group, ...], directory: Path) -> Iterator[str]:
     names = {alert.name for group in groups for alert in group.alerts}
-    pages = {page.stem: page for page in folder.glob("GPUTally*.md")}
+    pages = {page.stem: page for page in directory.glob("GPUTally*.md")}
     for name in sorted(names - pages.keys()):
-        yield f"{name} has no runbook: write {folder.name}/{name}.md"
+        yield f"{name} has no runbook: write {directory.name}/{name}.md"
     for name, page in sorted(pages.items()):
         if name not in names:
-            yield f"{folder.name}/{page.name} is the runbook of no alert"
+            yield f"{directory.name}/{page.name} is a runbook without an alert"
             continue
         headings = re.findall(r"^##? (.+)$", page.read_text(), re.MULTILINE)
         if headings != [name, *runbooks.SECTIONS]:
-            yield f"{folder.name}/{page.name}: its headings are to be {name}, {', '.join(runbooks.SECTIONS)}"
+            yield f"{directory.name}/{page.name}: its headings must be {name}, {', '.join(runbooks.SECTIONS)}"
 
 
 def _texts(rule: Alert | Record) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The files that users apply or load, as text: plain manifests, and files for hosts without an operator."""
+"""The plain files of rules, scraping and routing, and the manifests for the Prometheus operator."""
 
 from collections.abc import Sequence
 
@@ -31,14 +31,14 @@ def files() -> dict[str, str]:
 
 
 def alertmanager(teams: dict[str, str] | None = None) -> str:
-    """Alertmanager's own file, with every kind of receiver to choose from."""
+    """Alertmanager's configuration file, with every kind of receiver."""
     return render("alertmanager.yml.j2", **_routing(teams))
 
 
 def alertmanager_config(
     teams: dict[str, str] | None = None, receivers: Sequence[str] = ("slack", "pagerduty")
 ) -> str:
-    """The operator's resource. It refuses all of it when a secret is missing, so it has only what is used."""
+    """The operator's resource. Only used receivers: the operator rejects all of it if a secret is missing."""
     return render("alertmanagerconfig.yaml.j2", receivers=receivers, **_routing(teams))
 
 

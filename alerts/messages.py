@@ -1,4 +1,4 @@
-"""What a message says, in Alertmanager's own templates. One place for every receiver."""
+"""The texts of notifications as Alertmanager templates, shared by all receivers."""
 
 TITLE = (
     '[{{ .Status | toUpper }}{{ if eq .Status "firing" }}:{{ .Alerts.Firing | len }}{{ end }}] '
@@ -13,14 +13,14 @@ PRIORITY = (
     '{{ if eq .CommonLabels.severity "critical" }}P1'
     '{{ else if eq .CommonLabels.severity "warning" }}P3{{ else }}P5{{ end }}'
 )
-"""Opsgenie's."""
+"""For Opsgenie."""
 
 SEVERITY = "{{ if .CommonLabels.severity }}{{ .CommonLabels.severity }}{{ else }}error{{ end }}"
-"""PagerDuty's; `error` for a group of several."""
+"""For PagerDuty; `error` for a group with several severities."""
 
 
 def text(grafana_url: str = "") -> str:
-    """Each alert with where it is, what it means, and where to go on reading."""
+    """Each alert with its object, its annotations and its links."""
     dashboard = f"\nDashboard: {grafana_url}/d/gputally-node?var-node={{{{ . }}}}" if grafana_url else ""
     link = f"{{{{ with .Labels.node }}}}{dashboard}{{{{ end }}}}" if dashboard else ""
     return (

@@ -1,7 +1,7 @@
-"""What a PromQL expression uses and which labels its result can have, found without running it.
+"""Static analysis of PromQL: the series that an expression reads and the labels of its result.
 
-Rules, annotations and dashboards are checked with it: a metric that does not exist, a label that a metric
-does not have, or a join that drops a label is a `Wrong` before it is an empty panel or a silent alert.
+Rules, annotations and dashboards are checked with it. An unknown metric, an unknown label or a join that
+drops a label raises `Wrong`, instead of an empty panel or an alert that never fires.
 """
 
 import re
@@ -11,10 +11,10 @@ import promql_parser as parser
 
 Labels = frozenset[str]
 Schema = Mapping[str, Labels]
-"""The labels of every series that there is, by its name."""
+"""The labels of every series, by name."""
 
 ANY = "*"
-"""In a schema: labels that are not known beforehand (those of pods) may be there as well."""
+"""In a schema: the series may have further labels that are not known beforehand, such as pod labels."""
 
 _NO_LABELS: Labels = frozenset()
 _KEEP_SERIES = ("topk", "bottomk", "limitk", "limit_ratio")
@@ -33,11 +33,11 @@ _KEEP_NAME = (
 
 
 class Wrong(ValueError):
-    """What is wrong with an expression, in one line."""
+    """An error in an expression, in one line."""
 
 
 def labels_of(expression: str, schema: Schema) -> Labels:
-    """The labels that the result may have. Raises Wrong."""
+    """Returns the labels that the result may have. Raises Wrong."""
     try:
         parsed = parser.parse(expression)
     except ValueError as error:
@@ -46,12 +46,12 @@ def labels_of(expression: str, schema: Schema) -> Labels:
 
 
 def keeps_name(expression: str) -> bool:
-    """Whether samples of the result may still have a metric's name: a column more, in a table."""
+    """Whether the result may keep a metric name, which is an additional column in a table."""
     return _keeps_name(parser.parse(expression))
 
 
 def names_in(expression: str, schema: Schema) -> frozenset[str]:
-    """The series that the expression reads."""
+    """Returns the series that the expression reads."""
     found: set[str] = set()
 
     def visit(node: parser.Expr) -> None:
@@ -103,7 +103,7 @@ def _result_keeps_name(node: parser.BinaryExpr) -> bool:
         return _keeps_name(node.lhs)
     if operator not in _COMPARISONS or (modifier is not None and modifier.return_bool):
         return False
-    # Of two that match on some labels, only these are left.
+    # A one-to-one match with on () keeps only these labels.
     matching = modifier.matching if modifier is not None else None
     one_to_one = modifier is not None and modifier.card == parser.VectorMatchCardinality.OneToOne
     if matching is not None and _is_on(matching) and one_to_one:
@@ -112,7 +112,7 @@ def _result_keeps_name(node: parser.BinaryExpr) -> bool:
 
 
 def children(node: parser.Expr) -> list[parser.Expr]:
-    """What stands directly in it."""
+    """Returns the direct subexpressions."""
     match node:
         case parser.MatrixSelector():
             return [node.vector_selector]

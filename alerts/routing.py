@@ -1,6 +1,6 @@
-"""Who hears of which alert, and what is not said because something worse explains it.
+"""Routes of alerts to receivers, and the alerts that are inhibited because another alert explains them.
 
-On-call gets one message per node, however many of its GPUs are ill; a team gets what is about its own pods.
+On-call gets one notification per node for all its GPUs; a team gets the alerts about its own pods.
 """
 
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ class Matcher:
         return f'{self.label}{self.operator}"{self.value}"'
 
     def as_resource(self) -> dict[str, str]:
-        """As the operator's AlertmanagerConfig has it."""
+        """Returns the matcher in the format of an AlertmanagerConfig."""
         return {"name": self.label, "matchType": self.operator, "value": self.value}
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Alerts with these labels go to this receiver, in messages grouped by these labels."""
+    """Alerts that match go to this receiver, in notifications grouped by these labels."""
 
     matchers: tuple[Matcher, ...]
     receiver: str
@@ -37,7 +37,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Inhibition:
-    """While a source fires, its targets with equal labels are not sent."""
+    """While a source alert fires, target alerts with equal labels are not sent."""
 
     why: str
     source: tuple[Matcher, ...]
@@ -47,15 +47,15 @@ class Inhibition:
 
 OURS = Matcher("alertname", "=~", "GPUTally.+")
 _LOST = "GPUTallyGpuLost"
-_BLIND = "GPUTallyExporterDown|GPUTallyDriverUnavailable"
-_ON_A_CARD = Matcher("uuid", "!=", "")
-"""Without this, labels that both alerts lack would count as equal."""
+_UNREADABLE = "GPUTallyExporterDown|GPUTallyDriverUnavailable"
+_ON_A_GPU = Matcher("uuid", "!=", "")
+"""Labels that both alerts lack would otherwise count as equal."""
 
 RECEIVERS = ("slack", "pagerduty", "opsgenie", "email", "teams", "webhook")
 
 
 def routes(teams: dict[str, str] | None = None) -> tuple[Route, ...]:
-    """The first that matches takes the alert. `teams`: regular expression of a namespace -> receiver."""
+    """Returns the routes; the first match applies. `teams`: regular expression of a namespace -> receiver."""
 
     def team(receiver: str, *more: Matcher) -> Route:
         matchers = (Matcher("audience", "=", "team"), *more)
@@ -77,7 +77,7 @@ def routes(teams: dict[str, str] | None = None) -> tuple[Route, ...]:
 
 INHIBITIONS: tuple[Inhibition, ...] = (
     Inhibition(
-        "A node that is down explains all that is said about it.",
+        "A node that is down explains all alerts about it.",
         (
             Matcher("alertname", "=~", "KubeNodeNotReady|KubeNodeUnreachable|NodeDown|HostDown"),
             Matcher("node", "!=", ""),
@@ -86,39 +86,39 @@ INHIBITIONS: tuple[Inhibition, ...] = (
         ("cluster", "node"),
     ),
     Inhibition(
-        "When no exporter answers, the single ones are not worth a message.",
+        "One notification for all exporters replaces those for single exporters.",
         (Matcher("alertname", "=~", "GPUTallyAllExportersDown|GPUTallyExporterAbsent"),),
         (Matcher("alertname", "=", "GPUTallyExporterDown"),),
         ("cluster",),
     ),
     Inhibition(
-        "What was last said about GPUs that nobody can read now cannot be confirmed.",
-        (Matcher("alertname", "=~", _BLIND),),
-        (OURS, Matcher("alertname", "!~", _BLIND)),
+        "Alerts about GPUs that cannot be read cannot be confirmed.",
+        (Matcher("alertname", "=~", _UNREADABLE),),
+        (OURS, Matcher("alertname", "!~", _UNREADABLE)),
         ("cluster", "node"),
     ),
     Inhibition(
         "A lost GPU explains every other alert about it.",
         (Matcher("alertname", "=", _LOST),),
-        (OURS, Matcher("alertname", "!=", _LOST), _ON_A_CARD),
+        (OURS, Matcher("alertname", "!=", _LOST), _ON_A_GPU),
         ("cluster", "node", "uuid"),
     ),
     Inhibition(
-        "A GPU that is lost is also missing.",
+        "A lost GPU is also missing.",
         (Matcher("alertname", "=", _LOST),),
         (Matcher("alertname", "=", "GPUTallyGpusMissing"),),
         ("cluster", "node"),
     ),
     Inhibition(
-        "Of a pod that wastes a GPU the longest step of the ladder is enough.",
+        "Of the alerts about a pod with idle GPUs, the one with the longest window is sent.",
         (Matcher("alertname", "=", "GPUTallyHeldIdleLong"),),
         (Matcher("alertname", "=~", "GPUTallyHeldIdle|GPUTallyHeldUnderused"),),
         ("cluster", "namespace", "pod"),
     ),
     Inhibition(
-        "Of one GPU the worst is enough.",
-        (OURS, Matcher("severity", "=", "critical"), _ON_A_CARD),
-        (OURS, Matcher("severity", "=~", "warning|info"), _ON_A_CARD),
+        "Of the alerts about one GPU, only critical ones are sent.",
+        (OURS, Matcher("severity", "=", "critical"), _ON_A_GPU),
+        (OURS, Matcher("severity", "=~", "warning|info"), _ON_A_GPU),
         ("cluster", "node", "uuid"),
     ),
 )

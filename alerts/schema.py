@@ -1,4 +1,4 @@
-"""Which series there are, and with which labels: the exporter's, the recorded ones, and Prometheus's own."""
+"""The labels of every series that the exporter and Prometheus itself provide."""
 
 from alerts.promql import ANY, Labels, Schema
 from gputally.metrics import catalog
@@ -6,7 +6,7 @@ from gputally.metrics.compat import load_rows
 from gputally.metrics.compat.dcgm_families import OLD_LABELS
 
 TARGET_LABELS: Labels = frozenset({"cluster", "node", "job", "instance"})
-"""What the scrape configuration puts on every series; honor_labels keeps the exporter's own."""
+"""The labels that the scrape configuration adds; honor_labels keeps the exporter's own."""
 
 GPU = "cluster, node, gpu, uuid"
 """The labels of one GPU; they stay the same when the exporter restarts with another address."""
@@ -14,13 +14,13 @@ GPU = "cluster, node, gpu, uuid"
 _PROMETHEUS = ("up", "scrape_duration_seconds", "scrape_samples_scraped", "scrape_series_added")
 _ALERTS = ("ALERTS", "ALERTS_FOR_STATE")
 _OPEN = ("gputally_pod_info", "gputally_node_labels_info")
-"""These carry the labels that --pod-labels and --node-labels allow."""
+"""Series with the additional labels of --pod-labels and --node-labels."""
 _COMPAT: dict[str, Labels] = {"dcgm": frozenset(OLD_LABELS), "nvidia-smi": frozenset({"uuid", ANY})}
-"""Profiles of --compat, and the labels of their metrics; those of nvidia-smi differ from one to the next."""
+"""Profiles of --compat, and the labels of their metrics, which differ between metrics of nvidia-smi."""
 
 
 def exported() -> Schema:
-    """Labels of everything that a scrape gives."""
+    """The labels of every series of a scrape."""
     labels = {metric.name: TARGET_LABELS | frozenset(metric.labels) for metric in catalog.CATALOG}
     labels |= {name: labels[name] | {ANY} for name in _OPEN}
     labels |= dict.fromkeys(_PROMETHEUS, TARGET_LABELS)
@@ -28,7 +28,7 @@ def exported() -> Schema:
 
 
 def compat() -> Schema:
-    """Labels of what a scrape gives beside that with --compat dcgm,nvidia-smi."""
+    """The labels of the series that --compat dcgm,nvidia-smi adds."""
     return {
         row.name: TARGET_LABELS | labels for profile, labels in _COMPAT.items() for row in load_rows(profile)
     }

@@ -1,128 +1,147 @@
-"""Every threshold and setting of the rules, once, with its default and where that comes from."""
+"""Every setting of the rules, with its default and the source of the default."""
 
 from alerts.model import Setting, Table
 from gputally.config import READERS
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting("job", "gputally", "The `job` label under which the exporters are scraped."),
-    Setting("scrape_interval", "15s", "How often the exporters are scraped."),
-    Setting("scrape_timeout", "10s", "How long a scrape may take."),
+    Setting("job", "gputally", "The `job` label of the exporters."),
+    Setting("scrape_interval", "15s", "Interval of the scrapes."),
+    Setting("scrape_timeout", "10s", "Timeout of a scrape."),
     # availability
-    Setting("gpu_count_window", "6h", "How long a GPU that is no longer there is missed."),
-    Setting("snapshot_stale_seconds", 300, "Age, or error of the clock, at which values are called stale."),
+    Setting("gpu_count_window", "6h", "For how long GPUTallyGpusMissing reports a GPU that has disappeared."),
+    Setting(
+        "snapshot_stale_seconds",
+        300,
+        "Difference between a snapshot and Prometheus's clock above which it is stale.",
+    ),
     # health
     Setting(
         "xid_critical",
         (46, 48, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140, 143, 158),
-        "XID codes that wake somebody: the GPU has to be reset or repaired.",
-        "DCGM fails a GPU for 48, 64, 74, 79, 95, 119, 120 and 140; after the others, too, NVIDIA's XID "
-        "catalog asks for a reset at once",
+        "Critical XID codes: the GPU has to be reset or repaired.",
+        "DCGM fails a GPU for 48, 64, 74, 79, 95, 119, 120 and 140; for the others NVIDIA's XID catalog "
+        "requires an immediate reset",
     ),
     Setting(
         "xid_warning",
         (54, 92, 94, 109, 144, 145, 146, 147, 148, 149, 150, 156, 157),
-        "XID codes for working hours. 13, 31, 43 and 45 are errors of programs and belong in neither list.",
-        "NVIDIA's XID catalog: contained, retired or corrected by the GPU, and to be looked into; it asks "
-        "for a reset after 109, but one job that stalls can cause that",
+        "XID codes for working hours. 13, 31, 43 and 45 are program errors and belong in neither list.",
+        "NVIDIA's XID catalog: contained, retired or corrected by the GPU, and worth an investigation; it "
+        "requires a reset after 109, but a single job that stalls can cause that code",
     ),
-    Setting("xid_window_seconds", 3600, "How long after an XID error its alert stays."),
-    Setting("throttle_ratio", 0.5, "Share of 5 minutes for which hardware held the clocks down."),
-    Setting("temperature_margin_celsius", 5, "Degrees left to the card's own limit."),
+    Setting("xid_window_seconds", 3600, "For how long after an XID error its alert fires."),
+    Setting("throttle_ratio", 0.5, "Share of 5 minutes in which the hardware reduced the clocks."),
+    Setting("temperature_margin_celsius", 5, "Degrees below the GPU's own limit."),
     Setting(
         "nvlink_crc_per_second",
         100,
-        "CRC errors a second on one NVLink.",
-        "DCGM: fewer do not matter",
+        "CRC errors per second on one NVLink.",
+        "DCGM: fewer are noise",
     ),
-    Setting("link_window", "1d", "How long an NVLink or XGMI link that went down is missed."),
-    Setting("pcie_busy_ratio", 0.5, "Utilisation above which a PCIe link has no reason to be slow."),
-    Setting("pcie_replays_per_minute", 8, "PCIe replays a minute.", "DCGM: the most that NVIDIA recommends"),
-    Setting("hang_utilization_ratio", 0.9, "A GPU that hangs is never less busy than this..."),
-    Setting("hang_power_ratio", 0.25, "... and never draws more than this share of its power limit."),
-    Setting("ras_corrected_per_hour", 100, "Corrected errors of an AMD GPU in an hour."),
+    Setting("link_window", "1d", "For how long an NVLink or XGMI link that went down is reported."),
+    Setting("pcie_busy_ratio", 0.5, "Utilisation from which a PCIe link is expected at full speed."),
+    Setting(
+        "pcie_replays_per_minute", 8, "PCIe replays per minute.", "DCGM: the maximum that NVIDIA recommends"
+    ),
+    Setting("hang_utilization_ratio", 0.9, "Utilisation of a suspected hang: at least this all the time."),
+    Setting("hang_power_ratio", 0.25, "Power of a suspected hang: at most this share of the power limit."),
+    Setting("ras_corrected_per_hour", 100, "Corrected errors of an AMD GPU per hour."),
     # exporter
-    Setting("optional_sources", "", "Sources that may fail without an alert, as in `kubernetes|relay`."),
-    Setting("value_errors", 10, "Values of one source that failed in 15 minutes."),
-    Setting("source_overruns", 3, "Looks at one source that were too slow in 15 minutes."),
-    Setting("ledger_tolerance_joules", 1, "What the charges for a GPU may differ from its meter."),
-    Setting("scrape_slow_seconds", 5, "How long a scrape may take on average."),
+    Setting(
+        "optional_sources", "", "Sources that may fail without an alert, for example `kubernetes|relay`."
+    ),
+    Setting("value_errors", 10, "Failed values of one source in 15 minutes."),
+    Setting("source_overruns", 3, "Samples of one source that exceeded --timeout in 15 minutes."),
+    Setting(
+        "ledger_tolerance_joules",
+        1,
+        "Allowed difference between the charges for a GPU and its energy counter.",
+    ),
+    Setting("scrape_slow_seconds", 5, "Allowed average duration of a scrape."),
     Setting("samples_max", 20000, "Samples in one scrape."),
     Setting("restarts_per_hour", 3, "Restarts of an exporter in an hour."),
-    Setting("unobserved_ratio", 0.1, "Share of an hour's energy, used while the exporter did not look."),
+    Setting("unobserved_ratio", 0.1, "Share of an hour's energy that was used between samples."),
     # saturation
-    Setting("memory_full_ratio", 0.95, "Share of a GPU's memory that is taken when it is nearly full."),
+    Setting("memory_full_ratio", 0.95, "Share of a GPU's memory in use above which it is nearly full."),
     Setting(
-        "leak_horizon_hours", 4, "Within how many hours memory that grows must run out to be called a leak."
+        "leak_horizon_hours",
+        4,
+        "Growing memory is a leak if it is predicted to run out within so many hours.",
     ),
     # efficiency
     Setting(
         "exempt_namespaces",
         "",
-        "Namespaces whose pods may hold GPUs idle, or use them without asking, as in `kube-system|lab-.*`.",
+        "Namespaces whose pods may hold idle GPUs, or use GPUs without a request, for example "
+        "`kube-system|lab-.*`.",
     ),
-    Setting("idle_busy_ratio", 0.01, "A pod that is busy for no more than this part of the time is idle."),
+    Setting("idle_busy_ratio", 0.01, "A pod that is busy for at most this share of the time is idle."),
     Setting(
         "idle_window",
         "1h",
-        "How long a pod may hold a GPU idle before its team is told.",
-        "Job Defense Shield's example: a first mail after 60 minutes, the job is cancelled after 120",
+        "For how long a pod may hold an idle GPU before its team is notified.",
+        "Job Defense Shield's example: an e-mail after 60 minutes, the job is cancelled after 120",
     ),
-    Setting("idle_long_window", "2h", "How long a pod may hold a GPU idle before that is a warning."),
+    Setting("idle_long_window", "2h", "For how long a pod may hold an idle GPU before it is a warning."),
     Setting(
         "underused_busy_ratio",
         0.05,
-        "A pod that is busy for no more than this part of the time is underused...",
+        "A pod that is busy for at most this share of the time is underused.",
     ),
-    Setting("underused_window", "4h", "... over this long, even if it runs something now and then."),
-    Setting("unused_ratio", 0.25, "Share of a model's GPUs that were free all the time..."),
-    Setting("unused_window", "7d", "... for this long, before somebody is told."),
+    Setting("underused_window", "4h", "The time over which underuse is measured."),
+    Setting("unused_ratio", 0.25, "Share of a model's GPUs that were never allocated."),
+    Setting("unused_window", "7d", "The time over which GPUs are regarded as never allocated."),
     # energy and cost
     Setting(
         "rate_window",
         "5m",
-        "Over how long the recorded rates of energy, held and busy time are: at least four scrape intervals.",
+        "Range of the recorded rates of energy, held and busy time: at least four scrape intervals.",
     ),
     Setting(
         "gpu_hour_price",
         0.20,
-        "Price of an hour of a GPU that no row of gpu_hour_prices is about. An example: set your own.",
+        "Price of a GPU-hour for models without a row in gpu_hour_prices. An example: set your own.",
     ),
     Setting(
         "kwh_price",
         0.15,
-        "Price of a kWh. An example: set your own; 0 where the price of an hour has the energy in it, as a "
-        "cloud's has.",
+        "Price of a kWh. An example: set your own; 0 if the price of a GPU-hour includes energy, as in a "
+        "cloud.",
     ),
     Setting(
         "pue",
         1.0,
-        "What the building draws for each watt of a GPU; 1.0 charges what the cards use, and no cooling.",
-        "Uptime Institute's survey of 2023 has 1.58 as the mean of data centres: set your own",
+        "Power usage effectiveness: watts of the building per watt of a GPU; 1.0 charges no cooling.",
+        "Uptime Institute's survey of 2023: the mean of data centres is 1.58; set your own",
     ),
     Setting(
         "co2_grams_per_kwh",
         445,
-        "Grams of CO2 for each kWh: set that of your grid or contract.",
-        "IEA, Electricity 2025: the world's mean in 2024",
+        "Grams of CO2 per kWh: set the value of your grid or contract.",
+        "IEA, Electricity 2025: the global mean in 2024",
     ),
     Setting(
-        "unknown_energy_ratio", 0.1, "Share of a node's energy that may go to processes that cannot be named."
+        "unknown_energy_ratio",
+        0.1,
+        "Allowed share of a node's energy that goes to processes without a known owner.",
     ),
     Setting(
         "energy_counter_ratio",
         0.1,
-        "An energy counter that counts less than this part of the power is stuck.",
+        "An energy counter that counts less than this share of the power is stuck.",
     ),
     # anomalies
-    Setting("anomaly_deviations", 3, "How many usual deviations from its past are no anomaly."),
+    Setting("anomaly_deviations", 3, "Width of a band in usual deviations."),
     Setting(
         "anomaly_margin_ratio",
         0.5,
-        "How much more or less than usual, as a share of it, is no anomaly.",
+        "Minimum width of a band, as a share of its centre.",
         "grafana/promql-anomaly-detection",
     ),
     Setting(
-        "anomaly_floor_ratio", 0.1, "The same as a share of the highest hour of the day: for what is near 0."
+        "anomaly_floor_ratio",
+        0.1,
+        "Minimum width of a band, as a share of the highest hour of the day, for series near 0.",
     ),
 )
 
@@ -139,19 +158,19 @@ TABLES: tuple[Table, ...] = (
             ".*T4": 0.05,
             ".*MI300X.*": 0.60,
         },
-        "Price of an hour of a GPU, by a regular expression on its model; of several that match, the "
-        "highest. Examples: roughly what a card costs, spread over four years, without energy. Set your own.",
+        "Price of a GPU-hour by a regular expression on the model; of several matches the highest applies. "
+        "Examples: roughly the price of the hardware over four years, without energy. Set your own.",
     ),
     Table(
         "namespace_budgets",
         {},
-        "What a namespace may cost in any 24 hours, in each cluster, GPUs and energy together.",
+        "Budget of a namespace for any 24 hours, per cluster, GPUs and energy together.",
     ),
     Table(
         "node_power_budgets",
         {},
-        "Watts that all GPUs of a node may draw together, by a regular expression on its name; of several "
-        "that match, the lowest.",
+        "Power budget in watts for all GPUs of a node, by a regular expression on the node's name; of "
+        "several matches the lowest applies.",
     ),
 )
 

@@ -1,6 +1,6 @@
-"""Jinja with delimiters of its own, because what is written has `{{ }}` of Prometheus's and Helm's in it.
+"""Jinja with the delimiters `[[ value ]]`, `[% statement %]` and `[# comment #]`.
 
-`[[ value ]]`, `[% statement %]` and `[# comment #]`; an unknown name is an error.
+The output contains `{{ }}` of Prometheus and Helm. An unknown name is an error.
 """
 
 import json
@@ -13,9 +13,9 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 def _block(text: str, indent: int) -> str:
-    """A YAML block scalar two deeper than its key, so that PromQL and sentences need no escapes."""
+    """A YAML block scalar, in which PromQL and sentences need no escapes."""
     margin = "\n" + " " * indent
-    # When its first line is indented, YAML must be told where the margin is.
+    # If the first line is indented, YAML needs the indentation of the block.
     return ("|2-" if text.startswith(" ") else "|-") + margin + text.replace("\n", margin)
 
 
@@ -25,7 +25,7 @@ def _flow(items: Iterable[object]) -> str:
 
 
 def camel(name: str) -> str:
-    """A setting's name as Helm values are spelt."""
+    """A setting's name in the spelling of Helm values."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
@@ -49,11 +49,11 @@ ENVIRONMENT.filters["camel"] = camel
 ENVIRONMENT.filters["flow"] = _flow
 ENVIRONMENT.filters["resources"] = lambda matchers: json.dumps([m.as_resource() for m in matchers])
 ENVIRONMENT.filters["quoted"] = json.dumps
-"""Every JSON string is a YAML string."""
+"""A JSON string is a valid YAML string."""
 
 
 def fill(text: str, **values: object) -> str:
-    """Raises jinja2.UndefinedError, whose text names what is missing."""
+    """Raises jinja2.UndefinedError with the name of a missing value."""
     return ENVIRONMENT.from_string(text).render(values)
 
 

@@ -269,14 +269,14 @@ GROUP = Group(
               (
                   label_replace(
                     max by (cluster, node, gpu, uuid) (gputally_gpu_up == 0) * 0 + 3,
-                    "problem", "lost: answers no more", "uuid", ".*"
+                    "problem", "lost: no response", "uuid", ".*"
                   )
                 or
                   label_replace(
                     max by (cluster, node, gpu, uuid) (
                       gputally_gpu_ecc_errors_total{lifetime="volatile",type="uncorrected"} > 0
                     ) * 0 + 3,
-                    "problem", "memory errors, not corrected", "uuid", ".*"
+                    "problem", "uncorrectable memory errors", "uuid", ".*"
                   )
                 or
                   label_replace(
@@ -288,7 +288,7 @@ GROUP = Group(
                         max by (cluster, node, gpu, uuid) (gputally_gpu_recovery_action{action="none"} == 0)
                       * 0
                     + 3,
-                    "problem", "driver asks for recovery", "uuid", ".*"
+                    "problem", "recovery action needed", "uuid", ".*"
                   )
                 or
                   label_replace(
@@ -302,19 +302,19 @@ GROUP = Group(
                     max by (cluster, node, gpu, uuid) (
                       gputally_gpu_throttle_active{reason="hw_thermal_slowdown"} == 1
                     ) * 0 + 2,
-                    "problem", "slowed down, too hot", "uuid", ".*"
+                    "problem", "thermal slowdown", "uuid", ".*"
                   )
                 or
                   label_replace(
                     max by (cluster, node, gpu, uuid) (
                       gputally_gpu_throttle_active{reason="hw_power_brake_slowdown"} == 1
                     ) * 0 + 2,
-                    "problem", "slowed down, power brake", "uuid", ".*"
+                    "problem", "power brake slowdown", "uuid", ".*"
                   )
                 or
                   label_replace(
                     max by (cluster, node, gpu, uuid) (gputally_gpu_remapped_rows_pending == 1) * 0 + 2,
-                    "problem", "memory row waits for a reset", "uuid", ".*"
+                    "problem", "memory row needs a reset", "uuid", ".*"
                   )
                 or
                   label_replace(
@@ -327,7 +327,7 @@ GROUP = Group(
                             max by (cluster, node, gpu, uuid) (gputally_gpu_power_limit_watts)
                         < [[ hang_power_ratio ]]
                     ) * 0 + 1,
-                    "problem", "busy at idle power: hangs?", "uuid", ".*"
+                    "problem", "suspected hang", "uuid", ".*"
                   )
               )
             * on (cluster, node, uuid) group_left (model)

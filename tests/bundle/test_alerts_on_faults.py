@@ -1,4 +1,4 @@
-"""The rules on a real Prometheus: each alert fires for its fault, and none on a fleet that is well."""
+"""The rules on a real Prometheus: each alert fires for its fault, and none fires on a healthy fleet."""
 
 import json
 import time
@@ -19,32 +19,32 @@ from tools.replay.firing import Firing, firing
 from tools.replay.fleet import Period
 from tools.servers.prometheus import UNMERGED, serving
 
-# The fleet is played when the first test asks for it.
+# The first test simulates the fleet.
 pytestmark = pytest.mark.timeout(900)
 
 LOST = {"GPUTallyGpuLost"}
-"""Nothing more: not its values that are missing, not the pod that cannot use it."""
+"""No further alerts: neither for its missing values nor for its idle pod."""
 EXPECTED: dict[str, set[str]] = {
     # scenarios/cards.toml
     "cards, GPU 0": {"GPUTallyXidCritical"},
     "cards, GPU 1": {"GPUTallyXidWarning"},
-    # GPU 2: errors of programs are nobody's alert
+    # GPU 2: program errors raise no alert
     "cards, GPU 3": {"GPUTallyUncorrectableEcc"},
     "cards, GPU 4": {"GPUTallyRowRemapPending"},
     "cards, GPU 5": {"GPUTallyRowRemapFailure"},
     "cards, GPU 6": {"GPUTallyRecoveryNeeded"},
-    # What is slowed down by heat is hot.
+    # A GPU in thermal slowdown is hot.
     "cards, GPU 7": {"GPUTallyThermalSlowdown", "GPUTallyTemperatureNearLimit"},
     "cards, GPU 8": {"GPUTallyPowerBrake"},
     "cards, GPU 9": {"GPUTallyTemperatureNearLimit"},
     "cards, GPU 10": {"GPUTallyNvlinkCrcErrors"},
     "cards, GPU 11": {"GPUTallyNvlinkErrors"},
-    # A link that goes down has had an error.
+    # A link that goes down has an error first.
     "cards, GPU 12": {"GPUTallyNvlinkDown", "GPUTallyNvlinkErrors"},
     "cards, GPU 13": {"GPUTallyPcieDegraded"},
     "cards, GPU 14": {"GPUTallyPcieReplays"},
     "cards, GPU 15": LOST,
-    # The driver says why, and Alertmanager sends one of the two.
+    # The XID is the cause; Alertmanager sends one of the two.
     "cards, GPU 16": {*LOST, "GPUTallyXidCritical"},
     "cards, GPU 17": {"GPUTallyEnergyCounterStuck"},
     "cards, GPU 18": {"GPUTallyRetiredPagesPending"},
@@ -60,7 +60,7 @@ EXPECTED: dict[str, set[str]] = {
     "instinct, GPU 8": LOST,
     # scenarios/teams.toml
     "pod sleepy/done-0": {"GPUTallyHeldIdle"},
-    # After an hour its team is told, after two it is a warning.
+    # An info alert after an hour, a warning after two.
     "pod sleepy/forgotten-0": {"GPUTallyHeldIdle", "GPUTallyHeldIdleLong"},
     "pod curious/jupyter-0": {"GPUTallyHeldUnderused"},
     "pod media/thumbnailer-0": {"GPUTallyUnrequestedUse"},
@@ -82,7 +82,7 @@ EXPECTED: dict[str, set[str]] = {
     "shrunk": {"GPUTallyGpusMissing"},
     "hungry": {"GPUTallyNodePowerOverBudget"},
     "namespace lavish": {"GPUTallyNamespaceOverBudget"},
-    # Who cannot be named cannot be charged; on `teams` it is too little energy to matter.
+    # Processes without a known owner cannot be charged; on `teams` their energy is below the threshold.
     "nameless": {"GPUTallyUnattributedProcesses", "GPUTallyUnattributedEnergy"},
     "crowded": {"GPUTallyTooManySamples"},
     "cluster full": {"GPUTallyNoFreeGpu"},
@@ -90,20 +90,20 @@ EXPECTED: dict[str, set[str]] = {
 }
 WHEN_ALL_IS_GONE = {"GPUTallyExporterAbsent"}
 NOT_SIMULATED = {
-    "GPUTallySnapshotStale": "an exporter that is stuck, or has another clock than Prometheus",
-    "GPUTallyReadErrors": "a driver that fails for single values: simulated ones are there or not",
-    "GPUTallySourceSlow": "a source that takes real time",
-    "GPUTallyCheckpointFailing": "a disk: a replay has no state file",
-    "GPUTallyLedgerError": "a bug in the ledger, or series that are lost on the way",
-    "GPUTallyScrapeSlow": "a network: every scrape of a replay takes as long",
-    "GPUTallyEnergyUnobserved": "an exporter that is late, but not restarted: a replay looks in time",
+    "GPUTallySnapshotStale": "needs an exporter that is stuck, or a clock that differs from Prometheus's",
+    "GPUTallyReadErrors": "needs a driver that fails for single values",
+    "GPUTallySourceSlow": "needs a source that takes real time",
+    "GPUTallyCheckpointFailing": "needs a disk: a replay has no state file",
+    "GPUTallyLedgerError": "needs a bug in the ledger, or lost series",
+    "GPUTallyScrapeSlow": "needs a network: every scrape of a replay takes the same time",
+    "GPUTallyEnergyUnobserved": "needs an exporter that is late, but not restarted: a replay samples in time",
 }
-"""What the simulator has none of; promtool's cases alone show that these alerts fire."""
+"""Faults that the simulator does not have; only promtool's cases test these alerts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What came of the fleet."""
+    """The simulated fleet and its alerts."""
 
     url: str
     rules: Path
@@ -112,14 +112,14 @@ class Replay:
 
 @pytest.fixture(scope="module")
 def replay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replay]:
-    folder = tmp_path_factory.mktemp("fleet")
-    rules = fleet.write(folder)
-    with serving(folder / "data", UNMERGED) as prometheus:
+    directory = tmp_path_factory.mktemp("fleet")
+    rules = fleet.write(directory)
+    with serving(directory / "data", UNMERGED) as prometheus:
         yield Replay(prometheus.url, rules, firing(prometheus.url, [rules], fleet.TWO_DAYS))
 
 
-def place(alert: Firing) -> str:
-    """Where it fires, as in EXPECTED."""
+def location(alert: Firing) -> str:
+    """The object of the alert, as in EXPECTED."""
     labels = dict(alert.labels)
     if "pod" in labels:
         return f"pod {labels['namespace']}/{labels['pod']}"
@@ -134,20 +134,20 @@ def place(alert: Firing) -> str:
     return f"cluster {labels['cluster']}" if "cluster" in labels else "everywhere"
 
 
-def is_well(alert: Firing) -> bool:
+def is_healthy(alert: Firing) -> bool:
     return ("cluster", "well") in alert.labels
 
 
 def test_nothing_fires_on_a_healthy_fleet_in_two_days(replay: Replay) -> None:
     on_by_default = {alert.name for alert in ALERTS if alert.enabled}
-    assert [found for found in replay.fired if is_well(found) and found.alert in on_by_default] == []
+    assert [found for found in replay.fired if is_healthy(found) and found.alert in on_by_default] == []
 
 
 def test_each_fault_fires_its_alerts_and_nothing_else(replay: Replay) -> None:
     fired: dict[str, set[str]] = {}
     for found in replay.fired:
-        if not is_well(found):
-            fired.setdefault(place(found), set()).add(found.alert)
+        if not is_healthy(found):
+            fired.setdefault(location(found), set()).add(found.alert)
     assert fired == EXPECTED
 
 
@@ -215,7 +215,7 @@ start = 5
 
 
 def test_no_rule_fails_while_two_exporters_of_a_node_are_there(tmp_path: Path) -> None:
-    """As in an update: every GPU and pod is there twice, and nothing may match many to many."""
+    """As during an update: every GPU and pod exists twice, and no rule may match many to many."""
     groups = [group | {"interval": "1s"} for group in rule_groups(disabled_too=True)]
     (tmp_path / "rules.yml").write_text(json.dumps({"groups": groups}))
     scenario = tmp_path / "lively.toml"
@@ -247,13 +247,13 @@ def test_no_rule_fails_while_two_exporters_of_a_node_are_there(tmp_path: Path) -
 
 
 def own_samples(prometheus: Prometheus) -> Samples:
-    """What Prometheus says of itself."""
+    """Prometheus's own metrics."""
     with urllib.request.urlopen(f"http://127.0.0.1:{prometheus.port}/metrics", timeout=10) as answer:
         return parse_samples(answer.read().decode())
 
 
 def wait_for_evaluations(prometheus: Prometheus, groups: list[dict[str, Any]]) -> None:
-    """Every rule ten times more: long enough for those that read each other."""
+    """Waits until every rule was evaluated ten more times, enough for rules that read each other."""
 
     def evaluated() -> dict[tuple[str, ...], float]:
         return own_samples(prometheus)["prometheus_rule_evaluations_total"]

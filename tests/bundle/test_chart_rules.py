@@ -1,4 +1,4 @@
-"""The chart's rules: the same as the plain ones, and each of their knobs is a value."""
+"""The chart's rules: identical to the plain ones, and every setting is a Helm value."""
 
 import json
 from pathlib import Path
@@ -32,16 +32,16 @@ def alerts(values: dict[str, Any]) -> dict[str, Any]:
     return {rule["alert"]: rule for rule in rules if "alert" in rule}
 
 
-def test_there_are_no_rules_unless_asked_for() -> None:
+def test_there_are_no_rules_by_default() -> None:
     assert chart.objects("PrometheusRule") == []
 
 
-@pytest.mark.parametrize("kit", ["prometheus-operator-crds", "prometheus-operator-crds-2024"])
-def test_the_operator_knows_every_field(kit: str) -> None:
-    assert crds.faults(resource(), kit) == []
+@pytest.mark.parametrize("schemas", ["prometheus-operator-crds", "prometheus-operator-crds-2024"])
+def test_every_field_is_in_the_operators_schema(schemas: str) -> None:
+    assert crds.faults(resource(), schemas) == []
 
 
-def test_its_labels_are_those_of_all_objects_and_its_own() -> None:
+def test_its_labels_are_the_common_labels_and_its_own() -> None:
     rule = {"enabled": True, "additionalLabels": {"release": "kube-prometheus-stack", "team": "gpu"}}
     labels = resource({"commonLabels": {"team": "all", "env": "prod"}, "prometheusRule": rule})["metadata"][
         "labels"
@@ -59,7 +59,7 @@ def test_a_release_without_any_values_of_rules_gets_the_defaults() -> None:
 
 
 def test_a_release_upgraded_with_the_values_of_the_older_chart_gets_the_rules() -> None:
-    # What 0.1.0 had, all of it: `--reuse-values` brings nothing else.
+    # All values of 0.1.0: `--reuse-values` adds no others.
     older = {"defaultsVersion": "", "rules": {"settings": {"memoryFullRatio": 0.98}}}
     (full,) = (rule for group in groups(older) for rule in group["rules"] if rule.get("alert") == FULL)
     assert "0.98" in full["expr"]
@@ -70,13 +70,13 @@ def test_each_alert_can_be_switched_off_and_on() -> None:
     assert alerts({"alerts": switches}).keys() == {alert.name for alert in ALERTS if not alert.enabled}
 
 
-def test_a_group_of_which_everything_is_off_is_not_written() -> None:
+def test_a_group_without_enabled_rules_is_omitted() -> None:
     off = {"alerts": {alert.name: {"enabled": False} for alert in ALERTS}}
     names = [group["name"] for group in groups({"rules": off})]
     assert names == [group.name for group in GROUPS if group.records]
 
 
-def test_a_group_that_records_can_be_switched_off() -> None:
+def test_a_group_of_records_can_be_switched_off() -> None:
     off = {"groups": {"gputally-anomalies": {"enabled": False}}}
     assert [group["name"] for group in groups() if group not in groups({"rules": off})] == [
         "gputally-anomalies"
@@ -91,16 +91,16 @@ def test_for_severity_and_keep_firing_for_of_each_alert_are_values() -> None:
         assert (rule["for"], rule["keep_firing_for"], rule["labels"]["severity"]) == ("7m", "9m", "info")
 
 
-def test_labels_and_the_address_of_runbooks_are_values() -> None:
+def test_labels_and_the_url_of_runbooks_are_values() -> None:
     rules = alerts({"additionalRuleLabels": {"team": "platform"}, "runbookUrl": "https://wiki.example/gpu"})
     for name, rule in rules.items():
         assert rule["labels"]["team"] == "platform"
         assert rule["annotations"]["runbook_url"] == f"https://wiki.example/gpu/{name}.md"
 
 
-def test_each_setting_is_a_value_that_changes_what_is_rendered() -> None:
-    # A number, a share, a duration and codes that stand nowhere else, each for one setting. They fall,
-    # because the timeout of a scrape must not be longer than its interval.
+def test_each_setting_is_a_value_that_changes_the_output() -> None:
+    # Each setting gets a number, a share, a duration or codes that occur nowhere else. The values decrease,
+    # because the timeout of a scrape must not exceed its interval.
     kinds: dict[type, Any] = {
         int: int,
         float: lambda n: (n + 0.5) / 100_000,
@@ -130,7 +130,7 @@ def test_each_row_of_a_table_becomes_a_rule(table: Any) -> None:
         assert str(value) in rendered
 
 
-def test_what_prometheus_fills_in_is_left_to_it() -> None:
+def test_templates_of_prometheus_are_not_rendered_by_helm() -> None:
     on = {"alerts": {alert.name: {"enabled": True} for alert in ALERTS}}
     rules = alerts(on)
     filled = {
@@ -143,6 +143,6 @@ def test_what_prometheus_fills_in_is_left_to_it() -> None:
         assert rule["annotations"] == filled[name]["annotations"]
 
 
-def test_every_alert_is_in_the_file_of_defaults() -> None:
+def test_every_alert_has_defaults_in_files_rules_yaml() -> None:
     defaults = yaml.safe_load(Path(chart.CHART / "files/rules.yaml").read_text())
     assert [*defaults["alerts"]] == [alert.name for alert in ALERTS]

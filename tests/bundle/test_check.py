@@ -1,4 +1,4 @@
-"""The checker of rules: each kind of fault is found and said with its place."""
+"""The check of the rules: each kind of fault is reported with its group and rule."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def found(
     return check.problems((group,), settings, tables, pages)
 
 
-def test_nothing_is_wrong_with_a_good_rule(pages: Path) -> None:
+def test_a_correct_rule_has_no_fault(pages: Path) -> None:
     assert found(pages) == []
 
 
@@ -39,36 +39,36 @@ def test_nothing_is_wrong_with_a_good_rule(pages: Path) -> None:
         (alert(expr=f'{POWER}{{pod="x"}} > 1'), "GPUTallyHot: gputally_gpu_power_watts has no label pod"),
         (alert(expr=f"{POWER} > [[ nowhere ]]"), "gputally-test: GPUTallyHot: there is no setting nowhere"),
         (alert(expr=f"{POWER} > 1", description="{{ $labels.pod }}"), "its text uses $labels.pod"),
-        (alert("GPUHot", f"{POWER} > 1"), "begins with GPUTally"),
+        (alert("GPUHot", f"{POWER} > 1"), "must begin with GPUTally"),
         (alert("GPUTallyCold", f"{POWER} < 1"), "GPUTallyCold has no runbook"),
-        (Record("power", POWER), "named level:metric:operation"),
+        (Record("power", POWER), "level:metric:operation"),
         (Record("gpu:power:row", f"{POWER} * [[ value ]]", each="prices"), "there is no table prices"),
         (Record("gpu:power:sum", "sum by (pod) (up)"), "gpu:power:sum: sum: what is aggregated has no label"),
     ],
 )
-def test_a_fault_is_said_with_its_place(rule: Alert | Record, words: str, pages: Path) -> None:
+def test_a_fault_is_reported_with_its_group_and_rule(rule: Alert | Record, words: str, pages: Path) -> None:
     assert any(words in problem for problem in found(pages, rule)), found(pages, rule)
 
 
-def test_a_setting_and_a_table_that_nothing_uses_are_faults(pages: Path) -> None:
+def test_an_unused_setting_and_an_unused_table_are_faults(pages: Path) -> None:
     problems = found(pages, settings=(Setting("lonely", 1, "h"),), tables=(Table("rows", {}, "h"),))
-    assert problems == ["setting lonely is used nowhere", "table rows is used nowhere"]
+    assert problems == ["setting lonely is not used", "table rows is not used"]
 
 
-def test_an_alert_that_is_there_twice_is_a_fault(pages: Path) -> None:
+def test_an_alert_that_is_defined_twice_is_a_fault(pages: Path) -> None:
     same = alert(expr=f"{POWER} > 1")
-    assert found(pages, same, same) == ["GPUTallyHot is there 2 times"]
+    assert found(pages, same, same) == ["GPUTallyHot is defined 2 times"]
 
 
 def test_a_runbook_without_an_alert_or_without_its_sections_is_a_fault(pages: Path) -> None:
     (pages / "GPUTallyOld.md").write_text("# GPUTallyOld\n")
     (pages / "GPUTallyHot.md").write_text("# GPUTallyHot\n## Meaning\n")
     problems = found(pages)
-    assert any("GPUTallyHot.md: its headings are to be" in problem for problem in problems)
-    assert any("GPUTallyOld.md is the runbook of no alert" in problem for problem in problems)
+    assert any("GPUTallyHot.md: its headings" in problem for problem in problems)
+    assert any("GPUTallyOld.md is a runbook without an alert" in problem for problem in problems)
 
 
-def test_a_record_may_read_one_that_stands_below_it(pages: Path) -> None:
+def test_a_record_may_read_one_that_is_defined_below_it(pages: Path) -> None:
     high = Record("cluster:power:sum", "sum by (cluster) (node:power:sum)")
     low = Record("node:power:sum", f"sum by (cluster, node) ({POWER})")
     hot = alert(expr="cluster:power:sum > 1", description="{{ $labels.cluster }}")

@@ -1,4 +1,4 @@
-"""What an expression uses and what labels it can have: unknown names and lost labels are found."""
+"""The series and labels of PromQL expressions: unknown names and lost labels are reported."""
 
 import pytest
 
@@ -70,7 +70,7 @@ def test_the_labels_of_a_result(expression: str, labels: set[str]) -> None:
         ("(power)", True),
     ],
 )
-def test_a_result_may_have_the_name_of_a_metric(expression: str, keeps: bool) -> None:
+def test_whether_a_result_may_keep_a_metric_name(expression: str, keeps: bool) -> None:
     assert promql.keeps_name(expression) is keeps
 
 
@@ -89,7 +89,7 @@ def test_a_result_may_have_the_name_of_a_metric(expression: str, keeps: bool) ->
         ("sum(power", "not PromQL"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(expression: str, words: str) -> None:
+def test_an_error_is_reported_in_one_line(expression: str, words: str) -> None:
     with pytest.raises(promql.Wrong) as wrong:
         promql.labels_of(expression, SCHEMA)
     assert words in str(wrong.value)

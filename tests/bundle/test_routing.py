@@ -1,4 +1,4 @@
-"""Who hears of what: Alertmanager's own tool asked about each severity and team, and strict schemas."""
+"""Routing: the receiver of each severity and team by amtool, and the operator's strict schemas."""
 
 import re
 import subprocess
@@ -27,9 +27,9 @@ def with_teams(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def amtool(*arguments: str | Path) -> str:
-    asked = subprocess.run([programs.path("amtool"), *arguments], capture_output=True, text=True, check=False)
-    assert asked.returncode == 0, asked.stdout + asked.stderr
-    return asked.stdout.strip()
+    run = subprocess.run([programs.path("amtool"), *arguments], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout.strip()
 
 
 def receiver(file: Path, **labels: str) -> str:
@@ -43,7 +43,7 @@ def test_alertmanager_accepts_the_file_as_it_is_and_with_teams(with_teams: Path)
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
-def test_each_alert_reaches_whom_it_is_for(alert, with_teams: Path) -> None:  # type: ignore[no-untyped-def]
+def test_each_alert_reaches_its_receiver(alert, with_teams: Path) -> None:  # type: ignore[no-untyped-def]
     labels = {"alertname": alert.name, "severity": alert.severity.value, "audience": alert.audience.value}
     team = alert.audience is Audience.TEAM
     assert receiver(with_teams, **labels) == ("slack" if team else BY_SEVERITY[alert.severity])
@@ -54,22 +54,22 @@ def test_each_alert_reaches_whom_it_is_for(alert, with_teams: Path) -> None:  # 
         assert receiver(with_teams, namespace="visions", **labels) == "slack"
 
 
-def test_on_call_is_never_paged_for_what_a_team_does(with_teams: Path) -> None:
+def test_on_call_is_never_paged_for_alerts_of_a_team(with_teams: Path) -> None:
     labels = {"alertname": "GPUTallyAny", "severity": "critical", "audience": "team", "namespace": "other"}
     assert receiver(with_teams, **labels) == "slack"
 
 
-def test_alerts_of_others_are_left_alone() -> None:
-    assert receiver(PLAIN, alertname="KubePodCrashLooping", severity="critical") == "nobody"
+def test_alerts_of_other_products_are_discarded() -> None:
+    assert receiver(PLAIN, alertname="KubePodCrashLooping", severity="critical") == "discard"
 
 
-def test_one_message_per_node_and_not_one_per_gpu() -> None:
+def test_one_notification_per_node_and_not_one_per_gpu() -> None:
     for route in routing.routes():
         if any(matcher.label == "severity" for matcher in route.matchers):
             assert route.group_by == ("cluster", "node")
 
 
-def test_maintenance_mutes_everything_but_what_is_critical() -> None:
+def test_maintenance_mutes_all_but_critical_alerts() -> None:
     loud = [route for route in routing.routes() if not route.muted_in_maintenance]
     assert [str(matcher) for route in loud for matcher in route.matchers] == ['severity="critical"']
 
@@ -81,15 +81,15 @@ def test_every_alert_that_routing_names_exists() -> None:
 
 
 @pytest.mark.parametrize("kind", routing.RECEIVERS)
-def test_the_operator_knows_every_field_of_each_kind_of_receiver(kind: str) -> None:
+def test_every_field_of_each_receiver_is_in_the_operators_schema(kind: str) -> None:
     resource = yaml.safe_load(manifests.alertmanager_config(TEAMS, [kind]))
     assert crds.faults(resource, "prometheus-operator-crds") == []
     if kind != "teams":
-        # Microsoft's new kind of address came later than that.
+        # Receivers for Teams workflows were added after that version.
         assert crds.faults(resource, "prometheus-operator-crds-2024") == []
 
 
-def test_secrets_are_only_ever_named() -> None:
+def test_secrets_are_only_referenced() -> None:
     plain = yaml.safe_load(PLAIN.read_text())
     for each in plain["receivers"]:
         for settings in (s for key, listed in each.items() if key != "name" for s in listed):

@@ -16,7 +16,7 @@ def stamp(text: str) -> str:
 
 
 def alerts_tables() -> str:
-    head = ("alert", "severity", "after", "audience", "action", "what it says")
+    head = ("alert", "severity", "after", "audience", "action", "fault")
     parts = []
     for group in GROUPS:
         if group.alerts:
@@ -31,11 +31,11 @@ def settings_table() -> str:
         *((each.name, f"{len(each.rows)} rows", each.help, "") for each in TABLES),
     ]
     named = [(f"`{camel(name)}`", *rest) for name, *rest in rows]
-    return table(("value of the chart", "default", "what it is", "source"), named)
+    return table(("chart value", "default", "meaning", "source"), named)
 
 
 def _alert_row(alert: Alert) -> tuple[str, ...]:
     filled = fill_alert(alert, defaults())
     name = f"[{alert.name}](runbooks/{alert.name}.md)"
-    off = "" if alert.enabled else " Off unless switched on."
+    off = "" if alert.enabled else " Off by default."
     return (name, alert.severity, alert.for_, alert.audience, alert.action, filled.fault + off)

@@ -1,5 +1,5 @@
 {{- define "gputally.validate.routing" -}}
-{{- $receivers := without (include "gputally.routing.receivers" . | fromJsonArray) "nobody" -}}
+{{- $receivers := without (include "gputally.routing.receivers" . | fromJsonArray) "discard" -}}
 {{- $ownAlertmanager := and .Values.stack.enabled .Values.stack.alertmanager.enabled -}}
 {{- with .Values.routing -}}
 {{- if and $receivers (not $.Values.alertmanagerConfig.enabled) (not $ownAlertmanager) -}}
