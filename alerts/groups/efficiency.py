@@ -1,7 +1,7 @@
 """GPUs that are held and idle, used without a request, used without a known owner, or never allocated.
 
 The measure is the share of the held time in which a pod was busy: a counter, so that no short run between two
-scrapes is missed. Where processes are not sampled, the utilisation of the device takes its place. The windows
+scrapes is missed. Where processes are not sampled, the utilisation of the device is used. The windows
 read the one-minute records of `gputally-devices`, which are far fewer samples than the scrapes.
 """
 

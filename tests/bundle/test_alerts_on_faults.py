@@ -248,8 +248,8 @@ def test_no_rule_fails_while_two_exporters_of_a_node_are_there(tmp_path: Path) -
 
 def own_samples(prometheus: Prometheus) -> Samples:
     """Prometheus's own metrics."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{prometheus.port}/metrics", timeout=10) as answer:
-        return parse_samples(answer.read().decode())
+    with urllib.request.urlopen(f"http://127.0.0.1:{prometheus.port}/metrics", timeout=10) as response:
+        return parse_samples(response.read().decode())
 
 
 def wait_for_evaluations(prometheus: Prometheus, groups: list[dict[str, Any]]) -> None:
