@@ -1,7 +1,7 @@
 """Every setting of the rules, with its default and the source of the default."""
 
 from alerts.model import Setting, Table
-from gputally.config import READERS
+from gputally.devices.vendors import READER_NAMES
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("job", "gputally", "The `job` label of the exporters."),
@@ -174,5 +174,5 @@ TABLES: tuple[Table, ...] = (
     ),
 )
 
-FIXED = {"device_sources": "|".join(reader for reader in READERS if reader != "auto")}
+FIXED = {"device_sources": "|".join((*READER_NAMES, "simulated"))}
 """Placeholders of the rules that users do not change."""
