@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputally import __version__
-from gputally.attribution import KnowledgeSource
+from gputally.attribution import OwnerFinder, PodSource
+from gputally.attribution.owners import ProcessOwners
+from gputally.attribution.pod_sources import choose_pod_sources
 from gputally.config import Config
 from gputally.devices import Reader
 from gputally.devices.host import read_boot_id, read_host
@@ -19,7 +21,9 @@ from gputally.ledger import Ledger
 from gputally.metrics.textfile import write_metrics_file
 from gputally.model import Snapshot
 from gputally.pages.exporter import ExporterPages
-from gputally.sampling.collect import Collector, Informant, OwnerFinder, Source
+from gputally.readers import choose_sources, simulated
+from gputally.sampling.collect import Collector
+from gputally.sampling.sources import GuardedPodSource, GuardedReaders
 from gputally.scrapes import Scrapes
 from gputally.server import ListenError, PathError, Server, ServerError
 from gputally.server.listen import format_address, parse_address
@@ -30,23 +34,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("gputally")
 
 
-def serve(
-    config: Config,
-    sources: Sequence[Sequence[Reader]],
-    owners: OwnerFinder,
-    informants: Sequence[KnowledgeSource],
-) -> int:
-    """`sources` are the readers of each vendor's GPUs, best first."""
+def serve(config: Config) -> int:
+    sources, owners, pod_sources = _choose_sources(config)
     checkpoint = _checkpoint(config.state_file)
     scrapes = Scrapes(config)
     collector = Collector(
-        [Source(readers) for readers in sources],
+        [GuardedReaders(readers) for readers in sources],
         timeout_seconds=config.timeout_seconds,
         max_age_seconds=config.max_age_seconds,
         ledger=_ledger(config, checkpoint),
         owners=owners,
-        informants=[Informant(source) for source in informants],
-        guests=scrapes.guests,
+        pod_sources=[GuardedPodSource(source) for source in pod_sources],
+        other_sources=scrapes.guests,
         checkpoint=checkpoint,
     )
     if config.once:
@@ -89,7 +88,7 @@ def serve(
     )
     sampler.start()
     if config.sidecar:
-        from gputally.attribution.sidecar_watch import start_watch  # noqa: PLC0415  # memory that nobody uses is not free
+        from gputally.attribution.sidecar import start_watch  # noqa: PLC0415  # memory that nobody uses is not free
 
         start_watch(config.procfs, server.stop, stop)
     gc.collect()
@@ -100,6 +99,30 @@ def serve(
     collector.close(0.2)
     log.info("stopped")
     return 0
+
+
+def _choose_sources(config: Config) -> tuple[list[list[Reader]], OwnerFinder, list[PodSource]]:
+    """The readers of each vendor's GPUs, best first; and the sources of owners and pods."""
+    if config.reader != "simulated":
+        return choose_sources(config), _owners(config), choose_pod_sources(config)
+    # Simulated processes are not those of this host.
+    from gputally.simulator.owners import SimulatedOwners, SimulatedPods  # noqa: PLC0415  # only for `simulate`
+
+    reader = simulated(config)
+    return [[reader]], SimulatedOwners(reader), [SimulatedPods(reader)]
+
+
+def _owners(config: Config) -> OwnerFinder:
+    if not config.sidecar:
+        return ProcessOwners(config.procfs)
+    from gputally.attribution.sidecar import SidecarOwners, is_host  # noqa: PLC0415  # only for --sidecar
+
+    if is_host(config.procfs):
+        raise ConfigError(
+            f"--sidecar needs a pod with its own pid namespace: {config.procfs} has the host's processes "
+            "(hostPID)"
+        )
+    return SidecarOwners(config.procfs)
 
 
 def _checkpoint(state_file: Path | None) -> "Checkpoint | None":

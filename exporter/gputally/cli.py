@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gputally import __version__
+from gputally.attribution.pod_sources import choose_pod_sources
 from gputally.config import SETTINGS, Config, read_config
 from gputally.flags import ConfigError, OneLineParser, add_flags
-from gputally.informants import choose_informants, choose_owners
 from gputally.model import Owner
 from gputally.readers import choose_sources
 
@@ -166,7 +166,7 @@ def _check(config: Config, *, as_json: bool) -> int:
         procfs=config.procfs,
         sysfs=config.sysfs,
         timeout_seconds=config.timeout_seconds,
-        informants=choose_informants(config),
+        pod_sources=choose_pod_sources(config),
     )
     print(report_json(findings) if as_json else report_text(findings))
     return 0 if usable(findings) else 1
@@ -185,11 +185,11 @@ def _pid(text: str) -> int:
 
 
 def _whose(config: Config, pids: list[int], *, as_json: bool) -> int:
-    from gputally.commands.whose import answer_json, answer_text, whose  # noqa: PLC0415  # not for serving
+    from gputally.commands.whose import report_json, report_text, whose  # noqa: PLC0415  # not for serving
 
     set_up_logging("error", "text", None)
-    owners = whose(pids, choose_informants(config), config.procfs)
-    print(answer_json(owners) if as_json else answer_text(owners))
+    owners = whose(pids, choose_pod_sources(config), config.procfs)
+    print(report_json(owners) if as_json else report_text(owners))
     return 0 if all(isinstance(owner, Owner) for owner in owners.values()) else 1
 
 
@@ -197,8 +197,7 @@ def _serve(config: Config) -> int:
     with contextlib.nullcontext() if config.web_config else _without_ssl():
         from gputally.app import serve  # noqa: PLC0415  # not for checking
 
-    sources = choose_sources(config)
-    return serve(config, sources, *choose_owners(config, sources[0]))
+    return serve(config)
 
 
 @contextlib.contextmanager

@@ -441,6 +441,8 @@ def _refuse_contradictions(config: Config) -> None:
         raise ConfigError("--state-file cannot be used with --once: one sample has no ledger to continue")
     if not config.pods and config.kubernetes:
         raise ConfigError("--kubernetes cannot be used with --pods false: it names the pods of this node")
+    if config.kubernetes and not config.node_name and config.reader != "simulated":
+        raise ConfigError("--kubernetes needs --node-name (in a pod: NODE_NAME from the downward API)")
     if not config.pods and config.sidecar:
         raise ConfigError("--sidecar cannot be used with --pods false: it names its own pod")
     if config.metrics_path == POD_GPU_PATH and (config.relay or "pod-gpu" in config.profiles):

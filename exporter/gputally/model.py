@@ -18,6 +18,8 @@ from typing import Any
 
 Labels = tuple[str, ...]
 Labelled = Mapping[Labels, float]
+DeviceKey = tuple[int, str]
+"""Index of the GPU, and the uuid of the GPU or of its MIG device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,18 +274,23 @@ class Resident:
 
 
 @dataclass(frozen=True, slots=True)
-class PodOnGpu:
-    """A pod that holds a device of this node."""
+class PodInfo:
+    """One pod, as far as the pod sources report it; an empty field is not known."""
 
     namespace: str
     pod: str
     pod_uid: str = field(default="", metadata=LABEL)
+    """As in the cgroup path: for a static pod the hash of its configuration."""
     node: str = field(default="", metadata=LABEL)
     workload: str = field(default="", metadata=LABEL)
     """Its topmost owner, as Kind/name."""
     requested: bool | None = field(default=None, metadata=LABEL)
-    """Whether the kubelet allocated a device to it; None when no source reports allocations."""
+    """Whether its specification requests a GPU, or the kubelet allocated one to it; None if unknown."""
     labels: tuple[tuple[str, str], ...] = ()
+    containers: Mapping[str, str] = field(default_factory=dict)
+    """Container id (64 hexadecimal digits) -> container name."""
+    container_names: tuple[str, ...] = ()
+    """All its containers; empty if any of them may be missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -611,7 +618,7 @@ class Snapshot:
     charges: tuple[Charge, ...] = ()
     processes: tuple[ProcessCharge, ...] = ()
     """Empty unless a metric of single processes is exported."""
-    pods: tuple[PodOnGpu, ...] = ()
+    pods: tuple[PodInfo, ...] = ()
     """The pods among the owners."""
     node_labels: tuple[tuple[str, str], ...] = ()
     """The allowed Kubernetes labels of this node."""

@@ -6,17 +6,17 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from gputally.attribution import Knowledge
-from gputally.attribution.join import (
+from gputally.attribution import OwnerFinder, PodReport
+from gputally.attribution.owners import ProcessOwners
+from gputally.attribution.resolve import (
     count_uses,
     ended_pids,
     find_holders,
-    join_knowledge,
+    index_pods,
     list_pods,
     list_residents,
     listed_pids,
 )
-from gputally.attribution.owners import Owners
 from gputally.devices.amdgpu.reader import AmdgpuReader
 from gputally.ledger import Ledger
 from gputally.metrics.catalog import Kind
@@ -38,7 +38,6 @@ from gputally.model import (
     Unknown,
     Use,
 )
-from gputally.sampling.collect import OwnerFinder
 from gputally.simulator import SimulatedReader
 from gputally.simulator.default_scenario import default_scenario
 from gputally.simulator.engine import Engine
@@ -73,13 +72,13 @@ def amd(host: str) -> Snapshot:
     root = planted(host)
     reader = AmdgpuReader(root / "sys", root / "proc")
     ledger = Ledger(retention_seconds=300, max_window_seconds=60, process_accounts=True)
-    return _look(reader.read().readings, Owners(root / "proc"), Knowledge(), ledger, BEGAN)
+    return _look(reader.read().readings, ProcessOwners(root / "proc"), PodReport(), ledger, BEGAN)
 
 
 def _look(
-    readings: tuple[Reading, ...], owners: OwnerFinder, known: Knowledge, ledger: Ledger, now: float
+    readings: tuple[Reading, ...], owners: OwnerFinder, known: PodReport, ledger: Ledger, now: float
 ) -> Snapshot:
-    directory = join_knowledge({"pods": known})
+    directory = index_pods({"pods": known})
     found = owners.find(listed_pids(readings), directory, ended_pids(readings))
     residents = list_residents(readings, found)
     holders = find_holders(readings, directory)

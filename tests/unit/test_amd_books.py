@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputally.attribution import Knowledge, PodFacts
-from gputally.attribution.join import count_uses, ended_pids, join_knowledge, list_residents, listed_pids
-from gputally.attribution.owners import Owners
+from gputally.attribution import PodReport
+from gputally.attribution.owners import ProcessOwners
+from gputally.attribution.resolve import count_uses, ended_pids, index_pods, list_residents, listed_pids
 from gputally.devices.amdgpu import reader as amdgpu_reader
 from gputally.devices.amdgpu.gpu_metrics import decode
 from gputally.devices.amdgpu.processes import ProcessFinder
@@ -18,7 +18,7 @@ from gputally.ledger import Ledger
 from gputally.metrics.exposition import render_text
 from gputally.metrics.families import build_families
 from gputally.metrics.own_process import read_exporter_facts
-from gputally.model import Snapshot
+from gputally.model import PodInfo, Snapshot
 from tests.golden.test_golden import check_books
 from tests.support.amd_meters import card_folder, rewrite, set_energy, set_engine_time
 from tests.support.amd_trees import plant
@@ -30,7 +30,7 @@ VLLM = ("team-a", "vllm-0", "server")
 TRAIN = ("team-b", "train-0", "main")
 NOTEBOOK = ("team-c", "notebook-7", "jupyter")
 PODS = tuple(
-    PodFacts(namespace=namespace, pod=pod, uid=uid(number), container_names=(container,))
+    PodInfo(namespace=namespace, pod=pod, pod_uid=uid(number), container_names=(container,))
     for (namespace, pod, container), number in ((VLLM, 0xA1), (TRAIN, 0xB2), (NOTEBOOK, 0xC3))
 )
 
@@ -45,8 +45,8 @@ class Host:
             finder = partial(ProcessFinder, monotonic_ns=lambda: self._now_ns, wall_ns=lambda: self._now_ns)
             patch.setattr(amdgpu_reader, "ProcessFinder", finder)
             self._reader = amdgpu_reader.AmdgpuReader(self.root / "sys", self.root / "proc")
-        self._owners = Owners(self.root / "proc")
-        self._directory = join_knowledge({"pods": Knowledge(pods=PODS)})
+        self._owners = ProcessOwners(self.root / "proc")
+        self._directory = index_pods({"pods": PodReport(pods=PODS)})
         self._ledger = Ledger(retention_seconds=300, max_window_seconds=60)
 
     def look(self, seconds_later: float = 0) -> Samples:

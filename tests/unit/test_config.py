@@ -83,6 +83,7 @@ def test_an_empty_variable_is_no_setting() -> None:
             ("--pods", "false", "--kubernetes", "--node-name", "x"),
             "--kubernetes cannot be used with --pods false",
         ),
+        (("--kubernetes",), "--kubernetes needs --node-name"),
         (("--kubernetes-enabled=false", "--sidecar"), "--sidecar cannot be used with --pods false"),
         (("--compat", "pod-gpu", "--metrics-path", "/gpu/metrics"), "--metrics-path cannot be /gpu/metrics"),
         (("--gpus", "4"), "--gpus is for the simulator"),

@@ -63,4 +63,4 @@ def test_a_sidecar_is_taken_and_learns_its_pod_from_its_variables(manifest: dict
     assert config(sidecar["args"]).sidecar
     environment = {one["name"]: POD[one["valueFrom"]["fieldRef"]["fieldPath"]] for one in sidecar["env"]}
     (pod,) = OwnPod(environment, None, None).read().pods
-    assert [pod.pod, pod.namespace, pod.uid] == list(POD.values())
+    assert [pod.pod, pod.namespace, pod.pod_uid] == list(POD.values())

@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from gputally.config import POD_GPU_PATH, Config
 from gputally.flags import ConfigError
 from gputally.metrics.compat import PROFILES
-from gputally.model import Owner, PodOnGpu, ProcessCharge, Snapshot, SourceState, Use
+from gputally.model import Owner, PodInfo, ProcessCharge, Snapshot, SourceState, Use
 from gputally.scrapes import Scrapes
 from tests.support.worlds import world
 
@@ -44,7 +44,7 @@ def busy_node(gpus: int = 8, pods_on_each: int = 8) -> Snapshot:
             )
             for pid, (gpu, owner) in enumerate(placed, 1000)
         ),
-        pods=tuple(PodOnGpu(owner.namespace, owner.pod) for _, owner in placed),
+        pods=tuple(PodInfo(owner.namespace, owner.pod) for _, owner in placed),
     )
 
 

@@ -9,7 +9,7 @@ from statistics import median
 from gputally.config import Config
 from gputally.metrics.compat import PROFILES
 from gputally.metrics.exposition import LabelBlocks, render_text
-from gputally.model import BASES, Charge, Owner, PodOnGpu, ProcessCharge, Reading, Snapshot, Use
+from gputally.model import BASES, Charge, Owner, PodInfo, ProcessCharge, Reading, Snapshot, Use
 from gputally.scrapes import main_families
 from gputally.simulator.default_scenario import default_scenario
 from gputally.simulator.engine import Engine
@@ -85,7 +85,7 @@ def _crowded(at_seconds: float = 600.0) -> Snapshot:
             )
             for reading, number in residents
         ),
-        pods=tuple(PodOnGpu("team", _owner(reading, number).pod) for reading, number in residents),
+        pods=tuple(PodInfo("team", _owner(reading, number).pod) for reading, number in residents),
     )
 
 

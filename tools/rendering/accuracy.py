@@ -8,7 +8,7 @@ true energy; the error of a mix is the sum of what is charged wrongly, in parts 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gputally.attribution.join import find_holders, join_knowledge, list_residents, listed_pids
+from gputally.attribution.resolve import find_holders, index_pods, list_residents, listed_pids
 from gputally.ledger import Ledger
 from gputally.model import Gpu, Reading
 from gputally.simulator import SimulatedReader
@@ -112,7 +112,7 @@ def _charge(engine: Engine, guests: tuple[Guest, ...], window: int, seconds: int
     reader = SimulatedReader(engine, lambda: _EPOCH + FIRST_LOOK_MILLISECONDS / 1000, began_at=_EPOCH)
     first = reader.read().readings
     pods = SimulatedPods(reader)
-    directory = join_knowledge({pods.name: pods.read()})
+    directory = index_pods({pods.name: pods.read()})
     # The same processes are there all the time: it is enough to look once whose they are.
     found = SimulatedOwners(reader).find(listed_pids(first), directory)
     holders = find_holders(first, directory)

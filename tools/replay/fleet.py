@@ -6,19 +6,20 @@ Reader, owners, collector, ledger and metrics are those of `gputally simulate`; 
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
 
 from gputally import __version__
+from gputally.attribution import owners
 from gputally.devices.host import read_boot_id
 from gputally.ledger import Ledger
 from gputally.ledger.state_file import encode
 from gputally.metrics.compat import Options, Scene, load_profile
 from gputally.metrics.families import build_families
 from gputally.metrics.own_process import ExporterFacts
-from gputally.sampling import collect, guard
+from gputally.sampling import collect, guard, sources
 from gputally.simulator import SimulatedReader
 from gputally.simulator.engine import Engine
 from gputally.simulator.owners import SimulatedOwners, SimulatedPods
@@ -161,7 +162,9 @@ def play(
 
 @contextmanager
 def _telling_time(clock: Clock) -> Iterator[None]:
-    with mock.patch.object(collect, "time", clock), mock.patch.object(guard, "time", clock):
+    with ExitStack() as patches:
+        for module in (collect, guard, sources, owners):
+            patches.enter_context(mock.patch.object(module, "time", clock))
         yield
 
 
@@ -169,12 +172,12 @@ def _collector(node: Node, ledger: Ledger, clock: Clock, began_at: float) -> col
     engine = Engine(_scenario(node.scenario), pcie_throughput=node.pcie_throughput)
     reader = SimulatedReader(engine, clock.time, began_at=began_at)
     return collect.Collector(
-        [collect.Source([reader])],
+        [sources.GuardedReaders([reader])],
         timeout_seconds=_TIMEOUT_SECONDS,
         max_age_seconds=_TIMEOUT_SECONDS,
         ledger=ledger,
         owners=SimulatedOwners(reader),
-        informants=[collect.Informant(SimulatedPods(reader))],
+        pod_sources=[sources.GuardedPodSource(SimulatedPods(reader))],
     )
 
 

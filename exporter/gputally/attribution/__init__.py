@@ -1,42 +1,28 @@
-"""Whose process is it: from a pid to its `Owner`. Reads no hardware.
+"""From a pid to its `Owner`. Reads no hardware.
 
-`procfs` and `cgroup` say where a process lives (a pod's UID, a container's id). The other files are
-sources of `Knowledge`: which pods are on this node, what they and their containers are called, and
-which devices the kubelet gave them. Each is optional, is read guarded like a device reader, and has its
-own `gputally_source_up`. `join` puts both together and is pure.
+`procfs` and `cgroup` identify a process's pod by UID and its container by id. The pod sources report the
+pods of this node: their names, containers and labels, and the GPUs that the kubelet allocated to them.
+`pod_sources` lists them; each is optional, is read guarded like a GPU reader, and has its own
+`gputally_source_up`. `resolve` joins both and is pure; `owners` does it for every sample.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
-from gputally.model import Owner, Unknown
+from gputally.model import Owner, PodInfo, Unknown
 
-Pod = tuple[str, str]
+if TYPE_CHECKING:
+    from gputally.attribution.resolve import PodIndex
+
+PodName = tuple[str, str]
 """Namespace and name."""
 
 
 @dataclass(frozen=True, slots=True)
-class PodFacts:
-    """What a source knows of one pod; empty or None is "does not know"."""
-
-    namespace: str
-    pod: str
-    uid: str = ""
-    """As in the cgroup path: for a static pod the hash of its configuration."""
-    containers: Mapping[str, str] = field(default_factory=dict)
-    """Container id (64 hex digits) -> container name, for those whose id is known."""
-    container_names: tuple[str, ...] = ()
-    node: str = ""
-    workload: str = ""
-    requests_gpu: bool | None = None
-    """Whether its specification asks for a GPU of any kind."""
-    labels: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """One device that the kubelet gave to one container; `device_id` is what the device plugin calls it."""
+class Allocation:
+    """One device that the kubelet allocated to one container, under the device plugin's own id."""
 
     namespace: str
     pod: str
@@ -46,57 +32,94 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Knowledge:
-    """What one source knows at one moment."""
+class PodReport:
+    """The pods of this node, as one pod source reports them at one moment."""
 
-    pods: tuple[PodFacts, ...] = ()
-    holdings: tuple[Holding, ...] = ()
-    given_none: frozenset[Pod] = frozenset()
-    """Pods to which the kubelet gave no GPU. Of a pod that it does not list it says nothing."""
+    pods: tuple[PodInfo, ...] = ()
+    allocations: tuple[Allocation, ...] = ()
+    unallocated: frozenset[PodName] = frozenset()
+    """Pods to which the kubelet allocated no GPU. A pod that it does not list is in neither field."""
     node_labels: tuple[tuple[str, str], ...] = ()
-    """The node's own labels that may be shown."""
+    """The allowed labels of the node itself."""
     stale: tuple[str, str] | None = None
-    """Reason and fix, when it is not being renewed as it should be: then the source is not up."""
+    """Reason and fix, if the report is no longer updated: then the source is down."""
 
 
-class KnowledgeSource(Protocol):
-    """A source. `name` is the `source` label."""
+class PodSource(Protocol):
+    """Reports pods. `name` is the `source` label."""
 
     name: str
 
-    def read(self) -> Knowledge:
-        """Look once. Raises gputally.devices.Unavailable(reason, fix); may block: it is guarded."""
+    def read(self) -> PodReport:
+        """Raises Unavailable(reason, fix). May block: it is guarded."""
         ...
 
     def close(self) -> None:
-        """Let go of sockets and threads."""
+        """Closes sockets and threads."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a process lives, as its cgroup says."""
+class CgroupOwner:
+    """The owner of a process, as its cgroup path identifies it: by UID and id, not by name."""
 
     kind: str
-    """pod, or the kind of an `Owner` of the host."""
+    """pod, or the kind of an `Owner` on the host."""
     pod_uid: str = ""
     container_id: str = ""
     name: str = ""
-    """For what is no pod: what it is called, without the kind (42 of slurm, ollama.service of service)."""
+    """Of an owner that is not a pod, without the kind: 42 for slurm/42, ollama.service for a service."""
     slurm_job: str = ""
     slurm_step: str = ""
     user: str = ""
     own_pod: bool = False
-    """The path is relative to the reader's own pod: which pod that is, only `own_pod` knows."""
+    """The path is relative to the exporter's own pod, which only the pod source `own_pod` can identify."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Whose a process is, as far as it could be found."""
+class FoundOwner:
+    """The owner of one pid."""
 
     owner: Owner | Unknown
     started_at_seconds: float | None = None
     new: bool = False
-    """Whether it was not known at the last look."""
+    """Whether the process was not there at the last sample."""
     former: Owner | Unknown | None = None
-    """Whose the process was that had this pid at the last look, when that was another one."""
+    """The owner of the process that had this pid at the last sample, if that was another process."""
+
+
+class OwnerFinder(Protocol):
+    """Finds the owners of processes."""
+
+    def find(
+        self, listed: Iterable[int], pods: "PodIndex", ended: Iterable[int] = ()
+    ) -> dict[int, FoundOwner]:
+        """The owners of the processes that the driver lists, and of those that have ended."""
+        ...
+
+
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
+_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_DNS_LABEL = re.compile(_LABEL)
+_DNS_SUBDOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}")
+
+
+def is_namespace(text: str) -> bool:
+    return len(text) <= 63 and _DNS_LABEL.fullmatch(text) is not None
+
+
+def is_pod(text: str) -> bool:
+    return len(text) <= 253 and _DNS_SUBDOMAIN.fullmatch(text) is not None
+
+
+is_container = is_namespace
+
+
+def parse_pod_uid(text: str) -> str | None:
+    """A pod's UID as the API writes it, from any spelling of it; None if it is not a UID.
+
+    The UID of a static pod is the MD5 hash of its configuration: 32 hexadecimal digits.
+    """
+    uid = text.lower().replace("_", "-")
+    return uid if _UID.fullmatch(uid) else None

@@ -1,25 +1,22 @@
-"""What a device plugin or DRA driver calls a GPU, and which GPU that is. Pure.
+"""From the id that a device plugin or DRA driver uses for a GPU to that GPU. Pure.
 
-A name that is unknown, or that more than one device answers to, is no GPU: None, never a guess.
+An id that is unknown, or that matches more than one device, gives None: never a guess.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from gputally.devices.vendors import DOMAINS, VENDORS, vendor_of
-from gputally.model import MigReading, Reading
-
-Device = tuple[int, str]
-"""Index of the GPU, and the uuid of the GPU or of its MIG device."""
+from gputally.model import DeviceKey, MigReading, Reading
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _PCI_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
 
-# The network operator of NVIDIA names NICs and their virtual functions nvidia.com/<whatever>, too.
+# NVIDIA's network operator names NICs and their virtual functions nvidia.com/<name>, too.
 _NETWORK = re.compile(r"rdma|roce|sriov|hostdev|mlnx|infiniband|(?:^|[^a-z])(?:nic|ib|vf|bf\d?)(?:[^a-z]|$)")
 # Resources of no vendor in VENDORS.
 _OTHER_GPU_RESOURCE = re.compile(
-    r"""gpu\.intel\.com/(?!.*monitoring).+         # the monitoring resource holds no GPU
+    r"""gpu\.intel\.com/(?!.*monitoring).+         # monitoring allocates no GPU
     | [^/]+/(?:.*[^a-z])?[vp]?gpu(?:[^a-z].*)?    # volcano.sh/gpu-number, aliyun.com/gpu-mem
     """,
     re.VERBOSE,
@@ -34,9 +31,9 @@ _DOMAIN = re.compile(rf"\b(?:{'|'.join(map(re.escape, DOMAINS))})\b")
 
 
 def is_gpu_resource(resource: str) -> bool:
-    """Whether a pod that asks for this resource asks for a GPU, as far as its name says."""
-    of_gpus = of_vendor_gpus(resource) or _OTHER_GPU_RESOURCE.fullmatch(resource)
-    return bool(of_gpus) and not _NETWORK.search(resource.partition("/")[2].lower())
+    """Whether the name of this resource is that of a GPU."""
+    gpus = of_vendor_gpus(resource) or _OTHER_GPU_RESOURCE.fullmatch(resource)
+    return bool(gpus) and not _NETWORK.search(resource.partition("/")[2].lower())
 
 
 def of_vendor_gpus(resource: str) -> bool:
@@ -45,7 +42,7 @@ def of_vendor_gpus(resource: str) -> bool:
 
 
 def is_gpu_device(resource: str, device_id: str) -> bool:
-    """Whether a device that the kubelet gave to a container is a GPU."""
+    """Whether a device that the kubelet allocated to a container is a GPU."""
     if any(vendor.device_ids.fullmatch(device_id) for vendor in VENDORS):
         return True
     if not is_gpu_resource(resource):
@@ -57,16 +54,16 @@ def is_gpu_device(resource: str, device_id: str) -> bool:
 
 
 def is_gpu_driver(driver: str) -> bool:
-    """Whether a DRA driver hands out GPUs: gpu.nvidia.com does, compute-domain.nvidia.com does not."""
+    """Whether a DRA driver allocates GPUs: gpu.nvidia.com does, compute-domain.nvidia.com does not."""
     return bool(_GPU_DRIVER.fullmatch(driver))
 
 
-def match_device(device_id: str, resource: str, readings: Sequence[Reading]) -> Device | None:
-    """The device of `readings` that `device_id` of `resource` (or of a DRA driver) is."""
+def match_device(device_id: str, resource: str, readings: Sequence[Reading]) -> DeviceKey | None:
+    """The device of `readings` that has this id under `resource` (or under a DRA driver)."""
     cdi = _CDI_NAME.fullmatch(device_id)
     name = _REPLICA.sub("", cdi["name"] if cdi else device_id)
     of = device_id if cdi else resource
-    # A GPU that was lost before it said who it is has no uuid: nothing can be booked on it.
+    # A GPU that was lost before its uuid could be read has no ledger.
     candidates = [reading for reading in readings if reading.gpu.uuid and _may_be_of(of, reading.gpu.vendor)]
     for by in (_by_uuid, _by_vendor_name, _by_pci_address, _by_platform_device, _by_index):
         found = set(by(name, candidates))
@@ -80,7 +77,7 @@ def _may_be_of(resource: str, vendor: str) -> bool:
     return domain is None or domain[0] == vendor_of(vendor).domain
 
 
-def _by_uuid(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
+def _by_uuid(name: str, readings: Sequence[Reading]) -> Iterator[DeviceKey]:
     shared = _SHARED_UUID.fullmatch(name)
     uuid = (shared["uuid"] if shared else name).lower()
     for reading in readings:
@@ -89,7 +86,7 @@ def _by_uuid(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
         yield from (_slice(mig) for mig in reading.mig if mig.instance.uuid.lower() == uuid)
 
 
-def _by_vendor_name(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
+def _by_vendor_name(name: str, readings: Sequence[Reading]) -> Iterator[DeviceKey]:
     """The names that the vendor's device plugins and DRA driver use."""
     for reading in readings:
         vendor = vendor_of(reading.gpu.vendor)
@@ -99,7 +96,7 @@ def _by_vendor_name(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
                 yield from _named(match.groupdict(), reading, by_partitions=vendor.partitions_replace_gpu)
 
 
-def _named(groups: Mapping[str, str | None], reading: Reading, *, by_partitions: bool) -> Iterator[Device]:
+def _named(groups: Mapping[str, str | None], reading: Reading, *, by_partitions: bool) -> Iterator[DeviceKey]:
     """The devices of a GPU that the groups of a vendor's `device_names` stand for."""
     parent, minor, profile = (groups.get(group) for group in ("parent", "minor", "profile"))
     gpu_instance, compute_instance = (groups.get(group) for group in ("gi", "ci"))
@@ -115,7 +112,7 @@ def _named(groups: Mapping[str, str | None], reading: Reading, *, by_partitions:
         return
     for mig in reading.mig:
         instance = mig.instance
-        # No reader knows placements: two devices of one profile cannot be told apart.
+        # Readers do not report placements: two devices of one profile are ambiguous.
         if (
             (gpu_instance is None or instance.gpu_instance_id == int(gpu_instance))
             and (compute_instance is None or instance.compute_instance_id == int(compute_instance))
@@ -124,10 +121,10 @@ def _named(groups: Mapping[str, str | None], reading: Reading, *, by_partitions:
             yield _slice(mig)
 
 
-def _by_pci_address(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
+def _by_pci_address(name: str, readings: Sequence[Reading]) -> Iterator[DeviceKey]:
     """AMD's plugin, and Intel's DRA driver with dashes and the model behind it.
 
-    Of an AMD GPU in partitions the address is that of the first one.
+    The address of a partitioned AMD GPU is that of its first partition.
     """
     address = _pci_address(_PCI_ID.fullmatch(name) or _DASHED_PCI_ID.fullmatch(name))
     if address is None:
@@ -141,22 +138,22 @@ def _by_pci_address(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
             yield _whole(reading)
 
 
-def _by_platform_device(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
+def _by_platform_device(name: str, readings: Sequence[Reading]) -> Iterator[DeviceKey]:
     """AMD's plugin: amdgpu_xcp_<n> is any but the first partition of a GPU, numbered over all GPUs."""
     for reading in readings:
         yield from (_slice(mig) for mig in reading.mig if mig.instance.device_name == name)
 
 
-def _by_index(name: str, readings: Sequence[Reading]) -> Iterator[Device]:
+def _by_index(name: str, readings: Sequence[Reading]) -> Iterator[DeviceKey]:
     if re.fullmatch(r"[0-9]{1,4}", name):
         yield from (_whole(reading) for reading in readings if reading.gpu.index == int(name))
 
 
-def _whole(reading: Reading) -> Device:
+def _whole(reading: Reading) -> DeviceKey:
     return reading.gpu.index, reading.gpu.uuid
 
 
-def _slice(mig: MigReading) -> Device:
+def _slice(mig: MigReading) -> DeviceKey:
     return mig.instance.parent_index, mig.instance.uuid
 
 
@@ -165,5 +162,5 @@ def _pci_address(match: re.Match[str] | None) -> tuple[int, ...] | None:
 
 
 def _plain(profile: str | None) -> str:
-    """1g.10gb+me -> 1g10gbme: what is left of a profile's name in the name of a Kubernetes object."""
+    """1g.10gb+me -> 1g10gbme: a profile's name as it appears in the name of a Kubernetes object."""
     return re.sub(r"[^0-9a-z]", "", (profile or "").lower())

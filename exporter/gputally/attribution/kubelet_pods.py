@@ -1,61 +1,60 @@
-"""The pods of this node, whole and without any permission in the cluster: the Kubelet Pods API.
+"""Pod source `kubelet_pods`: the kubelet's Pods API, which needs no permission in the cluster.
 
 https://kubernetes.io/docs/reference/node/kubelet-pods-api/ (on by default since Kubernetes 1.37). A pod
-comes in the protobuf of k8s.io/api/core/v1/generated.proto. The few fields that matter are laid out as the
-API server's JSON has them, so that a pod says the same whichever of the two it comes from.
+is encoded as in k8s.io/api/core/v1/generated.proto. The few fields that matter are converted to the API
+server's JSON, so that both sources report a pod equally.
 """
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gputally.attribution import Knowledge, PodFacts
-from gputally.attribution.kubelet_call import UNIMPLEMENTED, Refused, call_kubelet
-from gputally.attribution.kubelet_wire import Message
-from gputally.attribution.kubernetes_facts import Allowed, pod_facts
-from gputally.model import Unavailable
+from gputally.attribution import PodReport
+from gputally.attribution.kubelet_grpc import UNIMPLEMENTED, KubeletError, Message, call_kubelet
+from gputally.attribution.kubernetes_pod import AllowedLabels, pod_info
+from gputally.model import PodInfo, Unavailable
 
 _LIST = "/v1alpha1.Pods/ListPods"
-_LATEST_SECONDS = 1 << 36  # later than any clock, and not too late for datetime
+_LATEST_SECONDS = 1 << 36  # later than any clock, and within the range of datetime
 
 SOCKET = Path("/var/lib/kubelet/pods-api/pods-api.sock")
 
 
 class KubeletPods:
-    """The source `kubelet_pods`."""
+    """The pod source `kubelet_pods`."""
 
     name = "kubelet_pods"
 
     def __init__(
-        self, socket: Path = SOCKET, timeout_seconds: float = 5.0, allowed: Allowed | None = None
+        self, socket: Path = SOCKET, timeout_seconds: float = 5.0, allowed: AllowedLabels | None = None
     ) -> None:
         self._socket = socket
         self._timeout_seconds = timeout_seconds
-        self._allowed = allowed or Allowed()
+        self._allowed = allowed or AllowedLabels()
 
-    def read(self) -> Knowledge:
+    def read(self) -> PodReport:
         try:
-            return Knowledge(
+            return PodReport(
                 pods=parse_pods(call_kubelet(self._socket, _LIST, self._timeout_seconds), self._allowed)
             )
-        except Refused as error:
+        except KubeletError as error:
             fix = "use Kubernetes 1.37 or newer" if error.status == UNIMPLEMENTED else ""
-            raise Unavailable(f"the kubelet refused to list its pods: {error}", fix) from error
+            raise Unavailable(f"the kubelet cannot list its pods: {error}", fix) from error
         except ValueError as error:
-            raise Unavailable(f"the kubelet's list of pods makes no sense: {error}") from error
+            raise Unavailable(f"the kubelet's list of pods is not valid: {error}") from error
 
     def close(self) -> None:
-        """Nothing is kept open between two looks."""
+        """Nothing is kept open between two reads."""
 
 
-def parse_pods(encoded: bytes, allowed: Allowed) -> tuple[PodFacts, ...]:
+def parse_pods(encoded: bytes, allowed: AllowedLabels) -> tuple[PodInfo, ...]:
     """The pods of a ListPodsResponse. Raises ValueError."""
-    return tuple(_facts(Message(encoded).messages(1), allowed))
+    return tuple(_pods(Message(encoded).messages(1), allowed))
 
 
-def _facts(pods: Iterator[Message], allowed: Allowed) -> Iterator[PodFacts]:
+def _pods(pods: Iterator[Message], allowed: AllowedLabels) -> Iterator[PodInfo]:
     for pod in pods:
-        facts = pod_facts(
+        info = pod_info(
             {
                 "metadata": _metadata(pod.message(1)),
                 "spec": _spec(pod.message(2)),
@@ -63,8 +62,8 @@ def _facts(pods: Iterator[Message], allowed: Allowed) -> Iterator[PodFacts]:
             },
             allowed,
         )
-        if facts is not None:
-            yield facts
+        if info is not None:
+            yield info
 
 
 def _metadata(metadata: Message) -> dict[str, object]:
@@ -97,7 +96,7 @@ def _spec(spec: Message) -> dict[str, object]:
         "nodeName": spec.text(10),
         "containers": [_container(container) for container in spec.messages(2)],
         "initContainers": [_container(container) for container in spec.messages(20)],
-        # What an ephemeral container shares with others is a message of its own, with the same numbers.
+        # The fields that an ephemeral container shares with others are a message with the same numbers.
         "ephemeralContainers": [_container(ephemeral.message(1)) for ephemeral in spec.messages(34)],
         "resourceClaims": [{"name": claim.text(1)} for claim in spec.messages(39)],
     }

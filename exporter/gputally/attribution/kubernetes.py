@@ -1,8 +1,8 @@
-"""The pods of this node as the API server knows them: kept current by a watch, on a thread of its own.
+"""Pod source `kubernetes`: the pods of this node in the API server, watched on a thread of its own.
 
-Needs `list` and `watch` of pods, and is only used when asked for. No `read` but the first waits for
-the API server. Once listed, pods stay known while the API server is away: a UID is never given to another
-pod, so that old knowledge lacks new pods but is not wrong. `trouble` says that it is getting old.
+Needs `list` and `watch` of pods, and is used only with --kubernetes. Only the first `read` waits for the API
+server. Once listed, pods stay known while the API server is unavailable: UIDs are never reused, so an old
+report lacks new pods but is not wrong. `stale` is set once the report has not been updated for a while.
 """
 
 import logging
@@ -15,17 +15,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputally.attribution import Knowledge, PodFacts
-from gputally.attribution.kubernetes_facts import Allowed, allowed_labels, pod_facts
-from gputally.attribution.kubernetes_json import mapping, text
-from gputally.model import Unavailable
+from gputally.attribution import PodReport
+from gputally.attribution.kubernetes_pod import AllowedLabels, allowed_labels, mapping, pod_info, text
+from gputally.model import PodInfo, Unavailable
 
 if TYPE_CHECKING:
     from gputally.attribution.kubernetes_api import NodePods
 
 log = logging.getLogger(__name__)
 
-_AT_HAND = "0"  # list what the API server has in memory: a thousand nodes may ask at once
+_CACHED = "0"  # list from the API server's cache: a thousand nodes may list at once
 _LATEST = ""
 _JITTER = random.Random()  # noqa: S311 - no secret
 _FIRST_PAUSE_SECONDS = 0.5
@@ -33,7 +32,7 @@ _SHORTEST_WATCH_SECONDS = 1.0
 
 
 class Kubernetes:
-    """Knowledge of the pods of `node`. The thread starts, and the client is imported, at the first read."""
+    """Reports the pods of `node`. The thread starts, and the client is imported, at the first read."""
 
     name = "kubernetes"
 
@@ -51,8 +50,8 @@ class Kubernetes:
         overdue_seconds: float = 60.0,
     ) -> None:
         self._node = node
-        self._allowed = Allowed(tuple(pod_labels), tuple(pod_annotations))
-        self._allowed_of_node = Allowed(tuple(node_labels))
+        self._allowed = AllowedLabels(tuple(pod_labels), tuple(pod_annotations))
+        self._allowed_on_node = AllowedLabels(tuple(node_labels))
         self._kubeconfig = kubeconfig
         self._first_wait_seconds = first_wait_seconds
         self._watch_seconds = watch_seconds
@@ -63,43 +62,43 @@ class Kubernetes:
         self._stop = threading.Event()
         self._answered = threading.Event()
         self._api: NodePods | None = None
-        # Written by the thread, read by everybody: each is replaced whole.
-        self._knowledge: Knowledge | None = None
+        # Written by the thread, read by all others: each is replaced as a whole.
+        self._report: PodReport | None = None
         self._fault: tuple[str, str] | None = None
         self._down_since: float | None = None
-        # The thread's own.
-        self._pods: dict[str, PodFacts] = {}
+        # Used by the thread only.
+        self._pods: dict[str, PodInfo] = {}
         self._node_labels: tuple[tuple[str, str], ...] = ()
         self._version: str | None = None
-        self._list_from = _AT_HAND
+        self._list_from = _CACHED
         self._warned_of = ""
 
-    def read(self) -> Knowledge:
-        """What is known now. Only the very first read waits, for a moment, for the API server's answer."""
+    def read(self) -> PodReport:
+        """The current report. Only the first read waits, for a short time, for the API server."""
         if not self._node:
             raise Unavailable(
                 "the name of this node is not known",
-                "set NODE_NAME from spec.nodeName (downward API), or name the node",
+                "set NODE_NAME from spec.nodeName (downward API), or set --node-name",
             )
         if self._thread is None or not self._thread.is_alive():
             self._start()
-        knowledge = self._knowledge
-        if knowledge is not None:
-            trouble = self.trouble
-            return replace(knowledge, stale=(trouble.reason, trouble.fix)) if trouble else knowledge
+        report = self._report
+        if report is not None:
+            stale = self.stale
+            return replace(report, stale=stale) if stale else report
         raise Unavailable(*(self._fault or ("the API server has not answered yet", "")))
 
     @property
-    def trouble(self) -> Unavailable | None:
-        """What keeps the knowledge from being renewed, once that lasts; None when all is well."""
+    def stale(self) -> tuple[str, str] | None:
+        """Reason and fix, once the report has not been updated for a while; None while it is."""
         down_since, fault = self._down_since, self._fault
         if fault and down_since is not None and time.monotonic() - down_since >= self._overdue_seconds:
-            return Unavailable(*fault)
-        knowledge = self._knowledge
-        if knowledge is not None and not knowledge.pods:
-            return Unavailable(
-                f"the API server knows no pod of node {self._node}",
-                "see that this is the node's name in Kubernetes: kubectl get nodes",
+            return fault
+        report = self._report
+        if report is not None and not report.pods:
+            return (
+                f"the API server lists no pod of node {self._node}",
+                "check that this is the node's name in Kubernetes: kubectl get nodes",
             )
         return None
 
@@ -109,7 +108,7 @@ class Kubernetes:
         if api is not None:
             api.interrupt()
         if self._thread is not None:
-            self._thread.join(0.5)  # whoever is still connecting ends by itself, as a daemon
+            self._thread.join(0.5)  # a thread that is still connecting is a daemon
 
     def _start(self) -> None:
         if self._stop.is_set():
@@ -120,7 +119,7 @@ class Kubernetes:
 
     def _work(self) -> None:
         try:
-            from gputally.attribution import kubernetes_api  # noqa: PLC0415 - heavy: only who asks pays
+            from gputally.attribution import kubernetes_api  # noqa: PLC0415 - heavy: imported only with --kubernetes
         except ImportError as error:
             self._went_wrong(
                 Unavailable(
@@ -135,60 +134,63 @@ class Kubernetes:
             try:
                 self._follow(kubernetes_api.NodePods(self._node, self._kubeconfig))
             except kubernetes_api.Gone as gone:
-                # What the API server has at hand may be the very thing that is too old.
+                # The API server's cache itself may be too old.
                 self._version, self._list_from = None, _LATEST
                 self._went_wrong(gone)
-            except (kubernetes_api.Garbled, kubernetes_api.Refused) as fault:
-                # A change may have been missed; or only the watch is refused, and listing is what is left.
+            except (kubernetes_api.InvalidResponse, kubernetes_api.Forbidden) as fault:
+                # A change may have been missed; or only the watch is forbidden, and listing is allowed.
                 self._version = None
                 self._went_wrong(fault)
-            except Unavailable as away:
-                self._went_wrong(away)
+            except Unavailable as fault:
+                self._went_wrong(fault)
             if time.monotonic() - began > self._longest_pause_seconds:
                 pause_seconds = _FIRST_PAUSE_SECONDS
-            # Jitter: the nodes of a cluster lose their API server all at once.
+            # Jitter: all nodes of a cluster lose their API server at once.
             self._stop.wait(pause_seconds * _JITTER.uniform(0.5, 1.0))
             pause_seconds = min(2 * pause_seconds, self._longest_pause_seconds)
 
     def _follow(self, api: "NodePods") -> None:
-        """List, then watch from there, until something goes wrong. A watch that was cut is taken up again."""
+        """Lists, then watches from there, until an error. A watch that the server ends is resumed."""
         self._api = api
         try:
             while not self._stop.is_set():
                 if self._version is None:
                     self._version = self._list(api)
-                    self._list_from = _AT_HAND
+                    self._list_from = _CACHED
                 began = time.monotonic()
                 self._version = self._watch(api, self._version)
                 if time.monotonic() - began < _SHORTEST_WATCH_SECONDS:
-                    raise Unavailable("the API server, or a proxy before it, ends each watch at once")
+                    raise Unavailable(
+                        "the API server, or a proxy before it, ends each watch at once",
+                        "check the proxy's timeouts",
+                    )
         finally:
             self._api = None
             api.close()
 
     def _list(self, api: "NodePods") -> str:
-        """Learn all pods anew; returns the version from which to watch."""
-        pods: dict[str, PodFacts] = {}
+        """Lists all pods again; returns the version from which to watch."""
+        pods: dict[str, PodInfo] = {}
         version = ""
         for page, page_version in api.pages(self._list_from):
             version = page_version
             for item in page:
-                self._learn(item, pods)
+                self._update(item, pods)
         self._pods = pods
-        if self._allowed_of_node.labels:
-            self._learn_node(api)
+        if self._allowed_on_node.labels:
+            self._read_node_labels(api)
         self._publish()
         return version
 
-    def _learn_node(self, api: "NodePods") -> None:
-        """Pods are known without it: what goes wrong here is said and harms nothing else."""
+    def _read_node_labels(self, api: "NodePods") -> None:
+        """A failure here is logged and does not affect the pods."""
         try:
-            self._node_labels = allowed_labels(api.node(), self._allowed_of_node)
+            self._node_labels = allowed_labels(api.node(), self._allowed_on_node)
         except Unavailable as fault:
-            log.warning("the labels of node %s cannot be read: %s (%s)", self._node, fault.reason, fault.fix)
+            log.warning("cannot read the labels of node %s: %s (%s)", self._node, fault.reason, fault.fix)
 
     def _watch(self, api: "NodePods", version: str) -> str:
-        """Take in changes until the API server ends the watch; returns the version that was reached."""
+        """Applies changes until the API server ends the watch; returns the version that was reached."""
         seconds = round(self._watch_seconds * _JITTER.uniform(1.0, 1.25))
         with closing(api.watch(version, seconds)) as events:
             for event in events:
@@ -197,7 +199,7 @@ class Kubernetes:
                     continue
                 kind, item = event
                 if kind in ("ADDED", "MODIFIED"):
-                    changed = self._learn(item, self._pods)
+                    changed = self._update(item, self._pods)
                 else:
                     changed = kind == "DELETED" and self._pods.pop(_key(item), None) is not None
                 if changed:
@@ -205,32 +207,32 @@ class Kubernetes:
                 self._version = version = _version(item) or version
         return version
 
-    def _learn(self, item: object, pods: dict[str, PodFacts]) -> bool:
-        """Whether there was anything new in it: most changes of a pod are none of ours."""
-        facts = pod_facts(item, self._allowed)
+    def _update(self, item: object, pods: dict[str, PodInfo]) -> bool:
+        """Whether `PodInfo` has changed: most changes of a pod are to other fields."""
+        pod = pod_info(item, self._allowed)
         key = _key(item)
-        if facts is None or facts.node != self._node or pods.get(key) == facts:
+        if pod is None or pod.node != self._node or pods.get(key) == pod:
             return False
-        pods[key] = facts
+        pods[key] = pod
         return True
 
     def _publish(self) -> None:
-        self._knowledge = Knowledge(pods=tuple(self._pods.values()), node_labels=self._node_labels)
+        self._report = PodReport(pods=tuple(self._pods.values()), node_labels=self._node_labels)
         self._answered.set()
 
     def _recovered(self) -> None:
         if self._warned_of:
-            log.info("the pods of node %s are watched again", self._node)
+            log.info("watching the pods of node %s again", self._node)
         self._fault, self._down_since, self._warned_of = None, None, ""
 
     def _went_wrong(self, fault: Unavailable) -> None:
         if self._stop.is_set():
-            return  # we cut the connection ourselves
-        if self._knowledge is not None and self._down_since is None:
-            # Every API server is restarted at times: worth a warning only if the next try fails as well.
-            log.info("the pods of node %s are no longer watched, trying again: %s", self._node, fault.reason)
+            return  # close() cut the connection
+        if self._report is not None and self._down_since is None:
+            # API servers are restarted at times: a warning only if the next attempt fails too.
+            log.info("the watch of the pods of node %s ended, retrying: %s", self._node, fault.reason)
         elif self._warned_of != fault.reason:
-            log.warning("the pods of node %s cannot be watched: %s", self._node, fault.reason)
+            log.warning("cannot watch the pods of node %s: %s", self._node, fault.reason)
             self._warned_of = fault.reason
         self._fault = (fault.reason, fault.fix)
         if self._down_since is None:

@@ -1,10 +1,10 @@
-"""List and watch the pods of one node through the official client, as plain JSON.
+"""Lists and watches the pods of one node through the official client, as plain JSON.
 
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 
 Only the client's configuration, credentials and connections are used, not its models: these would cost
-more memory than all the rest of the exporter. The client is imported here and nowhere else, so that only
-those who ask for it load it.
+more memory than all the rest of the exporter. The client is imported only here, and this module only with
+--kubernetes.
 """
 
 import json
@@ -23,7 +23,7 @@ from kubernetes.client.configuration import Configuration
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 
-from gputally.attribution.kubernetes_json import mapping, sequence, text
+from gputally.attribution.kubernetes_pod import mapping, sequence, text
 from gputally.model import Unavailable
 
 RBAC_RULE = (
@@ -33,30 +33,30 @@ RBAC_RULE = (
 _CHECK_CREDENTIALS = (
     "mount the service account's token (automountServiceAccountToken: true), or renew the kubeconfig"
 )
-_CHECK_NETWORK = "see that this node reaches the API server: network policies, proxy, DNS, certificates"
+_CHECK_NETWORK = "check that this node reaches the API server: network policies, proxy, DNS, certificates"
 
 _CONNECT_SECONDS = 5.0
 _LIST_SECONDS = 30.0
 _PAGE = 100
 _MAX_PAGE_BYTES = 128 << 20
-_MAX_EVENT_BYTES = 8 << 20  # etcd holds no object larger than about 1.5 MB
+_MAX_EVENT_BYTES = 8 << 20  # etcd stores no object larger than about 1.5 MB
 _GONE = 410
 
 
 class Gone(Unavailable):
-    """What was asked for is too old for the API server to remember: only a new list helps."""
+    """The requested version is too old for the API server: a new list is needed."""
 
 
-class Garbled(Unavailable):
-    """The answer makes no sense, so that a change may have been missed."""
+class InvalidResponse(Unavailable):
+    """The response is not valid; a change may have been missed."""
 
 
-class Refused(Unavailable):
-    """Not without more rights."""
+class Forbidden(Unavailable):
+    """The credentials do not permit the request."""
 
 
 class NodePods:
-    """A connection to the API server that sees the pods of one node. For one thread, but for `interrupt`."""
+    """A connection to the API server, for the pods of one node. For one thread, except `interrupt`."""
 
     def __init__(self, node: str, kubeconfig: Path | None) -> None:
         configuration = _configuration(kubeconfig)
@@ -69,62 +69,62 @@ class NodePods:
         self._interrupted = False
 
     def pages(self, resource_version: str) -> Generator[tuple[list[object], str]]:
-        """Pages of pods, each with the version to watch from once all are read.
+        """Pages of pods, each with the version to watch from after the last one.
 
-        Version "0" asks for what the API server has at hand, the empty one for the very latest.
+        Version "0" lists from the API server's cache, the empty one lists the latest state.
         """
         page = ""
         while True:
             versions = [("continue", page)] if page else [("resourceVersion", resource_version)]
-            with self._get_pods("list", [*versions, ("limit", str(_PAGE))], _LIST_SECONDS) as answer:
-                body = _read_page(answer)
+            with self._get_pods("list", [*versions, ("limit", str(_PAGE))], _LIST_SECONDS) as response:
+                body = _read_page(response)
             metadata = mapping(body.get("metadata"))
             if not text(metadata.get("resourceVersion")):
-                raise Garbled("what answers for the API server gives no list of pods")
+                raise InvalidResponse("the API server's response is not a list of pods")
             yield sequence(body.get("items")), text(metadata.get("resourceVersion"))
             page = text(metadata.get("continue"))
             if not page:
                 return
 
     def watch(self, resource_version: str, seconds: int) -> Generator[tuple[str, object] | None]:
-        """None once the API server agrees, then each event, until it ends the watch after `seconds`."""
+        """None once the API server accepts the watch, then each event; it ends the watch after `seconds`."""
         query = [
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
             ("resourceVersion", resource_version),
             ("timeoutSeconds", str(seconds)),
         ]
-        with self._get_pods("watch", query, seconds + _LIST_SECONDS) as answer:
+        with self._get_pods("watch", query, seconds + _LIST_SECONDS) as response:
             yield None
-            for line in _lines(answer):
+            for line in _lines(response):
                 event = _json_object(line)
                 kind, item = text(event.get("type")), event.get("object")
                 if kind == "ERROR":
-                    raise _refusal("watch pods", mapping(item))
+                    raise _error("watch pods", mapping(item))
                 yield kind, item
 
     def node(self) -> dict[str, object]:
-        """The node's own object. Raises Refused without the right to get nodes."""
+        """The node's own object. Raises Forbidden without permission to get nodes."""
         path = f"/api/v1/nodes/{quote(self._node, safe='')}"
-        with self._get("get nodes", path, [], _LIST_SECONDS) as answer:
-            return _read_page(answer)
+        with self._get("get nodes", path, [], _LIST_SECONDS) as response:
+            return _read_page(response)
 
     def interrupt(self) -> None:
-        """Make whoever waits for the API server stop waiting; from any thread."""
+        """Ends the current wait for the API server; callable from any thread."""
         with self._reading:
             self._interrupted = True
             if self._response is not None:
-                with suppress(OSError, ValueError, RuntimeError):  # it has just ended by itself
+                with suppress(OSError, ValueError, RuntimeError):  # it has just ended
                     self._response.shutdown()
 
     def close(self) -> None:
         self._client.close()
 
-    def _get_pods(self, verb: str, query: list[tuple[str, str]], read_seconds: float) -> "_Answer":
+    def _get_pods(self, verb: str, query: list[tuple[str, str]], read_seconds: float) -> "_Response":
         selector = ("fieldSelector", f"spec.nodeName={self._node}")
         return self._get(f"{verb} pods", "/api/v1/pods", [selector, *query], read_seconds)
 
-    def _get(self, doing: str, path: str, query: list[tuple[str, str]], read_seconds: float) -> "_Answer":
+    def _get(self, doing: str, path: str, query: list[tuple[str, str]], read_seconds: float) -> "_Response":
         try:
             method, url, headers, *_ = self._client.param_serialize(
                 "GET",
@@ -139,16 +139,16 @@ class NodePods:
             if response.status != 200:
                 with response:
                     body = response.read(1 << 16)
-                raise _refusal(doing, {**_status_object(body), "code": response.status})
+                raise _error(doing, {**_status_object(body), "code": response.status})
         except ConfigException as error:
             raise Unavailable(f"the credentials cannot be read: {error}", _CHECK_CREDENTIALS) from error
         except (ApiException, urllib3.exceptions.HTTPError, OSError) as error:
-            raise self._away(error) from error
-        return _Answer(self, response)
+            raise self._unreachable(error) from error
+        return _Response(self, response)
 
-    def _away(self, error: Exception) -> Unavailable:
+    def _unreachable(self, error: Exception) -> Unavailable:
         why = text(getattr(error, "reason", "")) or str(error)
-        return Unavailable(f"no answer from {self._host}: {' '.join(why.split())}", _CHECK_NETWORK)
+        return Unavailable(f"{self._host} is not reachable: {' '.join(why.split())}", _CHECK_NETWORK)
 
     def _register(self, response: urllib3.HTTPResponse | None) -> None:
         with self._reading:
@@ -157,8 +157,8 @@ class NodePods:
                 response.close()
 
 
-class _Answer:
-    """A body that is being read; what goes wrong with the connection is `Unavailable`."""
+class _Response:
+    """A body that is being read; errors of the connection become `Unavailable`."""
 
     def __init__(self, pods: NodePods, response: urllib3.HTTPResponse) -> None:
         self._pods = pods
@@ -172,13 +172,13 @@ class _Answer:
         self._pods._register(None)
         self.response.close()
         if isinstance(error, urllib3.exceptions.HTTPError | OSError):
-            raise self._pods._away(error) from error
+            raise self._pods._unreachable(error) from error
 
 
 def _configuration(kubeconfig: Path | None) -> Any:
-    """Of the kubeconfig that was named, else of the cluster we run in, else of the user's kubeconfig."""
+    """From the given kubeconfig, else from the cluster we run in, else from the user's kubeconfig."""
     configuration: Any = Configuration()
-    configuration.retries = False  # it is ours to say when to ask again
+    configuration.retries = False  # `kubernetes` decides when to retry
     configuration.keep_alive = True
     try:
         if kubeconfig is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
@@ -189,38 +189,42 @@ def _configuration(kubeconfig: Path | None) -> Any:
                 config_file=file, client_configuration=configuration, persist_config=False
             )
     except (ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
-        # The client takes a kubeconfig's shape for granted: what is missing in it shows as any of these.
+        # The client does not validate a kubeconfig: a missing part raises any of these.
         why = " ".join(str(error).split())
-        fix = "run in a cluster with a service account's token mounted, or name a kubeconfig"
-        raise Unavailable(f"no way to reach a cluster is configured: {why}", fix) from error
+        fix = (
+            "run in a cluster with a service account's token mounted, or set KUBECONFIG to a kubeconfig file"
+        )
+        raise Unavailable(f"no cluster is configured: {why}", fix) from error
     return configuration
 
 
-def _refusal(doing: str, status: dict[str, object]) -> Unavailable:
-    """What a Status object of the API server means (kind: Status)."""
+def _error(doing: str, status: dict[str, object]) -> Unavailable:
+    """The error that a Status object of the API server stands for (kind: Status)."""
     code, message = status.get("code"), " ".join(text(status.get("message")).split())[:300]
-    said = f" ({message})" if message else ""
+    details = f" ({message})" if message else ""
     match code:
         case 401:
-            return Refused(f"the API server does not accept the credentials: 401{said}", _CHECK_CREDENTIALS)
+            return Forbidden(
+                f"the API server does not accept the credentials: 401{details}", _CHECK_CREDENTIALS
+            )
         case 403:
-            return Refused(f"the API server does not let us {doing}: 403{said}", f"grant {RBAC_RULE}")
+            return Forbidden(f"the API server does not permit to {doing}: 403{details}", f"grant {RBAC_RULE}")
         case 410:
-            return Gone(f"the API server has forgotten that version: {_GONE}{said}")
-    return Unavailable(f"the API server cannot {doing} now: {code}{said}")
+            return Gone(f"the API server no longer has that version: {_GONE}{details}")
+    return Unavailable(f"the API server cannot {doing} now: {code}{details}")
 
 
 def _status_object(body: bytes) -> dict[str, object]:
     try:
         return _json_object(body)
-    except Garbled:
-        return {}  # a proxy's page: the code of the answer has to do
+    except InvalidResponse:
+        return {}  # a proxy's page: only the status code is known
 
 
 def _read_page(response: urllib3.HTTPResponse) -> dict[str, object]:
     body = response.read(_MAX_PAGE_BYTES)
     if len(body) == _MAX_PAGE_BYTES:
-        raise Garbled(f"the list of pods is larger than {_MAX_PAGE_BYTES >> 20} MiB")
+        raise InvalidResponse(f"the list of pods is larger than {_MAX_PAGE_BYTES >> 20} MiB")
     return _json_object(body)
 
 
@@ -232,14 +236,14 @@ def _lines(response: urllib3.HTTPResponse) -> Iterator[bytes]:
         yield from (bytes(line) for line in lines if line.strip())
         pending = bytearray(rest)
         if len(pending) > _MAX_EVENT_BYTES:
-            raise Garbled(f"a pod is larger than {_MAX_EVENT_BYTES >> 20} MiB")
+            raise InvalidResponse(f"a pod is larger than {_MAX_EVENT_BYTES >> 20} MiB")
 
 
 def _json_object(body: bytes) -> dict[str, object]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Garbled(f"the API server's answer is no JSON: {body[:80]!r}") from error
+        raise InvalidResponse(f"the API server's response is not JSON: {body[:80]!r}") from error
     if not isinstance(found, dict):
-        raise Garbled(f"the API server's answer is no JSON object: {body[:80]!r}")
+        raise InvalidResponse(f"the API server's response is not a JSON object: {body[:80]!r}")
     return found

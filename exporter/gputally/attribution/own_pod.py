@@ -1,21 +1,21 @@
-"""Which pod the exporter itself runs in, as the downward API tells it: for a sidecar, which sees no other.
+"""Pod source `own_pod`: the exporter's own pod, from the downward API. A sidecar sees no other pod.
 
-Each fact is taken from the first place that has it:
+Each fact is taken from the first source that has it:
 
 | fact      | environment                           | file                                        |
 |-----------|---------------------------------------|---------------------------------------------|
 | pod       | GPUTALLY_POD_NAME, POD_NAME           | podinfo/name                                |
 | namespace | GPUTALLY_POD_NAMESPACE, POD_NAMESPACE | podinfo/namespace, serviceaccount/namespace |
 | UID       | GPUTALLY_POD_UID, POD_UID             | podinfo/uid                                 |
-| node      | GPUTALLY_NODE_NAME, NODE_NAME         | (a volume cannot have it)                   |
-| container | GPUTALLY_CONTAINER_NAME               | (the downward API does not know it)         |
+| node      | GPUTALLY_NODE_NAME, NODE_NAME         | (not available in a volume)                  |
+| container | GPUTALLY_CONTAINER_NAME               | (not in the downward API)                   |
 | labels    |                                       | podinfo/labels                              |
 | workload  |                                       | podinfo/labels: the workflow, where Argo    |
 |           |                                       | made the pod                                |
 
-Pod and namespace are needed, the rest is not. GPUTALLY_CONTAINER_NAME is the container that uses the GPU,
-where it is only one; people write it into the pod's specification. CONTAINER_NAME is not looked at: that
-would be the exporter's own container.
+Pod and namespace are required, the rest is optional. GPUTALLY_CONTAINER_NAME is the container that uses the
+GPU, if it is only one; it is set in the pod's specification. CONTAINER_NAME is not read: that would be the
+exporter's own container.
 
 https://kubernetes.io/docs/concepts/workloads/pods/downward-api/
 """
@@ -24,26 +24,25 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
-from gputally.attribution import Knowledge, PodFacts
-from gputally.attribution.pod_names import is_container, is_namespace, is_pod, pod_uid
-from gputally.model import Unavailable
+from gputally.attribution import PodReport, is_container, is_namespace, is_pod, parse_pod_uid
+from gputally.model import PodInfo, Unavailable
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 DOWNWARD_API = (
-    "give the container, under env: "
+    "add to the container, under env: "
     "{name: GPUTALLY_POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, "
     "{name: GPUTALLY_POD_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}, "
     "{name: GPUTALLY_POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}"
 )
 
-_LONGEST_FILE = 262_144  # all labels and annotations of an object together have at most so many bytes
+_LONGEST_FILE = 262_144  # the limit for all labels and annotations of an object together
 _WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
 _LABEL_LINE = re.compile(r'([A-Za-z0-9][-A-Za-z0-9_./]*)="([-A-Za-z0-9_.]*)"')
 
 
 class OwnPod:
-    """The source `own_pod`: knows one pod, the one it runs in.
+    """The pod source `own_pod`: reports one pod, the one it runs in.
 
     `pod_labels` are the names of the labels to keep; a name that ends in * is a prefix.
     """
@@ -63,36 +62,36 @@ class OwnPod:
         self._label_names = frozenset(name for name in pod_labels if not name.endswith("*"))
         self._label_prefixes = tuple(name[:-1] for name in pod_labels if name.endswith("*"))
 
-    def read(self) -> Knowledge:
-        pod = self._first(is_pod, self._told("POD_NAME", "name"))
-        namespace = self._first(is_namespace, self._told("POD_NAMESPACE", "namespace"))
+    def read(self) -> PodReport:
+        pod = self._first(is_pod, self._texts("POD_NAME", "name"))
+        namespace = self._first(is_namespace, self._texts("POD_NAMESPACE", "namespace"))
         if pod is None or namespace is None:
             missing = " and ".join(
                 fact for fact, value in (("name", pod), ("namespace", namespace)) if value is None
             )
-            raise Unavailable(f"nothing tells the {missing} of the exporter's own pod", DOWNWARD_API)
-        uids = (pod_uid(text) for text in self._told("POD_UID", "uid"))
+            raise Unavailable(f"the {missing} of the exporter's own pod is not set", DOWNWARD_API)
+        uids = (parse_pod_uid(text) for text in self._texts("POD_UID", "uid"))
         container = self._environment.get("GPUTALLY_CONTAINER_NAME", "").strip()
         labels = parse_labels(_file_text(self._podinfo, "labels"))
         workflow = dict(labels).get(_WORKFLOW_LABEL)
-        facts = PodFacts(
+        own = PodInfo(
             namespace,
             pod,
-            uid=next((uid for uid in uids if uid), ""),
+            pod_uid=next((uid for uid in uids if uid), ""),
             container_names=(container,) if is_container(container) else (),
-            node=self._first(is_pod, self._told("NODE_NAME")) or "",
+            node=self._first(is_pod, self._texts("NODE_NAME")) or "",
             workload=f"Workflow/{workflow}" if workflow else "",
             labels=tuple(label for label in labels if self._is_allowed(label[0])),
         )
-        return Knowledge(pods=(facts,))
+        return PodReport(pods=(own,))
 
     def close(self) -> None:
-        """Nothing is held open between two looks."""
+        """Nothing is kept open between two reads."""
 
     def _is_allowed(self, label: str) -> bool:
         return label in self._label_names or label.startswith(self._label_prefixes)
 
-    def _told(self, variable: str, file: str = "") -> Iterator[str]:
+    def _texts(self, variable: str, file: str = "") -> Iterator[str]:
         yield self._environment.get(f"GPUTALLY_{variable}", "").strip()
         yield self._environment.get(variable, "").strip()
         if file:

@@ -1,13 +1,13 @@
-"""Names of pods and containers from the kubelet's log folders, without the Kubernetes API.
+"""Pod source `pod_logs`: names of pods and containers from the kubelet's log directories.
 
-Only names are read, never a log:
+Only the names of files are read, never a log:
 
-- /var/log/pods/<namespace>_<pod>_<uid>/<container>/ are directories, made before the pod starts and
+- /var/log/pods/<namespace>_<pod>_<uid>/<container>/ are directories, created before the pod starts and
   removed after it is deleted. The UID is the one in the cgroup path, for static pods too.
-- /var/log/containers/<pod>_<namespace>_<container>-<container id>.log are links into the above, there
-  while the container is. The kubelet cuts these names at 251 characters, and the id with them.
+- /var/log/containers/<pod>_<namespace>_<container>-<container id>.log are links into the above, which
+  exist as long as the container. The kubelet cuts these names at 251 characters, and the id with them.
 
-Either folder alone is enough for namespace and pod.
+Either directory alone is enough for namespace and pod.
 """
 
 import os
@@ -20,55 +20,35 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from gputally.attribution import Knowledge, PodFacts
-from gputally.attribution.pod_names import is_container, is_namespace, is_pod, pod_uid
-from gputally.model import Unavailable
+from gputally.attribution import PodReport, is_container, is_namespace, is_pod, parse_pod_uid
+from gputally.model import Owner, PodInfo, Unavailable
 
 _CONTAINER_LOG = re.compile(r"([^_]+)_([^_]+)_([^_]+)-([0-9a-f]{64})\.log")
 
-# A directory that changed this lately may change again within the same tick of its file system's clock,
-# and its time of change would not tell. The coarsest clocks in use tick once a second.
+# A directory that changed this recently may change again within the same tick of its file system's clock,
+# without a new modification time. The coarsest clocks in use tick once a second.
 _SETTLED_AFTER_NS = 2_000_000_000
 
-# One new container changes a folder, and nearly all names in it are old ones: they are not parsed again.
-_NAMES_REMEMBERED = 2048
+# One new container changes a directory, and nearly all names in it are old: they are not parsed again.
+_CACHED_NAMES = 2048
 
 T = TypeVar("T")
 ContainerNames = tuple[str, ...] | None  # None: not known
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class PodDirectory:
-    """What the name of a directory in /var/log/pods says."""
-
-    namespace: str
-    pod: str
-    uid: str
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerLog:
-    """What the name of a link in /var/log/containers says."""
-
-    namespace: str
-    pod: str
-    container: str
-    container_id: str
-
-
-@lru_cache(_NAMES_REMEMBERED)
-def parse_pod_directory(name: str) -> PodDirectory | None:
-    """From <namespace>_<pod>_<uid>. Kubelets before 1.14 wrote the UID alone: that names nobody."""
+@lru_cache(_CACHED_NAMES)
+def parse_pod_directory(name: str) -> Owner | None:
+    """The pod of <namespace>_<pod>_<uid>. Kubelets before 1.14 wrote the UID alone: None."""
     parts = name.split("_")
     if len(parts) != 3 or not is_namespace(parts[0]) or not is_pod(parts[1]):
         return None
-    uid = pod_uid(parts[2])
-    return PodDirectory(parts[0], parts[1], uid) if uid else None
+    uid = parse_pod_uid(parts[2])
+    return Owner("pod", namespace=parts[0], pod=parts[1], pod_uid=uid) if uid else None
 
 
-@lru_cache(_NAMES_REMEMBERED)
-def parse_container_log(name: str) -> ContainerLog | None:
-    """From <pod>_<namespace>_<container>-<64 hex digits>.log; None when the id has been cut off.
+@lru_cache(_CACHED_NAMES)
+def parse_container_log(name: str) -> Owner | None:
+    """The container of <pod>_<namespace>_<container>-<64 hex digits>.log; None if the id has been cut off.
 
     A container's name has at most 63 characters, so the 64 digits cannot be a part of it.
     """
@@ -78,10 +58,10 @@ def parse_container_log(name: str) -> ContainerLog | None:
     pod, namespace, container, container_id = match.groups()
     if not is_pod(pod) or not is_namespace(namespace) or not is_container(container):
         return None
-    return ContainerLog(namespace, pod, container, container_id)
+    return Owner("pod", namespace=namespace, pod=pod, container=container, container_id=container_id)
 
 
-def parse_link_target(target: str) -> tuple[PodDirectory, str] | None:
+def parse_link_target(target: str) -> tuple[Owner, str] | None:
     """The pod and the container's name from .../<namespace>_<pod>_<uid>/<container>/<n>.log."""
     parts = target.rsplit("/", 3)
     directory = parse_pod_directory(parts[1]) if len(parts) == 4 else None
@@ -89,22 +69,22 @@ def parse_link_target(target: str) -> tuple[PodDirectory, str] | None:
 
 
 class PodLogs:
-    """The source `pod_logs`. While nothing changes on disk, `read` gives the very same Knowledge."""
+    """The pod source `pod_logs`. While nothing changes on disk, `read` returns the same PodReport."""
 
     name = "pod_logs"
 
     def __init__(
         self, pods_dir: Path = Path("/var/log/pods"), containers_dir: Path = Path("/var/log/containers")
     ) -> None:
-        self._pods = _PodsFolder(pods_dir)
-        self._links = _LinksFolder(containers_dir)
+        self._pods = _PodsDirectory(pods_dir)
+        self._links = _LinksDirectory(containers_dir)
         self._seen: tuple[object, object] | None = None
-        self._knowledge = Knowledge()
+        self._report = PodReport()
 
-    def read(self) -> Knowledge:
+    def read(self) -> PodReport:
         failures: list[tuple[Path, OSError]] = []
-        pods: Mapping[PodDirectory, ContainerNames] = {}
-        links: Mapping[ContainerLog, str] = {}
+        pods: Mapping[Owner, ContainerNames] = {}
+        links: Mapping[Owner, str] = {}
         try:
             pods = self._pods.read()
         except OSError as error:
@@ -116,17 +96,17 @@ class PodLogs:
         if len(failures) == 2:
             raise _unavailable(failures)
         if self._seen != (pods, links):
-            self._knowledge = Knowledge(pods=_facts(pods, links))
+            self._report = PodReport(pods=_join(pods, links))
             self._seen = (pods, links)
-        return self._knowledge
+        return self._report
 
     def close(self) -> None:
-        """Nothing is held open between two looks."""
+        """Nothing is kept open between two reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Listing(Generic[T]):
-    """What a directory held, and how to see without listing it again that it still does."""
+    """The content of a directory, and the stamp that shows without another listing that it is unchanged."""
 
     stamp: tuple[int, int, int]
     settled: bool
@@ -141,7 +121,7 @@ def _stamp(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def _list(descriptor: int, read_content: Callable[[int], T]) -> _Listing[T]:
-    # The stamp is taken before the content: a change in between is seen as one next time.
+    # The stamp is taken before the content: a change in between is noticed next time.
     status = os.fstat(descriptor)
     settled = time.time_ns() - status.st_mtime_ns > _SETTLED_AFTER_NS
     return _Listing(_stamp(status), settled, read_content(descriptor))
@@ -156,35 +136,35 @@ def _opened(name: str | Path, flags: int = 0, inside: int | None = None) -> Iter
         os.close(descriptor)
 
 
-class _PodsFolder:
+class _PodsDirectory:
     """/var/log/pods: the pods' directories, and in each the containers'."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._pods: _Listing[dict[str, PodDirectory]] | None = None
+        self._pods: _Listing[dict[str, Owner]] | None = None
         self._containers: dict[str, _Listing[tuple[str, ...]]] = {}
 
-    def read(self) -> dict[PodDirectory, ContainerNames]:
-        with _opened(self.path) as folder:
-            if self._pods is None or not self._pods.holds_for(os.fstat(folder)):
-                self._pods = _list(folder, _pod_directories)
+    def read(self) -> dict[Owner, ContainerNames]:
+        with _opened(self.path) as directory_fd:
+            if self._pods is None or not self._pods.holds_for(os.fstat(directory_fd)):
+                self._pods = _list(directory_fd, _pod_directories)
             before, self._containers = self._containers, {}
-            found: dict[PodDirectory, ContainerNames] = {}
+            found: dict[Owner, ContainerNames] = {}
             for name, pod in self._pods.content.items():
                 try:
-                    found[pod] = self._container_names(folder, name, before.get(name))
+                    found[pod] = self._container_names(directory_fd, name, before.get(name))
                 except FileNotFoundError:
                     continue  # removed since it was listed
                 except OSError:
-                    found[pod] = None  # its own name says who it is; what is in it may not be seen
+                    found[pod] = None  # the name identifies the pod; its content may not be listed
         return found
 
     def _container_names(
-        self, folder: int, name: str, known: _Listing[tuple[str, ...]] | None
+        self, directory_fd: int, name: str, known: _Listing[tuple[str, ...]] | None
     ) -> tuple[str, ...]:
-        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        status = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
         if known is None or not known.holds_for(status):
-            with _opened(name, os.O_NOFOLLOW, inside=folder) as directory:
+            with _opened(name, os.O_NOFOLLOW, inside=directory_fd) as directory:
                 known = _list(directory, _container_directories)
         self._containers[name] = known
         return known.content
@@ -195,7 +175,7 @@ def _directory_names(descriptor: int) -> list[str]:
         return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
-def _pod_directories(descriptor: int) -> dict[str, PodDirectory]:
+def _pod_directories(descriptor: int) -> dict[str, Owner]:
     names = _directory_names(descriptor)
     return {name: pod for name in names if (pod := parse_pod_directory(name)) is not None}
 
@@ -204,21 +184,21 @@ def _container_directories(descriptor: int) -> tuple[str, ...]:
     return tuple(sorted(filter(is_container, _directory_names(descriptor))))
 
 
-class _LinksFolder:
-    """/var/log/containers: a link for each container, to the pod's UID where the link's target tells it."""
+class _LinksDirectory:
+    """/var/log/containers: a link for each container, with the pod's UID if the link's target has it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._links: _Listing[dict[ContainerLog, str]] | None = None
+        self._links: _Listing[dict[Owner, str]] | None = None
 
-    def read(self) -> dict[ContainerLog, str]:
-        with _opened(self.path) as folder:
-            if self._links is None or not self._links.holds_for(os.fstat(folder)):
-                self._links = _list(folder, _container_logs)
+    def read(self) -> dict[Owner, str]:
+        with _opened(self.path) as directory_fd:
+            if self._links is None or not self._links.holds_for(os.fstat(directory_fd)):
+                self._links = _list(directory_fd, _container_logs)
         return self._links.content
 
 
-def _container_logs(descriptor: int) -> dict[ContainerLog, str]:
+def _container_logs(descriptor: int) -> dict[Owner, str]:
     found = {}
     for name in os.listdir(descriptor):
         log = parse_container_log(name)
@@ -229,40 +209,41 @@ def _container_logs(descriptor: int) -> dict[ContainerLog, str]:
         except FileNotFoundError:
             continue
         except OSError:
-            target = None  # no link
+            target = None  # not a link
         if target is None:
             found[log] = ""
         elif (target[0].namespace, target[0].pod, target[1]) == (log.namespace, log.pod, log.container):
-            found[log] = target[0].uid
-        # A link whose name and target contradict each other tells nothing.
+            found[log] = target[0].pod_uid
+        # A link whose name and target contradict each other is ignored.
     return found
 
 
-def _facts(
-    directories: Mapping[PodDirectory, ContainerNames], links: Mapping[ContainerLog, str]
-) -> tuple[PodFacts, ...]:
+def _join(directories: Mapping[Owner, ContainerNames], links: Mapping[Owner, str]) -> tuple[PodInfo, ...]:
     only_uid = _only_uids(directories)
-    ids: dict[PodDirectory, dict[str, str]] = {pod: {} for pod in directories}
+    ids: dict[Owner, dict[str, str]] = {pod: {} for pod in directories}
     for log, linked_uid in links.items():
-        # A running container's pod has its directory: where there is one of that name, it is the one.
+        # A running container's pod has its directory: if there is one of that name, it is this pod's.
         uid = linked_uid or only_uid.get((log.namespace, log.pod), "")
-        pod = PodDirectory(log.namespace, log.pod, uid)
+        pod = Owner("pod", namespace=log.namespace, pod=log.pod, pod_uid=uid)
         ids.setdefault(pod, {})[log.container_id] = log.container
-    return tuple(_pod_facts(pod, directories.get(pod), dict(sorted(ids[pod].items()))) for pod in sorted(ids))
+    return tuple(
+        _pod_info(pod, directories.get(pod), dict(sorted(ids[pod].items())))
+        for pod in sorted(ids, key=lambda pod: (pod.namespace, pod.pod, pod.pod_uid))
+    )
 
 
-def _pod_facts(pod: PodDirectory, names: ContainerNames, ids: dict[str, str]) -> PodFacts:
-    # Links alone may lack a container (its name was cut), and a list that lacks one could make another
-    # look like the pod's only container: it takes the directory to list them.
+def _pod_info(pod: Owner, names: ContainerNames, ids: dict[str, str]) -> PodInfo:
+    # A link may be missing (its name was cut), and then another container could be taken for the pod's only
+    # one: only the directory lists all containers.
     listed = () if names is None else tuple(sorted({*names, *ids.values()}))
-    return PodFacts(pod.namespace, pod.pod, pod.uid, containers=ids, container_names=listed)
+    return PodInfo(pod.namespace, pod.pod, pod.pod_uid, containers=ids, container_names=listed)
 
 
-def _only_uids(pods: Iterable[PodDirectory]) -> dict[tuple[str, str], str]:
+def _only_uids(pods: Iterable[Owner]) -> dict[tuple[str, str], str]:
     uids: dict[tuple[str, str], str] = {}
     for pod in pods:
         name = (pod.namespace, pod.pod)
-        uids[name] = "" if name in uids else pod.uid
+        uids[name] = "" if name in uids else pod.pod_uid
     return uids
 
 
@@ -276,9 +257,9 @@ def _unavailable(failures: Sequence[tuple[Path, OSError]]) -> Unavailable:
         )
     if all(isinstance(error, FileNotFoundError) for _, error in failures):
         return Unavailable(
-            f"neither {failures[0][0]} nor {failures[1][0]} is there",
+            f"neither {failures[0][0]} nor {failures[1][0]} exists",
             "on a Kubernetes node: mount the hostPath /var/log/pods (and /var/log/containers) read-only;"
-            " elsewhere nothing is missing",
+            " on other hosts no action is needed",
         )
     reasons = "; ".join(f"{path}: {error.strerror}" for path, error in failures)
-    return Unavailable(f"the kubelet's log folders cannot be listed: {reasons}")
+    return Unavailable(f"the kubelet's log directories cannot be listed: {reasons}")

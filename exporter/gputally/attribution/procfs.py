@@ -1,7 +1,7 @@
-"""Reads who a process is and where it lives: /proc/<pid>/stat and /proc/<pid>/cgroup, see proc(5).
+"""Reads a process's identity and owner from /proc/<pid>/stat and /proc/<pid>/cgroup, see proc(5).
 
-A pid alone is no process: the kernel gives it to another one later. Pid and start time together are, so that
-the start time is read before and after everything else.
+The kernel reuses pids: pid and start time together identify a process, so the start time is read before and
+after everything else.
 """
 
 import os
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from gputally.attribution import Place
+from gputally.attribution import CgroupOwner
 from gputally.attribution.cgroup import parse_cgroup
 from gputally.devices.vendors import VENDORS
 from gputally.model import Unknown
@@ -28,13 +28,13 @@ class ProcessFacts:
 
     pid: int
     start_time_ticks: int
-    """Clock ticks since boot, as the kernel says it: good to compare, not to calculate with."""
+    """Clock ticks since boot, as the kernel reports them: for comparison only."""
     name: str
-    place: Place
+    owner: CgroupOwner
 
 
 class Stat(NamedTuple):
-    """What is needed of /proc/<pid>/stat."""
+    """The fields of /proc/<pid>/stat that are needed."""
 
     name: str
     state: str
@@ -49,12 +49,12 @@ class Stat(NamedTuple):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing of the process runs any more. Its first thread may end before the others."""
+        """Whether all its threads have ended. The first thread may end before the others."""
         return self.state in "ZXx" and self.threads <= 1
 
 
 def read_process(procfs: Path, pid: int) -> ProcessFacts | Unknown:
-    """Look one process up; `procfs` is the root of the host's /proc."""
+    """One process; `procfs` is the root of the host's /proc."""
     try:
         return _look_up(f"{procfs}/{pid}", pid)
     except (FileNotFoundError, ProcessLookupError):
@@ -68,32 +68,32 @@ def read_process(procfs: Path, pid: int) -> ProcessFacts | Unknown:
 def _look_up(where: str, pid: int) -> ProcessFacts | Unknown:
     before = parse_stat(_read(f"{where}/stat"))
     if before is None or before.ended or before.name.startswith(_PROXIES):
-        return _refuse(before)
+        return _unknown(before)
     thread = (before.exiting and _living_thread(where)) or where
-    place = parse_cgroup(_read(f"{thread}/cgroup").decode("utf-8", "replace"))
-    if isinstance(place, Place) and place.kind == "slurm" and not place.user:
-        place = replace(place, user=parse_real_uid(_read(f"{where}/status")))
+    owner = parse_cgroup(_read(f"{thread}/cgroup").decode("utf-8", "replace"))
+    if isinstance(owner, CgroupOwner) and owner.kind == "slurm" and not owner.user:
+        owner = replace(owner, user=parse_real_uid(_read(f"{where}/status")))
     after = parse_stat(_read(f"{where}/stat"))
     if after is None or after.start_time_ticks != before.start_time_ticks:
         return Unknown("unstable")
     if after.ended:
-        return _refuse(after)
-    if isinstance(place, Unknown):
-        return place
-    # Of a thread that ends, cgroup v1 says "/", while the driver may take seconds to free its memory.
-    if place.kind == "process" and after.exiting and thread == where:
+        return _unknown(after)
+    if isinstance(owner, Unknown):
+        return owner
+    # In cgroup v1 an ending thread is in "/", and the driver may take seconds to free its memory.
+    if owner.kind == "process" and after.exiting and thread == where:
         return Unknown("exited")
-    return ProcessFacts(pid, before.start_time_ticks, before.name, place)
+    return ProcessFacts(pid, before.start_time_ticks, before.name, owner)
 
 
-def _refuse(stat: Stat | None) -> Unknown:
+def _unknown(stat: Stat | None) -> Unknown:
     if stat is None:
         return Unknown("unreadable")
     return Unknown("zombie" if stat.ended else "mediated")
 
 
 def read_start_time(procfs: Path, pid: int) -> int | None:
-    """When the process with this pid started, in clock ticks since boot; None when it cannot be told."""
+    """When the process with this pid started, in clock ticks since boot; None if it is not known."""
     try:
         stat = parse_stat(_read(f"{procfs}/{pid}/stat"))
     except OSError:
@@ -104,7 +104,7 @@ def read_start_time(procfs: Path, pid: int) -> int | None:
 def sees_host(procfs: Path, pids: Iterable[int]) -> bool:
     """Whether any of the pids that the driver lists exists here.
 
-    One process may end between two looks. When all are missing at once, this is the /proc of another pid
+    One process may end between two samples. If all are missing at once, this is the /proc of another pid
     namespace.
     """
     missing = False
@@ -116,7 +116,7 @@ def sees_host(procfs: Path, pids: Iterable[int]) -> bool:
 
 
 def parse_stat(text: bytes) -> Stat | None:
-    """Take /proc/<pid>/stat apart; None when it is no such file."""
+    """The fields of /proc/<pid>/stat; None if the text is not from such a file."""
     # The name may hold spaces, parentheses and line breaks: it ends at the last parenthesis.
     head, _, tail = text.rpartition(b")")
     pid, opening, name = head.partition(b"(")
@@ -136,7 +136,7 @@ def parse_stat(text: bytes) -> Stat | None:
 
 
 def parse_real_uid(status: bytes) -> str:
-    """The real user id in /proc/<pid>/status; empty when it has none."""
+    """The real user id in /proc/<pid>/status; empty if it has none."""
     uid = _REAL_UID.search(status)
     return uid[1].decode("ascii") if uid else ""
 

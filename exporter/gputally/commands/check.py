@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from gputally.attribution import KnowledgeSource
+from gputally.attribution import PodSource
+from gputally.attribution.pod_sources import POD_SOURCES
 from gputally.devices import Reader
 from gputally.devices.host import VendorOnHost, read_host, vendors_to_read
 from gputally.devices.vendors import VENDORS, Vendor, fields_filled, vendor_of
 from gputally.model import Activity, Reading, SourceState
-from gputally.sampling.collect import Informant, Source
+from gputally.sampling.sources import GuardedPodSource, GuardedReaders
 
 # What a GPU need not have: filled only when asked for, or only on the newest cards.
 _OPTIONAL = {
@@ -38,7 +39,7 @@ def check_host(
     procfs: Path,
     sysfs: Path,
     timeout_seconds: float,
-    informants: Iterable[KnowledgeSource] = (),
+    pod_sources: Iterable[PodSource] = (),
     dev: Path = Path("/dev"),
 ) -> list[Finding]:
     """Look at everything; never raises, never takes longer than the timeout per reader."""
@@ -48,7 +49,7 @@ def check_host(
         findings += _device_files(vendor, dev)
     for readers in sources:
         findings += _readers(readers, procfs, timeout_seconds)
-    findings += _informants(informants, timeout_seconds)
+    findings += _pod_sources(pod_sources, timeout_seconds)
     return findings
 
 
@@ -56,7 +57,7 @@ def _readers(readers: Iterable[Reader], procfs: Path, timeout_seconds: float) ->
     """Readers of the same GPUs: when a better one works, the others need not."""
     readable = False
     for reader in readers:
-        source = Source([reader])
+        source = GuardedReaders([reader])
         source.start()
         source.finish(timeout_seconds, timeout_seconds)
         (state,) = source.states()
@@ -76,34 +77,25 @@ def _readers(readers: Iterable[Reader], procfs: Path, timeout_seconds: float) ->
         source.close(0)
 
 
-# What is lost without each source of names; docs/privileges.md says how to give it.
-_BUYS = {
-    "kubernetes": "the labels, workloads and requests of pods",
-    "kubelet_pods": "the labels, workloads and requests of pods",
-    "pod_logs": "the names of pods",
-    "pod_resources": "which pod was given which GPU",
-    "own_pod": "the name of the pod that the exporter itself is in",
-}
-
-
-def _informants(sources: Iterable[KnowledgeSource], timeout_seconds: float) -> Iterator[Finding]:
+def _pod_sources(sources: Iterable[PodSource], timeout_seconds: float) -> Iterator[Finding]:
+    provides = {row.name: row.provides for row in POD_SOURCES}
     seen = False
     for source in sources:
         seen = True
-        informant = Informant(source)
-        informant.start()
-        informant.finish(timeout_seconds, timeout_seconds)
-        state, knowledge = informant.state(), informant.knowledge
+        guarded = GuardedPodSource(source)
+        guarded.start()
+        guarded.finish(timeout_seconds, timeout_seconds)
+        state, report = guarded.state(), guarded.report
         if state.up:
-            told = f"{len(knowledge.pods)} pods, {len(knowledge.holdings)} GPUs given to containers"
-            yield Finding("ok", source.name, told)
+            counts = f"{len(report.pods)} pods, {len(report.allocations)} GPUs allocated to containers"
+            yield Finding("ok", source.name, counts)
         else:
-            lost = f"{state.reason}: {_BUYS[source.name]} cannot be told"
+            lost = f"{state.reason}; not available: {provides.get(source.name, 'its pods')}"
             yield Finding("note", source.name, lost, state.fix)
-        informant.close(0)
+        guarded.close(0)
     if not seen:
         yield Finding(
-            "note", "kubernetes", "nothing of Kubernetes on this host: processes are named as the host's"
+            "note", "kubernetes", "no pod source on this host: owners are services, containers and sessions"
         )
 
 

@@ -1,35 +1,35 @@
-"""`gputally whose PID...`: whose process is it, for any process, without any GPU."""
+"""`gputally whose PID...`: the owner of any process, with or without a GPU."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from gputally.attribution import Knowledge, KnowledgeSource
-from gputally.attribution.join import Whose, join_knowledge
-from gputally.attribution.owners import Owners
-from gputally.model import Owner, Unavailable
+from gputally.attribution import PodReport, PodSource
+from gputally.attribution.owners import ProcessOwners
+from gputally.attribution.resolve import index_pods
+from gputally.model import Owner, Unavailable, Unknown
 
 
-def whose(pids: Sequence[int], sources: Sequence[KnowledgeSource], procfs: Path) -> dict[int, Whose]:
-    """Owners of these processes, as far as the sources know them."""
-    known: dict[str, Knowledge] = {}
+def whose(pids: Sequence[int], sources: Sequence[PodSource], procfs: Path) -> dict[int, Owner | Unknown]:
+    """The owners of these processes, named as far as the pod sources can be read."""
+    reports: dict[str, PodReport] = {}
     for source in sources:
         try:
-            known[source.name] = source.read()
+            reports[source.name] = source.read()
         except Unavailable:
-            continue  # what it would have known is missing from the answer, which then says so
+            continue  # an owner that only this source can name is reported as unknown
         finally:
             source.close()
-    found = Owners(procfs).find(pids, join_knowledge(known))
+    found = ProcessOwners(procfs).find(pids, index_pods(reports))
     return {pid: one.owner for pid, one in found.items()}
 
 
-def answer_text(owners: dict[int, Whose]) -> str:
-    return "\n".join(f"{pid}: {_words(owner)}" for pid, owner in owners.items())
+def report_text(owners: dict[int, Owner | Unknown]) -> str:
+    return "\n".join(f"{pid}: {_line(owner)}" for pid, owner in owners.items())
 
 
-def _words(owner: Whose) -> str:
+def _line(owner: Owner | Unknown) -> str:
     facts = {
         key: value for key, value in asdict(owner).items() if value and key not in ("kind", "name", "reason")
     }
@@ -40,7 +40,7 @@ def _words(owner: Whose) -> str:
     return f"unknown ({owner.reason}) {details}".rstrip()
 
 
-def answer_json(owners: dict[int, Whose]) -> str:
+def report_json(owners: dict[int, Owner | Unknown]) -> str:
     rows = []
     for pid, owner in owners.items():
         kind = owner.kind if isinstance(owner, Owner) else "unknown"

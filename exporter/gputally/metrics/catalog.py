@@ -19,7 +19,7 @@ from gputally.model import (
     Labels,
     MigInstance,
     MigReading,
-    PodOnGpu,
+    PodInfo,
     ProcessCharge,
     Reading,
     Snapshot,
@@ -158,7 +158,7 @@ POD_INFO = _info(
     Scope.POD_INFO,
     "A pod that holds a GPU; requested is false when the kubelet allocated none to it (unrequested use). "
     "With --pod-labels, the allowed labels of the pod.",
-    PodOnGpu,
+    PodInfo,
 )
 HOST_METRICS = metrics_of(Use, Scope.HOST, "gputally_host", _HOST)
 HOST_CHARGES = metrics_of(Charge, Scope.HOST, "gputally_host", _HOST)

@@ -35,7 +35,7 @@ from gputally.model import (
     Labels,
     MigReading,
     Owner,
-    PodOnGpu,
+    PodInfo,
     ProcessCharge,
     Reading,
     Snapshot,
@@ -155,7 +155,7 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _pod_info(pods: Sequence[PodOnGpu]) -> Family:
+def _pod_info(pods: Sequence[PodInfo]) -> Family:
     """The allowed labels of all pods become label names; a pod without one of them has it empty."""
     columns = _columns(name for pod in pods for name, _ in pod.labels)
     labels = (*POD_INFO.extra_labels, *columns)

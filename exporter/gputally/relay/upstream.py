@@ -8,14 +8,14 @@ from gputally.model import Snapshot
 from gputally.relay.source import Relay, Relayed
 from gputally.relay.text import relabel
 from gputally.relay.who import only_pods
-from gputally.sampling.guard import Attempt, Guarded
+from gputally.sampling.guard import Attempt, Guarded, Record
 
 
 class Upstream(Guarded):
     """What it gave stays while it is slow, until that is too old."""
 
     def __init__(self, relay: Relay, max_age_seconds: float) -> None:
-        super().__init__(relay, "see that the exporter that is relayed runs")
+        super().__init__([relay], "see that the exporter that is relayed runs")
         self._max_age_seconds = max_age_seconds
         self._relayed: Relayed | None = None
         self._read_at = time.monotonic()
@@ -27,14 +27,14 @@ class Upstream(Guarded):
         lines = relabel(BytesIO(self._relayed.text), only_pods(snapshot), self._relayed.told)
         return replace(self._relayed, text=b"".join(lines))
 
-    def _take_in(self, one: Attempt) -> None:
-        self._relayed = one.answer
+    def _take_in(self, one: Attempt, record: Record) -> None:
+        self._relayed = one.result
         if self._relayed is None:
-            self._record.refuse(one)
+            record.fail(one)
             return
         self._read_at = one.ended_at
-        self._record.read_errors = dict(self._relayed.errors)
+        record.read_errors = dict(self._relayed.errors)
         if self._relayed.partial:
-            self._record.fail(*self._relayed.partial)
+            record.mark_down(*self._relayed.partial)
         else:
-            self._record.succeed(one, f"{self._relayed.samples} samples")
+            record.succeed(one, f"{self._relayed.samples} samples")

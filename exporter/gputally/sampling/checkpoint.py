@@ -1,8 +1,8 @@
-"""Keeps the ledger's state file on a thread of its own, so that a disk that hangs or is full costs no sample.
+"""Writes the ledger's state file on its own thread, so that a disk that hangs or is full delays no sample.
 
-The totals in the ledger are counters. An exporter that resumed from totals smaller than those it had
-published would make Prometheus see a reset and count them a second time. So each state is written before
-it is published, and a file that may be behind what was published is removed.
+The totals in the ledger are counters. If an exporter resumed from smaller totals than it had published,
+Prometheus would see a counter reset and count the difference twice. So each state is written before it is
+published, and a file that may be older than the published state is removed.
 """
 
 import time
@@ -18,7 +18,7 @@ NAME = "state_file"
 
 
 class Checkpoint:
-    """The state file, guarded. A state that was handed in must not be changed afterwards."""
+    """The state file, guarded. A state must not be changed after it was passed in."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -28,11 +28,11 @@ class Checkpoint:
         self._newest: Mapping[str, Any] | None = None
 
     def resume(self, wait_seconds: float) -> Mapping[str, Any] | None:
-        """The state to go on from; None when there is none that can be trusted and kept up to date."""
+        """The state to resume from; None if there is none that can be trusted and kept up to date."""
         return self._run(wait_seconds)
 
     def write(self, state: Mapping[str, Any], wait_seconds: float) -> None:
-        """To be called before what `state` holds is published."""
+        """Call it before `state` is published."""
         self._newest = state
         if self._worker.busy:
             self._overrun(wait_seconds)
@@ -44,7 +44,7 @@ class Checkpoint:
         return self._record.state()
 
     def close(self, wait_seconds: float, state: Mapping[str, Any]) -> None:
-        """Write for the last time; a write that hangs is left behind."""
+        """Writes for the last time; a write that hangs is abandoned."""
         deadline = time.monotonic() + wait_seconds
         self._worker.wait(wait_seconds)
         self.write(state, max(0.0, deadline - time.monotonic()))
@@ -59,27 +59,29 @@ class Checkpoint:
         return None
 
     def _overrun(self, wait_seconds: float) -> None:
-        folder = self._path.parent
-        self._record.overrun(wait_seconds, f"look at the disk or file server of {folder}: df {folder}; dmesg")
+        directory = self._path.parent
+        self._record.overrun(
+            wait_seconds, f"check the disk or file server of {directory}: df {directory}; dmesg"
+        )
 
     def _absorb(self) -> Mapping[str, Any] | None:
         resumed: Mapping[str, Any] | None = None
         for one in self._worker.take():
             if one.reason:
-                self._record.refuse(one)
-            elif isinstance(one.answer, Rejected):
-                key, errors = (NAME, one.answer.reason), self._record.read_errors
+                self._record.fail(one)
+            elif isinstance(one.result, Rejected):
+                key, errors = (NAME, one.result.reason), self._record.read_errors
                 errors[key] = errors.get(key, 0) + 1
-                self._record.fail(one.answer.text, "nothing: the books begin anew")
+                self._record.mark_down(one.result.text, "no action needed: a new ledger is started")
             else:
                 self._record.succeed(one, str(self._path))
-                resumed = one.answer
+                resumed = one.result
         return resumed
 
     def _keep(self) -> Mapping[str, Any] | Rejected | None:
         found = self._load() if self._newest is None else None
         written: Mapping[str, Any] | None = None
-        # What ends late must not leave the file behind a state that was handed in, and published, meanwhile.
+        # A write that ends late must not leave the file older than a state that was published meanwhile.
         while (newest := self._newest) is not None and newest is not written:
             self._save(newest)
             written = newest
@@ -91,7 +93,7 @@ class Checkpoint:
         except Rejected as rejected:
             return rejected
         if state is not None:
-            # A file that can be read but not written would be resumed from at each start, further behind.
+            # Every start would resume from a file that is readable but not writable, ever further behind.
             self._save(state)
         return state
 

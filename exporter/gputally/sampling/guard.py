@@ -1,11 +1,11 @@
-"""What keeps one source from hurting the others: its own thread, its own record, and a net under its call."""
+"""Isolates each source: a thread of its own, a record of its health, and contained exceptions."""
 
 import logging
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,19 +16,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """How one source answered one look."""
+    """One read of one source: its result, or the reason why there is none."""
 
     source: str
     ended_at: float
+    """Seconds of the monotonic clock."""
     seconds: float
-    answer: Any = None
+    result: Any = None
     reason: str = ""
     fix: str = ""
 
 
 @dataclass(slots=True)
 class Record:
-    """What is remembered of one reader between samples."""
+    """The health of one source, kept from sample to sample."""
 
     name: str
     tried: bool = False
@@ -43,22 +44,23 @@ class Record:
     read_errors: dict[tuple[str, str], int] = field(default_factory=dict)
     implausible: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def succeed(self, attempt: Attempt, found: str) -> None:
+    def succeed(self, attempt: Attempt, summary: str) -> None:
         if not self.up:
-            log.info("source %s is up: %s", self.name, found)
+            log.info("source %s is up: %s", self.name, summary)
         self.tried, self.up, self.reason, self.fix = True, True, "", ""
         self.duration_seconds = attempt.seconds
         self.last_success_seconds = time.time()
 
-    def refuse(self, attempt: Attempt) -> None:
+    def fail(self, attempt: Attempt) -> None:
+        """Counts a failed attempt and marks the source as down."""
         self.failures += 1
-        self.fail(attempt.reason, attempt.fix)
+        self.mark_down(attempt.reason, attempt.fix)
 
     def overrun(self, timeout_seconds: float, fix: str) -> None:
         self.overruns += 1
-        self.fail(f"no answer within {timeout_seconds:g} s", fix)
+        self.mark_down(f"no answer within {timeout_seconds:g} s", fix)
 
-    def fail(self, reason: str, fix: str = "") -> None:
+    def mark_down(self, reason: str, fix: str = "") -> None:
         if reason != self.reason:
             log.warning("source %s is down: %s%s", self.name, reason, f" ({fix})" if fix else "")
         self.tried, self.up, self.reason, self.fix, self.gpus = True, False, reason, fix, 0
@@ -79,15 +81,15 @@ class Record:
 
 
 class Worker:
-    """A thread that looks, one look at a time, and leaves its attempts behind.
+    """A thread that reads on request, one read at a time, and keeps the attempts until they are taken.
 
-    Everything else belongs to the sampling thread, so that a look which ends late cannot change a
-    snapshot in the making.
+    All other state belongs to the sampling thread, so that a late read cannot change a snapshot that is
+    being built.
     """
 
-    def __init__(self, name: str, look: Callable[[], list[Attempt]]) -> None:
+    def __init__(self, name: str, read: Callable[[], list[Attempt]]) -> None:
         self._name = name
-        self._look = look
+        self._read = read
         self._attempts: list[Attempt] = []
         self._idle = threading.Event()
         self._idle.set()
@@ -102,26 +104,27 @@ class Worker:
         self._idle.clear()
         if self._thread is None:
             # A daemon: a call that never returns must not keep the program from ending.
-            self._thread = threading.Thread(target=self._work, daemon=True, name=f"read-{self._name}")
+            self._thread = threading.Thread(target=self._run, daemon=True, name=f"read-{self._name}")
             self._thread.start()
         self._wake.release()
 
     def wait(self, seconds: float) -> bool:
+        """Whether the read has ended within that time."""
         return self._idle.wait(seconds)
 
     def take(self) -> list[Attempt]:
         attempts, self._attempts = self._attempts, []
         return attempts
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         while True:
             self._wake.acquire()
-            self._attempts = self._look()
+            self._attempts = self._read()
             self._idle.set()
 
 
 class Readable(Protocol):
-    """What can be asked, again and again."""
+    """A source that can be read repeatedly."""
 
     @property
     def name(self) -> str: ...
@@ -130,54 +133,82 @@ class Readable(Protocol):
 
 
 class Guarded(ABC):
-    """Somebody who is asked with every sample, and may fail or hang. For the sampling thread alone."""
+    """Sources of the same data, best first; each sample uses the first one that works.
 
-    def __init__(self, source: Readable, when_late: str) -> None:
-        """`when_late` is what to do about it when it does not answer in time."""
-        self._source = source
-        self._when_late = when_late
-        self._record = Record(source.name)
-        self._worker = Worker(source.name, lambda: [attempt(source.name, source.read)])
+    They may fail or hang. Used by the sampling thread only.
+    """
+
+    def __init__(self, sources: Sequence[Readable], overrun_fix: str) -> None:
+        """`overrun_fix` is the advice for a read that does not end in time."""
+        self._sources = tuple(sources)
+        self._overrun_fix = overrun_fix
+        self._records = {source.name: Record(source.name) for source in sources}
+        self._current = self._sources[0].name
+        self._worker = Worker(self._current, self._read)
 
     def start(self) -> None:
-        """Begin a look, unless the last one still runs."""
+        """Starts a read, unless the last one still runs."""
         if not self._worker.busy:
             self._absorb()
             self._worker.start()
 
     def finish(self, wait_seconds: float, timeout_seconds: float) -> None:
-        """Take in what the look gave; say so when it does not end in time."""
+        """Takes in the result of the read; records an overrun when it does not end in time."""
         if self._worker.wait(wait_seconds):
             self._absorb()
         else:
-            self._record.overrun(timeout_seconds, self._when_late)
+            self._records[self._current].overrun(timeout_seconds, self._overrun_fix)
 
     def state(self) -> SourceState:
-        return self._record.state()
+        """The health of the source that was read last."""
+        return self._records[self._current].state()
+
+    def states(self) -> tuple[SourceState, ...]:
+        """The health of each source that was tried."""
+        return tuple(record.state() for record in self._records.values() if record.tried)
 
     def close(self, wait_seconds: float) -> None:
+        """Closes the sources; a read that hangs is abandoned."""
         if self._worker.wait(wait_seconds):
-            self._source.close()
+            for source in self._sources:
+                source.close()
+
+    def _read(self) -> list[Attempt]:
+        attempts: list[Attempt] = []
+        for source in self._sources:
+            self._current = source.name
+            attempts.append(attempt(source.name, source.read))
+            if attempts[-1].result is not None:
+                break
+        return attempts
 
     def _absorb(self) -> None:
-        for one in self._worker.take():
-            self._take_in(one)
+        attempts = self._worker.take()
+        if not attempts:
+            return
+        for record in self._records.values():
+            record.tried = False
+        for one in attempts:
+            self._take_in(one, self._records[one.source])
+        for record in self._records.values():
+            record.up = record.up and record.tried
 
     @abstractmethod
-    def _take_in(self, one: Attempt) -> None:
-        """Keep the answer, and tell the record how it went."""
+    def _take_in(self, one: Attempt, record: Record) -> None:
+        """Keeps the result, if there is one, and updates the record."""
 
 
 def attempt(source: str, read: Callable[[], Any]) -> Attempt:
+    """Calls `read`; whatever it raises becomes the reason of a failed attempt."""
     started = time.monotonic()
-    answer, reason, fix = None, "", ""
+    result, reason, fix = None, "", ""
     try:
-        answer = read()
+        result = read()
     except Unavailable as unavailable:
         reason, fix = unavailable.reason, unavailable.fix
     except Exception as error:
         log.debug("source %s failed", source, exc_info=True)
         reason = f"unexpected {type(error).__name__}: {error}"
-        fix = "please report this, with the log of --log-level debug"
+        fix = "report this as a bug, with the log of --log-level debug"
     ended = time.monotonic()
-    return Attempt(source, ended, ended - started, answer, reason, fix)
+    return Attempt(source, ended, ended - started, result, reason, fix)

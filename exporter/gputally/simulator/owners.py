@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from random import Random
 from uuid import UUID
 
-from gputally.attribution import Found, Holding, Knowledge, PodFacts
-from gputally.attribution.join import Directory
-from gputally.model import Owner, Unknown
+from gputally.attribution import Allocation, FoundOwner, PodReport
+from gputally.attribution.resolve import PodIndex
+from gputally.model import Owner, PodInfo, Unknown
 from gputally.simulator import SimulatedReader
 from gputally.simulator.ownership import HostOwner, PodOwner
 from gputally.simulator.workload_processes import DRIVER_BUFFER_SECONDS, Run
@@ -27,17 +27,17 @@ class SimulatedOwners:
     def find(
         self,
         listed: Iterable[int],
-        directory: Directory,  # noqa: ARG002  # the scenario knows the names
+        pods: PodIndex,  # noqa: ARG002  # the scenario has the names
         ended: Iterable[int] = (),
-    ) -> dict[int, Found]:
+    ) -> dict[int, FoundOwner]:
         running = {pid: run for run in _recent_runs(self._reader) for pid in run.pids}
         return {pid: self._whose(running.get(pid)) for pid in dict.fromkeys((*listed, *ended))}
 
-    def _whose(self, run: Run | None) -> Found:
+    def _whose(self, run: Run | None) -> FoundOwner:
         if run is None:
-            return Found(Unknown("exited"))
+            return FoundOwner(Unknown("exited"))
         owner = _owner(run, self._reader.engine.scenario.seed)
-        return Found(owner, self._reader.began_at + run.began)
+        return FoundOwner(owner, self._reader.began_at + run.began)
 
 
 class SimulatedPods:
@@ -48,23 +48,23 @@ class SimulatedPods:
     def __init__(self, reader: SimulatedReader) -> None:
         self._reader = reader
 
-    def read(self) -> Knowledge:
+    def read(self) -> PodReport:
         self._reader.answer(self.name)
         seed = self._reader.engine.scenario.seed
-        pods: dict[tuple[str, str], PodFacts] = {}
+        pods: dict[tuple[str, str], PodInfo] = {}
         for run in _recent_runs(self._reader):
             owner = _numbered_owner(run)
             if isinstance(owner, PodOwner):
                 key = (owner.namespace, owner.pod)
-                pods[key] = _pod_facts(owner, seed, pods.get(key))
+                pods[key] = _pod_info(owner, seed, pods.get(key))
         now = int(self._reader.elapsed_seconds)
         held = [(run, _numbered_owner(run)) for run in self._reader.engine.runs(now, now + 1)]
-        holdings = (
-            Holding(owner.namespace, owner.pod, owner.container, f"{run.vendor}.com/gpu", run.device_uuid)
+        allocations = (
+            Allocation(owner.namespace, owner.pod, owner.container, f"{run.vendor}.com/gpu", run.device_uuid)
             for run, owner in held
             if isinstance(owner, PodOwner) and owner.requested
         )
-        return Knowledge(tuple(pods.values()), tuple(dict.fromkeys(holdings)))
+        return PodReport(tuple(pods.values()), tuple(dict.fromkeys(allocations)))
 
     def close(self) -> None:
         """There is nothing to let go of."""
@@ -97,17 +97,17 @@ def _owner(run: Run, seed: int) -> Owner | Unknown:
     )
 
 
-def _pod_facts(owner: PodOwner, seed: int, before: PodFacts | None) -> PodFacts:
+def _pod_info(owner: PodOwner, seed: int, before: PodInfo | None) -> PodInfo:
     """The pod; what an earlier workload said of it (another container of it, say) stays."""
     if before is None:
-        before = PodFacts(owner.namespace, owner.pod)
-    return PodFacts(
+        before = PodInfo(owner.namespace, owner.pod)
+    return PodInfo(
         owner.namespace,
         owner.pod,
         _pod_uid(owner, seed),
         container_names=tuple(dict.fromkeys((*before.container_names, owner.container))),
         workload=before.workload or owner.controller,
-        requests_gpu=before.requests_gpu or owner.requested,
+        requested=before.requested or owner.requested,
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.attribution import Place
+from gputally.attribution import CgroupOwner
 from gputally.attribution.cgroup import parse_cgroup
 from gputally.model import UNKNOWN_REASONS, Unknown
 
@@ -28,14 +28,16 @@ def known_lines() -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("row", known_lines(), ids=lambda row: f"{row['group'][0]}: {row['env']}")
 def test_a_known_line_names_its_pod_container_and_job(row: dict[str, str]) -> None:
-    place = parse_cgroup(row["line"] + "\n")
+    owner = parse_cgroup(row["line"] + "\n")
     found = (
-        place.pod_uid,
-        place.container_id,
-        place.slurm_job if isinstance(place, Place) else "",
+        owner.pod_uid,
+        owner.container_id,
+        owner.slurm_job if isinstance(owner, CgroupOwner) else "",
     )
     assert found == (row["pod_uid"], row["container_id"], row["slurm_job"])
-    assert not row["pod_uid"] or (isinstance(place, Place) and place.kind == "pod" and not place.own_pod)
+    assert not row["pod_uid"] or (
+        isinstance(owner, CgroupOwner) and owner.kind == "pod" and not owner.own_pod
+    )
 
 
 def test_the_table_is_read_whole() -> None:
@@ -46,78 +48,78 @@ def test_the_table_is_read_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "place"),
+    ("path", "owner"),
     [
         # Containers of Kubernetes whose path has no pod: the id is the way to the pod.
-        (f"/system.slice/cri-containerd-{ID}.scope", Place("pod", container_id=ID)),
-        (f"/system.slice/crio-{ID}.scope", Place("pod", container_id=ID)),
-        (f"/system.slice:cri-containerd:{ID}", Place("pod", container_id=ID)),
-        (f"/k8s.io/{ID}", Place("pod", container_id=ID)),
-        (f"/kubepods/burstable/gold/{ID}", Place("pod", container_id=ID)),
-        (f"/../../system.slice/crio-{ID}.scope", Place("pod", container_id=ID)),
+        (f"/system.slice/cri-containerd-{ID}.scope", CgroupOwner("pod", container_id=ID)),
+        (f"/system.slice/crio-{ID}.scope", CgroupOwner("pod", container_id=ID)),
+        (f"/system.slice:cri-containerd:{ID}", CgroupOwner("pod", container_id=ID)),
+        (f"/k8s.io/{ID}", CgroupOwner("pod", container_id=ID)),
+        (f"/kubepods/burstable/gold/{ID}", CgroupOwner("pod", container_id=ID)),
+        (f"/../../system.slice/crio-{ID}.scope", CgroupOwner("pod", container_id=ID)),
         # The reader's own pod.
-        (f"/../cri-containerd-{ID}.scope", Place("pod", container_id=ID, own_pod=True)),
-        (f"/../crio-{ID}.scope/container", Place("pod", container_id=ID, own_pod=True)),
-        (f"/../{ID}", Place("pod", container_id=ID, own_pod=True)),
-        (f"/../docker-{ID}.scope", Place("docker", container_id=ID, name=ID[:12])),
+        (f"/../cri-containerd-{ID}.scope", CgroupOwner("pod", container_id=ID, own_pod=True)),
+        (f"/../crio-{ID}.scope/container", CgroupOwner("pod", container_id=ID, own_pod=True)),
+        (f"/../{ID}", CgroupOwner("pod", container_id=ID, own_pod=True)),
+        (f"/../docker-{ID}.scope", CgroupOwner("docker", container_id=ID, name=ID[:12])),
         # Containers of others.
-        (f"/docker/{ID}", Place("docker", container_id=ID, name=ID[:12])),
-        (f"/docker/{OTHER_ID}/docker/{ID}/init.scope", Place("docker", container_id=ID, name=ID[:12])),
-        (f"/system.slice/docker-{ID}.scope", Place("docker", container_id=ID, name=ID[:12])),
-        ("/docker/buildkit/t4967jvf8rbufklrhkicskyes", Place("docker", name="buildkit")),
-        (f"/machine.slice/libpod-{ID}.scope", Place("podman", container_id=ID, name=ID[:12])),
-        (f"/containerd/{ID}", Place("containerd", container_id=ID, name=ID[:12])),
-        (f"/default/{ID}", Place("containerd", container_id=ID, name=ID[:12])),
-        (f"/ecs/bd5dac18533047b7/{ID}", Place("container", container_id=ID, name=ID[:12])),
-        (f"/system.slice/gpu-{ID}.scope", Place("container", container_id=ID, name=ID[:12])),
-        ("/lxc.payload.first/system.slice/ssh.service", Place("lxc", name="first")),
-        ("/lxc/101/ns/init.scope", Place("lxc", name="101")),
-        ("/lxc.payload/c1", Place("lxc", name="c1")),
+        (f"/docker/{ID}", CgroupOwner("docker", container_id=ID, name=ID[:12])),
+        (f"/docker/{OTHER_ID}/docker/{ID}/init.scope", CgroupOwner("docker", container_id=ID, name=ID[:12])),
+        (f"/system.slice/docker-{ID}.scope", CgroupOwner("docker", container_id=ID, name=ID[:12])),
+        ("/docker/buildkit/t4967jvf8rbufklrhkicskyes", CgroupOwner("docker", name="buildkit")),
+        (f"/machine.slice/libpod-{ID}.scope", CgroupOwner("podman", container_id=ID, name=ID[:12])),
+        (f"/containerd/{ID}", CgroupOwner("containerd", container_id=ID, name=ID[:12])),
+        (f"/default/{ID}", CgroupOwner("containerd", container_id=ID, name=ID[:12])),
+        (f"/ecs/bd5dac18533047b7/{ID}", CgroupOwner("container", container_id=ID, name=ID[:12])),
+        (f"/system.slice/gpu-{ID}.scope", CgroupOwner("container", container_id=ID, name=ID[:12])),
+        ("/lxc.payload.first/system.slice/ssh.service", CgroupOwner("lxc", name="first")),
+        ("/lxc/101/ns/init.scope", CgroupOwner("lxc", name="101")),
+        ("/lxc.payload/c1", CgroupOwner("lxc", name="c1")),
         # Slurm.
         (
             "/slurm/uid_1000/job_42/step_0/task_1",
-            Place("slurm", name="42", slurm_job="42", slurm_step="0", user="1000"),
+            CgroupOwner("slurm", name="42", slurm_job="42", slurm_step="0", user="1000"),
         ),
         (
             "/slurm_node1/uid_1000/job_42/step_batch",
-            Place("slurm", name="42", slurm_job="42", slurm_step="batch", user="1000"),
+            CgroupOwner("slurm", name="42", slurm_job="42", slurm_step="batch", user="1000"),
         ),
-        ("/slurm/uid_7/job_42", Place("slurm", name="42", slurm_job="42", user="7")),
+        ("/slurm/uid_7/job_42", CgroupOwner("slurm", name="42", slurm_job="42", user="7")),
         (
             "/system.slice/slurmstepd.scope/job_42/step_batch/user/task_0",
-            Place("slurm", name="42", slurm_job="42", slurm_step="batch"),
+            CgroupOwner("slurm", name="42", slurm_job="42", slurm_step="batch"),
         ),
         (
             "/system.slice/node1_slurmstepd.scope/job_42/step_extern/user",
-            Place("slurm", name="42", slurm_job="42", slurm_step="extern"),
+            CgroupOwner("slurm", name="42", slurm_job="42", slurm_step="extern"),
         ),
-        ("/system.slice/slurmstepd.scope/system", Place("service", name="slurmstepd.scope")),
-        ("/system.slice/slurmd.service", Place("service", name="slurmd.service")),
+        ("/system.slice/slurmstepd.scope/system", CgroupOwner("service", name="slurmstepd.scope")),
+        ("/system.slice/slurmd.service", CgroupOwner("service", name="slurmd.service")),
         # Services and people.
-        ("/system.slice/ollama.service", Place("service", name="ollama.service")),
-        ("/system.slice/a.service/b.service/deeper", Place("service", name="b.service")),
-        ("/system.slice/system-vllm.slice/vllm@70b.service", Place("service", name="vllm@70b.service")),
-        ("/system.slice/run-r1f5c.scope", Place("service", name="run-r1f5c.scope")),
-        ("/user.slice/user-1000.slice/session-3.scope", Place("session", name="1000", user="1000")),
+        ("/system.slice/ollama.service", CgroupOwner("service", name="ollama.service")),
+        ("/system.slice/a.service/b.service/deeper", CgroupOwner("service", name="b.service")),
+        ("/system.slice/system-vllm.slice/vllm@70b.service", CgroupOwner("service", name="vllm@70b.service")),
+        ("/system.slice/run-r1f5c.scope", CgroupOwner("service", name="run-r1f5c.scope")),
+        ("/user.slice/user-1000.slice/session-3.scope", CgroupOwner("session", name="1000", user="1000")),
         (
             "/user.slice/user-1000.slice/user@1000.service/app.slice/jupyter.service",
-            Place("session", name="1000", user="1000"),
+            CgroupOwner("session", name="1000", user="1000"),
         ),
-        ("/../../user@33.service/init.scope", Place("session", name="33", user="33")),
+        ("/../../user@33.service/init.scope", CgroupOwner("session", name="33", user="33")),
         # Nobody in particular.
-        ("/", Place("process")),
-        ("/init.scope", Place("process")),
-        ("/..", Place("process")),
-        ("/../../..", Place("process")),
-        ("/user.slice", Place("process")),
-        ("/system/apid", Place("process")),
-        ("/podruntime/kubelet", Place("process")),
+        ("/", CgroupOwner("process")),
+        ("/init.scope", CgroupOwner("process")),
+        ("/..", CgroupOwner("process")),
+        ("/../../..", CgroupOwner("process")),
+        ("/user.slice", CgroupOwner("process")),
+        ("/system/apid", CgroupOwner("process")),
+        ("/podruntime/kubelet", CgroupOwner("process")),
     ],
 )
-def test_what_is_no_pod_is_named_too(path: str, place: Place) -> None:
-    assert parse_cgroup(f"0::{path}\n") == place
-    assert parse_cgroup(f"0::{path}") == place
-    assert parse_cgroup(f"4:memory:{path}\n3:cpu,cpuacct:{path}\n0::/\n") == place
+def test_what_is_no_pod_is_named_too(path: str, owner: CgroupOwner) -> None:
+    assert parse_cgroup(f"0::{path}\n") == owner
+    assert parse_cgroup(f"0::{path}") == owner
+    assert parse_cgroup(f"4:memory:{path}\n3:cpu,cpuacct:{path}\n0::/\n") == owner
 
 
 def test_a_path_needs_no_leading_slash() -> None:
@@ -129,7 +131,7 @@ def test_a_path_needs_no_leading_slash() -> None:
         "slurm/uid_1/job_2",
         "kubepods",
     ):
-        assert parse_cgroup(f"0::{path}\n") == parse_cgroup(f"0::/{path}\n") != Place("process")
+        assert parse_cgroup(f"0::{path}\n") == parse_cgroup(f"0::/{path}\n") != CgroupOwner("process")
 
 
 @pytest.mark.parametrize(
@@ -178,15 +180,17 @@ def lines(*paths: str, unified: str = "") -> str:
 
 def test_any_hierarchy_that_names_the_pod_is_enough() -> None:
     node = f"/system.slice/docker-{OTHER_ID}.scope"
-    assert parse_cgroup(lines("/", node, f"{node}/kubelet{POD}", node)) == Place("pod", UID, ID)
-    assert parse_cgroup(lines("/", POD, unified="/system.slice/containerd.service")) == Place("pod", UID, ID)
-    assert parse_cgroup(lines("/", f"/docker/{OTHER_ID}", unified=POD)) == Place("pod", UID, ID)
+    assert parse_cgroup(lines("/", node, f"{node}/kubelet{POD}", node)) == CgroupOwner("pod", UID, ID)
+    assert parse_cgroup(lines("/", POD, unified="/system.slice/containerd.service")) == CgroupOwner(
+        "pod", UID, ID
+    )
+    assert parse_cgroup(lines("/", f"/docker/{OTHER_ID}", unified=POD)) == CgroupOwner("pod", UID, ID)
 
 
 def test_the_same_pod_below_other_roots_is_one_pod() -> None:
     # RKE on RancherOS: the hierarchies start at different places.
     text = lines(POD, f"/docker/{OTHER_ID}{POD}", f"/system.slice/x.service{POD}")
-    assert parse_cgroup(text) == Place("pod", UID, ID)
+    assert parse_cgroup(text) == CgroupOwner("pod", UID, ID)
 
 
 def test_two_pods_are_ambiguous() -> None:
@@ -202,34 +206,34 @@ def test_two_containers_of_kubernetes_without_a_pod_are_ambiguous() -> None:
 
 def test_two_containers_of_one_pod_leave_the_container_open() -> None:
     text = lines(POD, f"/kubepods/burstable/pod{UID}/{OTHER_ID}")
-    assert parse_cgroup(text) == Place("pod", UID, "")
-    assert parse_cgroup(lines(POD, f"/kubepods/burstable/pod{UID}")) == Place("pod", UID, ID)
+    assert parse_cgroup(text) == CgroupOwner("pod", UID, "")
+    assert parse_cgroup(lines(POD, f"/kubepods/burstable/pod{UID}")) == CgroupOwner("pod", UID, ID)
 
 
 def test_the_unified_line_never_wins_over_a_legacy_one() -> None:
     container = f"/docker/{ID}"
     service = "/system.slice/containerd.service"
-    docker = Place("docker", container_id=ID, name=ID[:12])
+    docker = CgroupOwner("docker", container_id=ID, name=ID[:12])
     assert parse_cgroup(lines("/", container, unified=service)) == docker
-    assert parse_cgroup(lines("/", service, unified=f"/docker/{ID}")) == Place(
+    assert parse_cgroup(lines("/", service, unified=f"/docker/{ID}")) == CgroupOwner(
         "service", name="containerd.service"
     )
     # When the others say nothing, it does not win over them.
-    assert parse_cgroup(lines("/", "/", unified=service)) == Place("service", name="containerd.service")
+    assert parse_cgroup(lines("/", "/", unified=service)) == CgroupOwner("service", name="containerd.service")
 
 
 def test_the_most_telling_legacy_line_is_taken() -> None:
     # Slurm on cgroup v1 leaves systemd's hierarchy alone.
     text = lines("/system.slice/slurmd.service", "/slurm/uid_1000/job_42/step_0", "/", unified="/")
-    assert parse_cgroup(text) == Place("slurm", name="42", slurm_job="42", slurm_step="0", user="1000")
+    assert parse_cgroup(text) == CgroupOwner("slurm", name="42", slurm_job="42", slurm_step="0", user="1000")
     text = lines("/user.slice/user-0.slice/session-1.scope", f"/docker/{ID}")
-    assert parse_cgroup(text) == Place("docker", container_id=ID, name=ID[:12])
+    assert parse_cgroup(text) == CgroupOwner("docker", container_id=ID, name=ID[:12])
 
 
 def test_something_unknown_of_the_kubelet_is_not_hidden_by_a_service() -> None:
     text = lines("/system.slice/kubelet.service", "/kubepods/besteffort/gold")
     assert parse_cgroup(text) == Unknown("unreadable")
-    assert parse_cgroup(lines("/kubepods/besteffort/gold", POD)) == Place("pod", UID, ID)
+    assert parse_cgroup(lines("/kubepods/besteffort/gold", POD)) == CgroupOwner("pod", UID, ID)
 
 
 hexadecimal = "0123456789abcdef"
@@ -266,14 +270,14 @@ texts = st.one_of(st.text(), st.lists(fragments, max_size=25).map("".join))
 @given(texts, st.booleans())
 def test_no_text_breaks_the_parser_or_makes_a_pod_up(text: str, as_line: bool) -> None:
     text = f"0::/{text}" if as_line else text
-    place = parse_cgroup(text)
-    if isinstance(place, Unknown):
-        assert place.reason in UNKNOWN_REASONS
+    owner = parse_cgroup(text)
+    if isinstance(owner, Unknown):
+        assert owner.reason in UNKNOWN_REASONS
         return
-    assert place.container_id in text
+    assert owner.container_id in text
     plain = text.replace("_", "-").replace("\\x2d", "-")
-    assert not place.pod_uid or re.search(rf"[/:-]pod{place.pod_uid}(\.slice)?([/:\n]|$| \(deleted\))", plain)
-    assert place.kind == "pod" or not (place.pod_uid or place.own_pod)
+    assert not owner.pod_uid or re.search(rf"[/:-]pod{owner.pod_uid}(\.slice)?([/:\n]|$| \(deleted\))", plain)
+    assert owner.kind == "pod" or not (owner.pod_uid or owner.own_pod)
 
 
 @st.composite
@@ -329,12 +333,12 @@ def pod_paths(draw: st.DrawFn) -> tuple[str, str, str]:
 def test_the_outermost_pod_and_its_first_container_pay(made: tuple[str, str, str], hybrid: bool) -> None:
     path, uid, container = made
     text = lines("/", path, path, unified="/system.slice/containerd.service") if hybrid else f"0::{path}\n"
-    assert parse_cgroup(text) == Place("pod", uid, container)
+    assert parse_cgroup(text) == CgroupOwner("pod", uid, container)
 
 
 @given(pod_paths(), st.sampled_from("0af-x_"))
 def test_a_uid_with_anything_attached_is_no_pod(made: tuple[str, str, str], attached: str) -> None:
     path, uid, _ = made
     written = next(form for sep in ("-", "_", "\\x2d") if (form := f"pod{uid.replace('-', sep)}") in path)
-    place = parse_cgroup(f"0::{path.replace(written, written + attached, 1)}\n")
-    assert place.pod_uid in ("", OTHER_UID)
+    owner = parse_cgroup(f"0::{path.replace(written, written + attached, 1)}\n")
+    assert owner.pod_uid in ("", OTHER_UID)

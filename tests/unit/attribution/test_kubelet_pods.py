@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.attribution import PodFacts
 from gputally.attribution.kubelet_pods import KubeletPods, parse_pods
-from gputally.attribution.kubernetes_facts import Allowed
-from gputally.model import Unavailable
+from gputally.attribution.kubernetes_pod import AllowedLabels
+from gputally.model import PodInfo, Unavailable
 from tests.support.kubelet_server import kubelet, message
 
 LIST = "/v1alpha1.Pods/ListPods"
@@ -51,14 +50,14 @@ def owner(kind: str, name: str, controller: bool = True) -> Any:
     return core("OwnerReference", kind=kind, name=name, controller=controller, apiVersion="apps/v1")
 
 
-def facts(*containers: Any, metadata: dict[str, Any] | None = None, **spec: Any) -> PodFacts:
+def facts(*containers: Any, metadata: dict[str, Any] | None = None, **spec: Any) -> PodInfo:
     """What is known of a pod with these containers and this metadata."""
     pod = core(
         "Pod",
         metadata=core("ObjectMeta", name="train-0", namespace="ml", uid=UID, **(metadata or {})),
         spec=core("PodSpec", containers=containers, **spec),
     )
-    (known,) = parse_pods(listing(pod), Allowed())
+    (known,) = parse_pods(listing(pod), AllowedLabels())
     return known
 
 
@@ -103,19 +102,19 @@ def test_a_whole_pod_is_known(socket_path: Path) -> None:
         ),
     )
     with kubelet(socket_path, {LIST: listing(pod)}):
-        knowledge = KubeletPods(socket_path, allowed=Allowed(["team", "app", "absent"], ["note*"])).read()
+        report = KubeletPods(socket_path, allowed=AllowedLabels(["team", "app", "absent"], ["note*"])).read()
 
-    assert knowledge.holdings == ()
-    assert knowledge.pods == (
-        PodFacts(
+    assert report.allocations == ()
+    assert report.pods == (
+        PodInfo(
             namespace="ml",
             pod="train-0",
-            uid=UID,
+            pod_uid=UID,
             containers={SETUP: "setup", MAIN: "main", PROXY: "proxy", DEBUG: "debug"},
             container_names=("main", "proxy", "setup", "debug"),
             node="gpu-node-7",
             workload="StatefulSet/train",
-            requests_gpu=True,
+            requested=True,
             labels=(("app", "train"), ("notes", "y"), ("team", "vision")),
         ),
     )
@@ -128,7 +127,7 @@ def test_a_container_that_is_not_made_yet_has_no_id() -> None:
         spec=core("PodSpec", containers=[container("main")]),
         status=core("PodStatus", phase="Pending", containerStatuses=[status("main", "")]),
     )
-    (known,) = parse_pods(listing(pending), Allowed())
+    (known,) = parse_pods(listing(pending), AllowedLabels())
 
     assert known.containers == {}
     assert known.container_names == ("main",)
@@ -152,19 +151,19 @@ def test_no_label_is_kept_that_was_not_asked_for() -> None:
 def test_the_specification_says_whether_a_gpu_was_asked_for(
     limits: dict[str, str], requests: dict[str, str], asked: bool
 ) -> None:
-    assert facts(container("side"), container("main", limits, requests)).requests_gpu is asked
+    assert facts(container("side"), container("main", limits, requests)).requested is asked
 
 
 def test_an_init_container_may_ask() -> None:
     gpu = container("setup", {"nvidia.com/gpu": "1"})
 
-    assert facts(container("main"), initContainers=[gpu]).requests_gpu is True
+    assert facts(container("main"), initContainers=[gpu]).requested is True
 
 
 def test_a_claim_is_a_request() -> None:
     claims = [core("PodResourceClaim", name="gpu", resourceClaimName="one-gpu")]
 
-    assert facts(container("main"), resourceClaims=claims).requests_gpu is True
+    assert facts(container("main"), resourceClaims=claims).requested is True
 
 
 @pytest.mark.parametrize(
@@ -204,14 +203,16 @@ def test_a_job_of_a_cron_job_is_told_by_the_time_at_which_it_was_made() -> None:
 
 @pytest.mark.parametrize("seconds", [-1, 0, 2**62])
 def test_a_time_that_is_none_is_no_time(seconds: int) -> None:
-    assert facts(container("main"), metadata={"creationTimestamp": core("Time", seconds=seconds)}).uid == UID
+    assert (
+        facts(container("main"), metadata={"creationTimestamp": core("Time", seconds=seconds)}).pod_uid == UID
+    )
 
 
 def test_a_static_pod_has_the_uid_of_its_cgroup() -> None:
     hashed = "0123456789abcdef0123456789abcdef"
     annotations = {"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": hashed}
 
-    assert facts(container("main"), metadata={"annotations": annotations}).uid == hashed
+    assert facts(container("main"), metadata={"annotations": annotations}).pod_uid == hashed
 
 
 def test_the_container_before_the_last_restart_is_known_too() -> None:
@@ -224,13 +225,13 @@ def test_the_container_before_the_last_restart_is_known_too() -> None:
         metadata=core("ObjectMeta", name="train-0", namespace="ml"),
         status=core("PodStatus", containerStatuses=[restarted]),
     )
-    (known,) = parse_pods(listing(pod), Allowed())
+    (known,) = parse_pods(listing(pod), AllowedLabels())
 
     assert known.containers == {MAIN: "main", PROXY: "main"}
 
 
 def test_a_pod_without_a_name_is_left_out() -> None:
-    assert parse_pods(listing(core("Pod"), core("Pod")), Allowed()) == ()
+    assert parse_pods(listing(core("Pod"), core("Pod")), AllowedLabels()) == ()
 
 
 def test_a_missing_socket_asks_for_the_mount(socket_path: Path) -> None:
@@ -249,7 +250,7 @@ def test_a_kubelet_without_the_service_asks_for_a_newer_one(socket_path: Path) -
 
 def test_a_reply_that_is_no_list_of_pods_is_unavailable(socket_path: Path) -> None:
     with kubelet(socket_path, {LIST: b"\x0a\x03\xff\xff\xff"}):
-        assert "makes no sense" in unavailable(KubeletPods(socket_path)).reason
+        assert "list of pods" in unavailable(KubeletPods(socket_path)).reason
 
 
 @given(st.data())
@@ -264,4 +265,4 @@ def test_a_damaged_reply_is_a_value_error_or_some_pods(data: st.DataObject) -> N
     for _ in range(data.draw(st.integers(1, 4))):
         reply[data.draw(st.integers(0, len(reply) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(ValueError):
-        parse_pods(bytes(reply), Allowed(labels=["b"]))
+        parse_pods(bytes(reply), AllowedLabels(labels=["b"]))

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from gputally.attribution import PodFacts
 from gputally.attribution.kubernetes import Kubernetes
-from gputally.model import Unavailable
+from gputally.model import PodInfo, Unavailable
 from tests.unit.attribution.fake_kubernetes import FakeKubernetes, pod, serving, write_kubeconfig
 
 
@@ -55,7 +54,7 @@ def names(source: Kubernetes) -> set[str]:
     return {facts.pod for facts in source.read().pods}
 
 
-def only(source: Kubernetes) -> PodFacts:
+def only(source: Kubernetes) -> PodInfo:
     (facts,) = source.read().pods
     return facts
 
@@ -76,7 +75,7 @@ def refusal(source: Kubernetes) -> Unavailable:
 def test_the_first_read_knows_the_pods_that_are_there(cluster: FakeKubernetes, watching: Kubernetes) -> None:
     cluster.put(pod("train", labels={"team": "vision", "other": "x"}, annotations={"cost-center": "4711"}))
     facts = only(watching)
-    assert (facts.namespace, facts.pod, facts.uid, facts.node) == (
+    assert (facts.namespace, facts.pod, facts.pod_uid, facts.node) == (
         "team-a",
         "train",
         "uid-of-train",
@@ -84,8 +83,8 @@ def test_the_first_read_knows_the_pods_that_are_there(cluster: FakeKubernetes, w
     )
     assert facts.labels == (("cost-center", "4711"), ("team", "vision"))
     assert facts.container_names == ("main",)
-    assert watching.read().holdings == ()
-    assert watching.trouble is None
+    assert watching.read().allocations == ()
+    assert watching.stale is None
 
 
 def test_pods_that_come_change_and_go_are_followed(cluster: FakeKubernetes, watching: Kubernetes) -> None:
@@ -108,10 +107,10 @@ def test_a_pod_replaced_by_one_of_the_same_name_is_another_pod(
 ) -> None:
     old = pod("db-0", uid="old")
     cluster.put(old)
-    assert only(watching).uid == "old"
+    assert only(watching).pod_uid == "old"
     cluster.delete(old)
     cluster.put(pod("db-0", uid="new"))
-    eventually(lambda: [facts.uid for facts in watching.read().pods] == ["new"])
+    eventually(lambda: [facts.pod_uid for facts in watching.read().pods] == ["new"])
 
 
 def test_pods_of_other_nodes_are_not_kept_even_if_the_server_sends_them(
@@ -190,7 +189,7 @@ def test_pods_are_listed_anew_when_the_server_has_forgotten(
         cluster.events.clear()
     eventually(lambda: names(watching) == {"new"})
     assert [query["resourceVersion"] for query in cluster.asked("list")] == ["0", ""]
-    eventually(lambda: watching.trouble is None)
+    eventually(lambda: watching.stale is None)
 
 
 def test_gone_as_the_answer_to_the_watch_lists_anew_as_well(
@@ -201,7 +200,7 @@ def test_gone_as_the_answer_to_the_watch_lists_anew_as_well(
     assert names(watching) == {"a"}
     eventually(lambda: len(cluster.asked("list")) >= 2)
     cluster.set(statuses={})
-    eventually(lambda: watching.trouble is None)
+    eventually(lambda: watching.stale is None)
 
 
 def test_another_error_in_the_watch_is_said_and_the_pods_stay(
@@ -213,8 +212,8 @@ def test_another_error_in_the_watch_is_said_and_the_pods_stay(
     assert names(watching) == {"a"}
 
     def all_errors_are_over() -> bool:
-        seen.append(watching.trouble)
-        return not cluster.watch_statuses and watching.trouble is None
+        seen.append(watching.stale)
+        return not cluster.watch_statuses and watching.stale is None
 
     eventually(all_errors_are_over)
     assert "etcdserver: leader changed" in {str(t) for t in seen if t}.pop()
@@ -242,7 +241,7 @@ def test_a_list_that_is_none_is_not_taken_for_an_empty_node(
     cluster.put(pod("a"))
     cluster.set(list_bodies=[body])
     assert refusal(watching).reason
-    eventually(lambda: watching._knowledge is not None)
+    eventually(lambda: watching._report is not None)
     assert names(watching) == {"a"}
 
 
@@ -268,7 +267,7 @@ def test_without_the_permission_the_missing_rule_is_named(
     assert 'apiGroups: [""], resources: [pods], verbs: [list, watch]' in refused.fix
     cluster.put(pod("a"))
     cluster.set(statuses={})
-    eventually(lambda: watching._knowledge is not None)
+    eventually(lambda: watching._report is not None)
     assert names(watching) == {"a"}
 
 
@@ -280,10 +279,10 @@ def test_with_list_but_without_watch_the_pods_are_listed_again_and_again(
     assert names(watching) == {"a"}
     cluster.put(pod("b"))
     eventually(lambda: names(watching) == {"a", "b"})
-    trouble = watching.trouble
-    assert trouble is not None
-    assert "watch pods" in trouble.reason
-    assert "verbs: [list, watch]" in trouble.fix
+    stale = watching.stale
+    assert stale is not None
+    assert "watch pods" in stale[0]
+    assert "verbs: [list, watch]" in stale[1]
 
 
 def test_credentials_that_are_not_accepted_are_read_anew(
@@ -295,7 +294,7 @@ def test_credentials_that_are_not_accepted_are_read_anew(
     assert "401" in refused.reason
     assert "token" in refused.fix
     kubeconfig.write_text(kubeconfig.read_text().replace("let-me-in", "rotated"))
-    eventually(lambda: watching._knowledge is not None)
+    eventually(lambda: watching._report is not None)
     assert names(watching) == {"a"}
 
 
@@ -310,7 +309,7 @@ def test_a_server_that_starts_slowly_is_not_waited_for(cluster: FakeKubernetes, 
         assert "not answered yet" in refusal(source).reason
         assert time.monotonic() - began < 15
         cluster.set(hold_lists=False)
-        eventually(lambda: source._knowledge is not None)
+        eventually(lambda: source._report is not None)
         assert names(source) == {"a"}
     finally:
         source.close()
@@ -322,15 +321,15 @@ def test_a_server_that_goes_away_and_comes_back(cluster: FakeKubernetes, tmp_pat
         source = source_of(write_kubeconfig(tmp_path / "kubeconfig", port))
         assert names(source) == {"a"}
     try:
-        eventually(lambda: source.trouble is not None and "no answer from" in source.trouble.reason)
-        assert source.trouble is not None
-        assert f"127.0.0.1:{port}" in source.trouble.reason
-        assert "API server" in source.trouble.fix
+        eventually(lambda: source.stale is not None and "not reachable" in source.stale[0])
+        assert source.stale is not None
+        assert f"127.0.0.1:{port}" in source.stale[0]
+        assert "API server" in source.stale[1]
         assert names(source) == {"a"}, "what was known stays known"
         cluster.put(pod("b"))
         with serving(cluster, port):
             eventually(lambda: names(source) == {"a", "b"})
-            eventually(lambda: source.trouble is None)
+            eventually(lambda: source.stale is None)
     finally:
         source.close()
 
@@ -359,7 +358,7 @@ def test_a_short_absence_is_no_trouble(cluster: FakeKubernetes, kubeconfig: Path
     try:
         assert names(source) == {"a"}
         eventually(lambda: len(cluster.asked("watch")) >= 2)
-        assert source.trouble is None
+        assert source.stale is None
     finally:
         source.close()
 
@@ -381,10 +380,10 @@ def test_a_proxy_that_ends_each_watch_at_once_is_not_hammered(
 
 def test_a_node_without_any_pod_is_probably_misspelt(watching: Kubernetes) -> None:
     assert watching.read().pods == ()
-    trouble = watching.trouble
-    assert trouble is not None
-    assert "node-1" in trouble.reason
-    assert "kubectl get nodes" in trouble.fix
+    stale = watching.stale
+    assert stale is not None
+    assert "node-1" in stale[0]
+    assert "kubectl get nodes" in stale[1]
 
 
 def test_without_a_node_name_nothing_is_asked(cluster: FakeKubernetes, kubeconfig: Path) -> None:
@@ -402,7 +401,7 @@ def test_a_kubeconfig_that_is_none_is_said(tmp_path: Path, content: str | None) 
     source = source_of(file)
     try:
         refused = refusal(source)
-        assert "no way to reach a cluster" in refused.reason
+        assert "no cluster is configured" in refused.reason
         assert "kubeconfig" in refused.fix
     finally:
         source.close()
@@ -480,11 +479,11 @@ def test_in_a_cluster_the_service_account_is_used_and_its_renewed_token(
         eventually(lambda: len(cluster.asked("watch")) == 1)
         cluster.set(token="renewed")
         cluster.cut()
-        eventually(lambda: source.trouble is not None and "401" in source.trouble.reason)
+        eventually(lambda: source.stale is not None and "401" in source.stale[0])
         (service_account / "token").write_text("renewed")
         cluster.put(pod("b"))
         eventually(lambda: names(source) == {"a", "b"})
-        eventually(lambda: source.trouble is None)
+        eventually(lambda: source.stale is None)
         thread = source._thread
         assert thread is not None
         began = time.monotonic()

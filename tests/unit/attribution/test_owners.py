@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from gputally.attribution import Found, Knowledge, PodFacts
-from gputally.attribution.join import Directory, join_knowledge
-from gputally.attribution.owners import Owners
-from gputally.model import Owner, Unknown
+from gputally.attribution import FoundOwner, PodReport
+from gputally.attribution.owners import ProcessOwners
+from gputally.attribution.resolve import PodIndex, index_pods
+from gputally.model import Owner, PodInfo, Unknown
 from tests.support.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
 
 PODS = tuple(
-    PodFacts(f"ns-{n}", f"pod-{n}", uid(n), {container_id(n): "main"}, ("main",)) for n in range(1, 9)
+    PodInfo(f"ns-{n}", f"pod-{n}", uid(n), containers={container_id(n): "main"}, container_names=("main",))
+    for n in range(1, 9)
 )
-KNOWN = join_knowledge({"pod_logs": Knowledge(PODS)})
-NOTHING = join_knowledge({})
+KNOWN = index_pods({"pod_logs": PodReport(PODS)})
+NOTHING = index_pods({})
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def proc(tmp_path: Path) -> FakeProcfs:
     return FakeProcfs(tmp_path / "proc")
 
 
-def pod_of(found: Found) -> str:
+def pod_of(found: FoundOwner) -> str:
     assert isinstance(found.owner, Owner)
     return found.owner.pod
 
@@ -36,12 +37,12 @@ def cgroup(number: int) -> str:
 
 def test_a_process_is_traced_to_its_pod(proc: FakeProcfs) -> None:
     proc.start(41, cgroup(1))
-    (found,) = Owners(proc.root).find([41], KNOWN).values()
+    (found,) = ProcessOwners(proc.root).find([41], KNOWN).values()
     assert found.owner == Owner("pod", "", "ns-1", "pod-1", "main", uid(1), container_id(1))
 
 
 def test_a_reused_pid_is_not_charged_to_the_old_owner(proc: FakeProcfs) -> None:
-    owners = Owners(proc.root)
+    owners = ProcessOwners(proc.root)
     proc.start(41, cgroup(1), ticks=100)
     assert pod_of(owners.find([41], KNOWN)[41]) == "pod-1"
     proc.start(41, cgroup(2), ticks=900)
@@ -49,7 +50,7 @@ def test_a_reused_pid_is_not_charged_to_the_old_owner(proc: FakeProcfs) -> None:
 
 
 def test_a_pid_that_was_given_away_says_once_whose_it_was(proc: FakeProcfs) -> None:
-    owners = Owners(proc.root)
+    owners = ProcessOwners(proc.root)
     proc.start(41, cgroup(1), ticks=100)
     first = owners.find([41], KNOWN)[41]
     assert (first.new, first.former) == (True, None)
@@ -65,7 +66,7 @@ def test_a_pid_that_was_given_away_says_once_whose_it_was(proc: FakeProcfs) -> N
 
 
 def test_a_process_that_has_ended_keeps_the_owner_it_had(proc: FakeProcfs) -> None:
-    owners = Owners(proc.root)
+    owners = ProcessOwners(proc.root)
     proc.start(41, cgroup(1))
     owners.find([41], KNOWN)
     proc.end(41)
@@ -74,35 +75,35 @@ def test_a_process_that_has_ended_keeps_the_owner_it_had(proc: FakeProcfs) -> No
 
 def test_a_process_that_ended_before_the_first_look_is_unknown(proc: FakeProcfs) -> None:
     proc.start(1, cgroup(1))
-    assert Owners(proc.root).find([1, 41], KNOWN)[41].owner == Unknown("exited")
+    assert ProcessOwners(proc.root).find([1, 41], KNOWN)[41].owner == Unknown("exited")
 
 
 def test_no_pid_at_all_is_a_fault_of_the_deployment_and_not_many_exits(proc: FakeProcfs) -> None:
-    found = Owners(proc.root).find([41, 42, 43], KNOWN)
+    found = ProcessOwners(proc.root).find([41, 42, 43], KNOWN)
     assert {one.owner for one in found.values()} == {Unknown("pid_namespace")}
 
 
 def test_short_jobs_alone_are_no_sign_of_another_pid_namespace(proc: FakeProcfs) -> None:
-    found = Owners(proc.root).find([], KNOWN, ended=[41, 42])
+    found = ProcessOwners(proc.root).find([], KNOWN, ended=[41, 42])
     assert {one.owner for one in found.values()} == {Unknown("exited")}
 
 
 def test_a_name_stays_known_when_the_kubelet_has_cleaned_up(proc: FakeProcfs) -> None:
-    owners = Owners(proc.root)
+    owners = ProcessOwners(proc.root)
     proc.start(41, cgroup(1))
     assert pod_of(owners.find([41], KNOWN)[41]) == "pod-1"
     assert pod_of(owners.find([41], NOTHING)[41]) == "pod-1"
 
 
 def test_a_name_that_comes_late_is_taken(proc: FakeProcfs) -> None:
-    owners = Owners(proc.root)
+    owners = ProcessOwners(proc.root)
     proc.start(41, cgroup(1))
     assert owners.find([41], NOTHING)[41].owner == Unknown("unknown_pod", uid(1), container_id(1))
     assert pod_of(owners.find([41], KNOWN)[41]) == "pod-1"
 
 
 def test_what_is_not_asked_for_any_more_is_forgotten(proc: FakeProcfs) -> None:
-    owners = Owners(proc.root)
+    owners = ProcessOwners(proc.root)
     for pid in range(1, 200):
         proc.start(pid, cgroup(1))
     owners.find(range(1, 200), KNOWN)
@@ -114,11 +115,11 @@ def test_what_is_not_asked_for_any_more_is_forgotten(proc: FakeProcfs) -> None:
 def test_nothing_is_charged_to_the_wrong_owner_in_random_histories(proc: FakeProcfs, seed: int) -> None:
     """Processes come, go and take each other's pids between looks; a model says whose each one is."""
     luck = random.Random(seed)
-    owners = Owners(proc.root)
+    owners = ProcessOwners(proc.root)
     running: dict[int, int] = {}
     last_seen: dict[int, int] = {}
     ticks = 0
-    directory: Directory = KNOWN
+    directory: PodIndex = KNOWN
     proc.start(999, cgroup(8))  # somebody is always there
     for _ in range(60):
         for _ in range(luck.randrange(6)):
@@ -144,7 +145,7 @@ def test_nothing_is_charged_to_the_wrong_owner_in_random_histories(proc: FakePro
 def test_five_thousand_processes_are_found(proc: FakeProcfs) -> None:
     for pid in range(1, 5001):
         proc.start(pid, cgroup(pid % 8 + 1))
-    owners = Owners(proc.root)
+    owners = ProcessOwners(proc.root)
     first = owners.find(range(1, 5001), KNOWN)
     assert all(pod_of(first[pid]) == f"pod-{pid % 8 + 1}" for pid in first)
     again = owners.find(range(1, 5001), KNOWN)

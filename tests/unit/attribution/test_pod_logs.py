@@ -8,17 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.attribution import PodFacts
 from gputally.attribution import pod_logs as module
 from gputally.attribution.pod_logs import (
-    ContainerLog,
-    PodDirectory,
     PodLogs,
     parse_container_log,
     parse_link_target,
     parse_pod_directory,
 )
-from gputally.model import Unavailable
+from gputally.model import Owner, PodInfo, Unavailable
 
 UID_A = "4a163a05-439d-484b-8e53-2968bc15824f"
 UID_B = "dde1244b-5bb5-4297-b544-85f3bc0d80bf"
@@ -26,6 +23,14 @@ STATIC = "57585a0305e4e46df816ebab263926f3"
 ID_1 = "cde6dfaf5007ed65aad2d6aed72af91b0f3d95813492f773286e29ae145d20f4"
 ID_2 = "acb62391578595ec849d87d8556369cee7f935f0425097fd5f870df0e8aabd3c"
 ID_3 = "e58a24d4a722c99712cff74ef69d93311089584eb32617b3890e0dcb996133f1"
+
+
+def pod_directory(namespace: str, pod: str, uid: str) -> Owner:
+    return Owner("pod", namespace=namespace, pod=pod, pod_uid=uid)
+
+
+def container_log(namespace: str, pod: str, container: str, container_id: str) -> Owner:
+    return Owner("pod", namespace=namespace, pod=pod, container=container, container_id=container_id)
 
 
 class Node:
@@ -55,7 +60,7 @@ class Node:
     def source(self) -> PodLogs:
         return PodLogs(self.pods, self.containers)
 
-    def facts(self) -> tuple[PodFacts, ...]:
+    def facts(self) -> tuple[PodInfo, ...]:
         return self.source().read().pods
 
 
@@ -72,13 +77,19 @@ PLATFORMS = {
             ("kube-system", "svclb-traefik-4ea1c2cd-b9x2n", UID_B, "lb-tcp-443", ID_3),
         ],
         (
-            PodFacts("kube-system", "coredns-7b98449c4-xk2lp", UID_A, {ID_1: "coredns"}, ("coredns",)),
-            PodFacts(
+            PodInfo(
+                "kube-system",
+                "coredns-7b98449c4-xk2lp",
+                UID_A,
+                containers={ID_1: "coredns"},
+                container_names=("coredns",),
+            ),
+            PodInfo(
                 "kube-system",
                 "svclb-traefik-4ea1c2cd-b9x2n",
                 UID_B,
-                {ID_2: "lb-tcp-80", ID_3: "lb-tcp-443"},
-                ("lb-tcp-443", "lb-tcp-80"),
+                containers={ID_2: "lb-tcp-80", ID_3: "lb-tcp-443"},
+                container_names=("lb-tcp-443", "lb-tcp-80"),
             ),
         ),
     ),
@@ -88,14 +99,14 @@ PLATFORMS = {
             ("ml", "train-0", UID_A, "trainer", ID_2),
         ],
         (
-            PodFacts(
+            PodInfo(
                 "kube-system",
                 "kube-proxy-gke-ml-gpu-pool-5f1e7b0c-x3vd",
                 STATIC,
-                {ID_1: "kube-proxy"},
-                ("kube-proxy",),
+                containers={ID_1: "kube-proxy"},
+                container_names=("kube-proxy",),
             ),
-            PodFacts("ml", "train-0", UID_A, {ID_2: "trainer"}, ("trainer",)),
+            PodInfo("ml", "train-0", UID_A, containers={ID_2: "trainer"}, container_names=("trainer",)),
         ),
     ),
     "aks": (
@@ -110,19 +121,19 @@ PLATFORMS = {
             ("default", "samples-tf-mnist-demo-smnr6", UID_A, "samples-tf-mnist-demo", ID_2),
         ],
         (
-            PodFacts(
+            PodInfo(
                 "default",
                 "samples-tf-mnist-demo-smnr6",
                 UID_A,
-                {ID_2: "samples-tf-mnist-demo"},
-                ("samples-tf-mnist-demo",),
+                containers={ID_2: "samples-tf-mnist-demo"},
+                container_names=("samples-tf-mnist-demo",),
             ),
-            PodFacts(
+            PodInfo(
                 "gpu-resources",
                 "nvidia-device-plugin-daemonset-8xk4z",
                 UID_B,
-                {ID_1: "nvidia-device-plugin-ctr"},
-                ("nvidia-device-plugin-ctr",),
+                containers={ID_1: "nvidia-device-plugin-ctr"},
+                container_names=("nvidia-device-plugin-ctr",),
             ),
         ),
     ),
@@ -133,12 +144,12 @@ PLATFORMS = {
             ("kube-system", "aws-node-2qk7p", UID_B, "aws-eks-nodeagent", ID_2),
         ],
         (
-            PodFacts(
+            PodInfo(
                 "kube-system",
                 "aws-node-2qk7p",
                 UID_B,
-                {ID_1: "aws-node", ID_2: "aws-eks-nodeagent"},
-                ("aws-eks-nodeagent", "aws-node", "aws-vpc-cni-init"),
+                containers={ID_1: "aws-node", ID_2: "aws-eks-nodeagent"},
+                container_names=("aws-eks-nodeagent", "aws-node", "aws-vpc-cni-init"),
             ),
         ),
     ),
@@ -148,12 +159,12 @@ PLATFORMS = {
             ("openshift-etcd", "etcd-ip-10-0-1-5.ec2.internal", STATIC, "etcd", ID_2),
         ],
         (
-            PodFacts(
+            PodInfo(
                 "openshift-etcd",
                 "etcd-ip-10-0-1-5.ec2.internal",
                 STATIC,
-                {ID_1: "etcdctl", ID_2: "etcd"},
-                ("etcd", "etcdctl"),
+                containers={ID_1: "etcdctl", ID_2: "etcd"},
+                container_names=("etcd", "etcdctl"),
             ),
         ),
     ),
@@ -168,12 +179,12 @@ PLATFORMS = {
             )
         ],
         (
-            PodFacts(
+            PodInfo(
                 "kube-system",
                 "kube-controller-manager-kind-control-plane",
                 STATIC,
-                {ID_3: "kube-controller-manager"},
-                ("kube-controller-manager",),
+                containers={ID_3: "kube-controller-manager"},
+                container_names=("kube-controller-manager",),
             ),
         ),
     ),
@@ -192,28 +203,32 @@ def test_pods_alone_give_the_names_but_no_container_ids(node: Node) -> None:
     node.run("ml", "train-0", UID_A, "trainer", ID_1)
     node.run("ml", "train-0", UID_A, "logger", ID_2)
     source = PodLogs(node.pods, node.containers / "missing")
-    assert source.read().pods == (PodFacts("ml", "train-0", UID_A, {}, ("logger", "trainer")),)
+    assert source.read().pods == (
+        PodInfo("ml", "train-0", UID_A, containers={}, container_names=("logger", "trainer")),
+    )
 
 
 def test_links_alone_give_names_ids_and_uids_but_do_not_claim_to_list_every_container(node: Node) -> None:
     node.run("ml", "train-0", UID_A, "trainer", ID_1)
     source = PodLogs(node.pods / "missing", node.containers)
-    assert source.read().pods == (PodFacts("ml", "train-0", UID_A, {ID_1: "trainer"}),)
+    assert source.read().pods == (PodInfo("ml", "train-0", UID_A, containers={ID_1: "trainer"}),)
 
 
 def test_a_pod_replaced_by_one_of_the_same_name_leaves_both_known(node: Node) -> None:
     node.run("ml", "train-0", UID_A, "trainer", ID_1)
     node.run("ml", "train-0", UID_B, "trainer", ID_2)
     assert node.facts() == (
-        PodFacts("ml", "train-0", UID_A, {ID_1: "trainer"}, ("trainer",)),
-        PodFacts("ml", "train-0", UID_B, {ID_2: "trainer"}, ("trainer",)),
+        PodInfo("ml", "train-0", UID_A, containers={ID_1: "trainer"}, container_names=("trainer",)),
+        PodInfo("ml", "train-0", UID_B, containers={ID_2: "trainer"}, container_names=("trainer",)),
     )
 
 
 def test_a_log_that_is_no_link_belongs_to_the_only_pod_of_its_name(node: Node) -> None:
     node.run("ml", "train-0", UID_A, "trainer")
     (node.containers / f"train-0_ml_trainer-{ID_1}.log").touch()
-    assert node.facts() == (PodFacts("ml", "train-0", UID_A, {ID_1: "trainer"}, ("trainer",)),)
+    assert node.facts() == (
+        PodInfo("ml", "train-0", UID_A, containers={ID_1: "trainer"}, container_names=("trainer",)),
+    )
 
 
 def test_a_log_that_is_no_link_is_given_to_neither_of_two_pods_of_its_name(node: Node) -> None:
@@ -221,9 +236,9 @@ def test_a_log_that_is_no_link_is_given_to_neither_of_two_pods_of_its_name(node:
     node.run("ml", "train-0", UID_B, "trainer")
     (node.containers / f"train-0_ml_trainer-{ID_1}.log").symlink_to("/var/lib/docker/containers/x/x-json.log")
     assert node.facts() == (
-        PodFacts("ml", "train-0", "", {ID_1: "trainer"}),
-        PodFacts("ml", "train-0", UID_A, {}, ("trainer",)),
-        PodFacts("ml", "train-0", UID_B, {}, ("trainer",)),
+        PodInfo("ml", "train-0", "", containers={ID_1: "trainer"}),
+        PodInfo("ml", "train-0", UID_A, containers={}, container_names=("trainer",)),
+        PodInfo("ml", "train-0", UID_B, containers={}, container_names=("trainer",)),
     )
 
 
@@ -240,9 +255,11 @@ def test_a_link_whose_id_was_cut_off_is_passed_over_and_no_other_container_takes
     node.run("ml", pod, UID_A, "t" * 40, ID_1)  # of the id, 36 digits are left
     node.run("ml", pod, UID_A, "a", ID_2)  # fits
     assert PodLogs(node.pods / "missing", node.containers).read().pods == (
-        PodFacts("ml", pod, UID_A, {ID_2: "a"}),
+        PodInfo("ml", pod, UID_A, containers={ID_2: "a"}),
     )
-    assert node.facts() == (PodFacts("ml", pod, UID_A, {ID_2: "a"}, ("a", "t" * 40)),)
+    assert node.facts() == (
+        PodInfo("ml", pod, UID_A, containers={ID_2: "a"}, container_names=("a", "t" * 40)),
+    )
 
 
 def test_directories_of_old_kubelets_and_other_things_are_passed_over(node: Node) -> None:
@@ -254,7 +271,7 @@ def test_directories_of_old_kubelets_and_other_things_are_passed_over(node: Node
     node.run("ml", "train-0", UID_B, "trainer")
     (node.pods / f"ml_train-0_{UID_B}" / "stray-file").touch()
     (node.pods / f"ml_train-0_{UID_B}" / "Not A Container").mkdir()
-    assert node.facts() == (PodFacts("ml", "train-0", UID_B, {}, ("trainer",)),)
+    assert node.facts() == (PodInfo("ml", "train-0", UID_B, containers={}, container_names=("trainer",)),)
 
 
 def test_a_new_pod_and_a_new_container_are_seen_and_a_deleted_pod_is_forgotten(node: Node) -> None:
@@ -265,12 +282,16 @@ def test_a_new_pod_and_a_new_container_are_seen_and_a_deleted_pod_is_forgotten(n
     node.run("ml", "train-1", UID_B, "trainer", ID_2)
     (node.pods / f"ml_train-0_{UID_A}" / "debugger").mkdir()
     assert source.read().pods == (
-        PodFacts("ml", "train-0", UID_A, {ID_1: "trainer"}, ("debugger", "trainer")),
-        PodFacts("ml", "train-1", UID_B, {ID_2: "trainer"}, ("trainer",)),
+        PodInfo(
+            "ml", "train-0", UID_A, containers={ID_1: "trainer"}, container_names=("debugger", "trainer")
+        ),
+        PodInfo("ml", "train-1", UID_B, containers={ID_2: "trainer"}, container_names=("trainer",)),
     )
     (node.pods / f"ml_train-0_{UID_A}").rename(node.pods.parent / "gone")
     (node.containers / f"train-0_ml_trainer-{ID_1}.log").unlink()
-    assert source.read().pods == (PodFacts("ml", "train-1", UID_B, {ID_2: "trainer"}, ("trainer",)),)
+    assert source.read().pods == (
+        PodInfo("ml", "train-1", UID_B, containers={ID_2: "trainer"}, container_names=("trainer",)),
+    )
 
 
 def test_while_nothing_changes_nothing_is_listed_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +342,7 @@ def test_a_pod_that_vanishes_while_the_folder_is_listed_is_left_out(
     node.run("ml", "stays", UID_B, "trainer")
     listed = module._pod_directories
 
-    def list_then_delete(descriptor: int) -> dict[str, PodDirectory]:
+    def list_then_delete(descriptor: int) -> dict[str, Owner]:
         found = listed(descriptor)
         (node.pods / f"ml_leaves_{UID_A}").rename(node.pods.parent / "gone")
         return found
@@ -354,7 +375,7 @@ def test_a_link_that_vanishes_while_it_is_read_is_left_out(
         raise FileNotFoundError(2, "No such file or directory")
 
     monkeypatch.setattr(os, "readlink", gone)
-    assert node.facts() == (PodFacts("ml", "train-0", UID_A, {}, ("trainer",)),)
+    assert node.facts() == (PodInfo("ml", "train-0", UID_A, containers={}, container_names=("trainer",)),)
 
 
 def test_a_pod_directory_that_may_not_be_entered_still_names_its_pod(
@@ -369,7 +390,7 @@ def test_a_pod_directory_that_may_not_be_entered_still_names_its_pod(
         return really_open(name, flags)
 
     monkeypatch.setattr(os, "open", denied_below)
-    assert node.facts() == (PodFacts("ml", "train-0", UID_A, {ID_1: "trainer"}),)
+    assert node.facts() == (PodInfo("ml", "train-0", UID_A, containers={ID_1: "trainer"}),)
 
 
 def test_nothing_outside_the_folder_is_looked_into(node: Node, tmp_path: Path) -> None:
@@ -378,7 +399,7 @@ def test_nothing_outside_the_folder_is_looked_into(node: Node, tmp_path: Path) -
     (node.pods / f"ml_linked_{UID_A}").symlink_to(outside)
     node.run("ml", "train-0", UID_B, "trainer")
     (node.pods / f"ml_train-0_{UID_B}" / "escape").symlink_to(outside)
-    assert node.facts() == (PodFacts("ml", "train-0", UID_B, {}, ("trainer",)),)
+    assert node.facts() == (PodInfo("ml", "train-0", UID_B, containers={}, container_names=("trainer",)),)
 
 
 def test_a_directory_swapped_for_a_link_after_it_was_listed_is_not_followed(
@@ -394,7 +415,7 @@ def test_a_directory_swapped_for_a_link_after_it_was_listed_is_not_followed(
     directory.rename(tmp_path / "old")
     directory.symlink_to(outside)
     os.utime(node.pods, (1_700_000_000, 1_700_000_000))  # the folder looks unchanged
-    assert source.read().pods == (PodFacts("ml", "train-0", UID_A),)
+    assert source.read().pods == (PodInfo("ml", "train-0", UID_A),)
 
 
 def test_hostile_names_do_no_harm(node: Node) -> None:
@@ -412,20 +433,23 @@ def test_hostile_names_do_no_harm(node: Node) -> None:
         (node.containers / name).symlink_to("/etc")
     (node.containers / f"a_b_c-{ID_1}.log\n").touch()
     (node.containers / f"a_b_c-{ID_1}.log").symlink_to(os.fsdecode(b"\xff/\n/../.."))
-    assert node.facts() == (PodFacts("b", "a", "", {ID_1: "c"}),)
+    assert node.facts() == (PodInfo("b", "a", "", containers={ID_1: "c"}),)
 
 
 def test_ten_thousand_entries_of_rubbish_hide_no_pod(node: Node) -> None:
     for number in range(10_000):
         (node.containers / f"rubbish-{number}_").touch()
     node.run("ml", "train-0", UID_A, "trainer", ID_1)
-    assert node.facts() == (PodFacts("ml", "train-0", UID_A, {ID_1: "trainer"}, ("trainer",)),)
+    assert node.facts() == (
+        PodInfo("ml", "train-0", UID_A, containers={ID_1: "trainer"}, container_names=("trainer",)),
+    )
 
 
 def test_without_both_folders_it_says_what_to_mount(tmp_path: Path) -> None:
     with pytest.raises(Unavailable) as caught:
         PodLogs(tmp_path / "pods", tmp_path / "containers").read()
-    assert caught.value.reason == f"neither {tmp_path}/pods nor {tmp_path}/containers is there"
+    assert f"{tmp_path}/pods" in caught.value.reason
+    assert f"{tmp_path}/containers" in caught.value.reason
     assert "hostPath /var/log/pods" in caught.value.fix
     assert "read-only" in caught.value.fix
 
@@ -435,7 +459,9 @@ def test_folders_that_appear_later_are_read(tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
         source.read()
     Node(tmp_path).run("ml", "train-0", UID_A, "trainer", ID_1)
-    assert source.read().pods == (PodFacts("ml", "train-0", UID_A, {ID_1: "trainer"}, ("trainer",)),)
+    assert source.read().pods == (
+        PodInfo("ml", "train-0", UID_A, containers={ID_1: "trainer"}, container_names=("trainer",)),
+    )
 
 
 def test_empty_folders_are_a_node_without_pods(node: Node) -> None:
@@ -483,9 +509,9 @@ def test_no_descriptor_is_left_open(node: Node) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        (f"ml_train-0_{UID_A}", PodDirectory("ml", "train-0", UID_A)),
-        (f"kube-system_etcd-a.b.c_{STATIC}", PodDirectory("kube-system", "etcd-a.b.c", STATIC)),
-        (f"{'n' * 63}_p_{UID_A}", PodDirectory("n" * 63, "p", UID_A)),
+        (f"ml_train-0_{UID_A}", pod_directory("ml", "train-0", UID_A)),
+        (f"kube-system_etcd-a.b.c_{STATIC}", pod_directory("kube-system", "etcd-a.b.c", STATIC)),
+        (f"{'n' * 63}_p_{UID_A}", pod_directory("n" * 63, "p", UID_A)),
         (f"{'n' * 64}_p_{UID_A}", None),
         (f"ml_{'p' * 254}_{UID_A}", None),
         (UID_A, None),
@@ -504,15 +530,15 @@ def test_no_descriptor_is_left_open(node: Node) -> None:
         ("", None),
     ],
 )
-def test_the_name_of_a_pod_directory(name: str, expected: PodDirectory | None) -> None:
+def test_the_name_of_a_pod_directory(name: str, expected: Owner | None) -> None:
     assert parse_pod_directory(name) == expected
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        (f"train-0_ml_trainer-{ID_1}.log", ContainerLog("ml", "train-0", "trainer", ID_1)),
-        (f"a.b_ml_c-d-{ID_1}.log", ContainerLog("ml", "a.b", "c-d", ID_1)),
+        (f"train-0_ml_trainer-{ID_1}.log", container_log("ml", "train-0", "trainer", ID_1)),
+        (f"a.b_ml_c-d-{ID_1}.log", container_log("ml", "a.b", "c-d", ID_1)),
         (f"train-0_ml_trainer-{ID_1[:-1]}.log", None),
         (f"train-0_ml_trainer-{ID_1}0.log", None),
         (f"train-0_ml_trainer-{ID_1}.log\n", None),
@@ -528,15 +554,15 @@ def test_the_name_of_a_pod_directory(name: str, expected: PodDirectory | None) -
         ("", None),
     ],
 )
-def test_the_name_of_a_container_log(name: str, expected: ContainerLog | None) -> None:
+def test_the_name_of_a_container_log(name: str, expected: Owner | None) -> None:
     assert parse_container_log(name) == expected
 
 
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        (f"/var/log/pods/ml_p_{UID_A}/c/0.log", (PodDirectory("ml", "p", UID_A), "c")),
-        (f"/elsewhere/ml_p_{UID_A}/c/12.log", (PodDirectory("ml", "p", UID_A), "c")),
+        (f"/var/log/pods/ml_p_{UID_A}/c/0.log", (pod_directory("ml", "p", UID_A), "c")),
+        (f"/elsewhere/ml_p_{UID_A}/c/12.log", (pod_directory("ml", "p", UID_A), "c")),
         (f"/var/log/pods/{UID_A}/c_0.log", None),
         (f"ml_p_{UID_A}/c/0.log", None),
         (f"/var/log/pods/ml_p_{UID_A}/../0.log", None),
@@ -544,7 +570,7 @@ def test_the_name_of_a_container_log(name: str, expected: ContainerLog | None) -
         ("", None),
     ],
 )
-def test_the_target_of_a_link(target: str, expected: tuple[PodDirectory, str] | None) -> None:
+def test_the_target_of_a_link(target: str, expected: tuple[Owner, str] | None) -> None:
     assert parse_link_target(target) == expected
 
 
@@ -559,14 +585,14 @@ def test_what_is_read_from_any_name_stands_in_it(name: str) -> None:
     """Reading a name backwards gives the name again: nothing is made up, nothing is left over."""
     directory = parse_pod_directory(name)
     if directory is not None:
-        assert f"{directory.namespace}_{directory.pod}_{directory.uid}" == name.lower()
+        assert f"{directory.namespace}_{directory.pod}_{directory.pod_uid}" == name.lower()
     log = parse_container_log(name)
     if log is not None:
         assert f"{log.pod}_{log.namespace}_{log.container}-{log.container_id}.log" == name
     target = parse_link_target(name)
     if target is not None:
         pod, container = target
-        assert f"/{pod.namespace}_{pod.pod}_{pod.uid}/{container}/" in name.lower()
+        assert f"/{pod.namespace}_{pod.pod}_{pod.pod_uid}/{container}/" in name.lower()
 
 
 labels = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
@@ -583,12 +609,12 @@ def test_every_name_that_a_kubelet_can_write_is_read(
     namespace: str, pod: str, container: str, uid: object, container_id: bytes
 ) -> None:
     directory = f"{namespace}_{pod}_{uid}"
-    assert parse_pod_directory(directory) == PodDirectory(namespace, pod, str(uid))
+    assert parse_pod_directory(directory) == pod_directory(namespace, pod, str(uid))
     assert parse_link_target(f"/var/log/pods/{directory}/{container}/0.log") == (
-        PodDirectory(namespace, pod, str(uid)),
+        pod_directory(namespace, pod, str(uid)),
         container,
     )
-    assert parse_container_log(f"{pod}_{namespace}_{container}-{container_id.hex()}.log") == ContainerLog(
+    assert parse_container_log(f"{pod}_{namespace}_{container}-{container_id.hex()}.log") == container_log(
         namespace, pod, container, container_id.hex()
     )
 

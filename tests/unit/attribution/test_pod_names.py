@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.attribution.pod_names import is_container, is_namespace, is_pod, pod_uid
+from gputally.attribution import is_container, is_namespace, is_pod, parse_pod_uid
 
 
 @pytest.mark.parametrize("text", ["a", "ml", "kube-system", "0", "a--b", "n" * 63])
@@ -32,12 +32,12 @@ def test_names_that_kubernetes_refuses(text: str) -> None:
 @given(st.uuids())
 def test_a_uid_in_any_spelling_is_one_uid(uid: object) -> None:
     text = str(uid)
-    assert pod_uid(text) == pod_uid(text.upper()) == pod_uid(text.replace("-", "_")) == text
+    assert parse_pod_uid(text) == parse_pod_uid(text.upper()) == parse_pod_uid(text.replace("-", "_")) == text
 
 
 @given(st.text(max_size=40))
 def test_what_is_no_uid_is_none(text: str) -> None:
-    uid = pod_uid(text)
+    uid = parse_pod_uid(text)
     assert uid is None or uid == text.lower().replace("_", "-")
 
 
@@ -45,4 +45,4 @@ def test_what_is_no_uid_is_none(text: str) -> None:
     "text", ["", "0" * 31, "0" * 33, "g" * 32, "12345678-1234-4abc-8def-1234567890ab-decoy"]
 )
 def test_decoys_are_no_uids(text: str) -> None:
-    assert pod_uid(text) is None
+    assert parse_pod_uid(text) is None

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.attribution import Holding, Knowledge
+from gputally.attribution import Allocation, PodReport
 from gputally.attribution.pod_resources import PodResources, parse_pods
 from gputally.model import Unavailable
 from tests.support.kubelet_server import kubelet, message
@@ -64,11 +64,11 @@ def claim(driver: str, device: str, *cdi_names: str) -> Any:
     )
 
 
-def holds(*ids: str, name: str = "train-0", resource: str = "nvidia.com/gpu") -> tuple[Holding, ...]:
-    return tuple(Holding("ml", name, "main", resource, device_id) for device_id in ids)
+def holds(*ids: str, name: str = "train-0", resource: str = "nvidia.com/gpu") -> tuple[Allocation, ...]:
+    return tuple(Allocation("ml", name, "main", resource, device_id) for device_id in ids)
 
 
-def parse_holdings(reply: bytes) -> tuple[Holding, ...]:
+def parse_holdings(reply: bytes) -> tuple[Allocation, ...]:
     return tuple(chain(*parse_pods(reply).values()))
 
 
@@ -89,20 +89,20 @@ def test_devices_of_every_container_are_held(socket_path: Path) -> None:
         pod("web-0", container("main", {}), namespace="shop"),
     )
     with kubelet(socket_path, {V1: reply}):
-        knowledge = PodResources(socket_path).read()
+        report = PodResources(socket_path).read()
 
-    assert knowledge.pods == ()
-    assert knowledge.given_none == {("shop", "web-0")}
-    assert knowledge.holdings == (
-        Holding("ml", "train-0", "main", "nvidia.com/gpu", GPU),
-        Holding("ml", "serve-0", "a", "nvidia.com/mig-1g.5gb", MIG),
-        Holding("ml", "serve-0", "b", "amd.com/gpu", "0000:c1:00.0"),
+    assert report.pods == ()
+    assert report.unallocated == {("shop", "web-0")}
+    assert report.allocations == (
+        Allocation("ml", "train-0", "main", "nvidia.com/gpu", GPU),
+        Allocation("ml", "serve-0", "a", "nvidia.com/mig-1g.5gb", MIG),
+        Allocation("ml", "serve-0", "b", "amd.com/gpu", "0000:c1:00.0"),
     )
 
 
 def test_a_node_on_which_nobody_holds_a_gpu_says_so(socket_path: Path) -> None:
     with kubelet(socket_path, {V1: b""}):
-        assert PodResources(socket_path).read() == Knowledge()
+        assert PodResources(socket_path).read() == PodReport()
 
 
 def test_cpus_memory_and_nics_are_no_gpus() -> None:
@@ -157,13 +157,13 @@ def test_an_old_kubelet_is_asked_in_v1alpha1(socket_path: Path) -> None:
     main = container("main", {"nvidia.com/gpu": [GPU]}, version="v1alpha1")
     reply = listing(pod("train-0", main, version="v1alpha1"), version="v1alpha1")
     with kubelet(socket_path, {V1ALPHA1: reply}):
-        assert PodResources(socket_path).read().holdings == holds(GPU)
+        assert PodResources(socket_path).read().allocations == holds(GPU)
 
 
 def test_v1_is_asked_first(socket_path: Path) -> None:
     new = listing(pod("train-0", container("main", {"nvidia.com/gpu": [GPU]})))
     with kubelet(socket_path, {V1: new, V1ALPHA1: b""}):
-        assert PodResources(socket_path).read().holdings == holds(GPU)
+        assert PodResources(socket_path).read().allocations == holds(GPU)
 
 
 def test_a_kubelet_that_knows_neither_version_is_unavailable(socket_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_reply_of_more_than_ten_megabytes_is_read_whole(socket_path: Path) -> 
     reply = listing(pod("train-0", container("main", {"nvidia.com/gpu": ids})))
     assert len(reply) > 10_000_000
     with kubelet(socket_path, {V1: reply}):
-        assert PodResources(socket_path, timeout_seconds=60).read().holdings == holds(*ids)
+        assert PodResources(socket_path, timeout_seconds=60).read().allocations == holds(*ids)
 
 
 def test_a_reply_without_end_is_refused(socket_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_kubelet_that_hangs_in_the_call_is_given_up_and_asked_again(socket_pat
         failure = unavailable(source)
         hangs.clear()
         release.set()
-        assert PodResources(socket_path, timeout_seconds=30).read().holdings == holds(GPU)
+        assert PodResources(socket_path, timeout_seconds=30).read().allocations == holds(GPU)
     assert "did not answer" in failure.reason
     assert "within 0.3 s" in failure.reason
     assert failure.fix
@@ -272,11 +272,11 @@ def test_a_restarted_kubelet_with_a_new_socket_is_found_again(socket_path: Path)
     source = PodResources(socket_path)
     other = "GPU-2f0e12aa-11c0-4a35-9d60-0b6d7c3a1234"
     with kubelet(socket_path, {V1: listing(pod("train-0", container("main", {"nvidia.com/gpu": [GPU]})))}):
-        assert source.read().holdings == holds(GPU)
+        assert source.read().allocations == holds(GPU)
     socket_path.unlink(missing_ok=True)
     unavailable(source)
     with kubelet(socket_path, {V1: listing(pod("train-0", container("main", {"nvidia.com/gpu": [other]})))}):
-        assert source.read().holdings == holds(other)
+        assert source.read().allocations == holds(other)
     source.close()
 
 
@@ -285,9 +285,9 @@ def test_a_pod_that_the_kubelet_no_longer_lists_is_gone_at_once(node: Node) -> N
         known[:] = ["train-0", "shadow"]
         node.source.read()
         known[:] = ["shadow"]
-        assert node.source.read() == Knowledge(given_none=holding_none("shadow"))
+        assert node.source.read() == PodReport(unallocated=holding_none("shadow"))
         known[:] = []
-        assert node.source.read() == Knowledge()
+        assert node.source.read() == PodReport()
 
 
 def test_a_kubelet_that_has_just_started_and_knows_no_pod_is_no_answer(node: Node) -> None:
@@ -298,7 +298,7 @@ def test_a_kubelet_that_has_just_started_and_knows_no_pod_is_no_answer(node: Nod
         for _ in range(2):
             node.now += 3600  # the API server is away
             failure = unavailable(node.source)
-            assert "knows none of its pods yet" in failure.reason
+            assert "restarted" in failure.reason
             assert "API server" in failure.fix
         known[:] = ["train-0", "shadow"]
         assert node.source.read() == before
@@ -311,15 +311,15 @@ def test_what_was_held_stays_held_until_a_new_kubelet_has_heard_of_all_its_pods(
     with node.started() as known:
         known[:] = ["proxy"]
         for _ in range(2):
-            knowledge = node.source.read()
-            assert knowledge.holdings == holds(GPU)
-            assert knowledge.given_none == holding_none("shadow", "proxy")
+            report = node.source.read()
+            assert report.allocations == holds(GPU)
+            assert report.unallocated == holding_none("shadow", "proxy")
             node.now += 29
         known[:] = ["proxy", "shadow", "train-0"]
         node.now += 30
-        knowledge = node.source.read()
-        assert knowledge.holdings == holds(GPU)
-        assert knowledge.given_none == holding_none("shadow", "proxy")
+        report = node.source.read()
+        assert report.allocations == holds(GPU)
+        assert report.unallocated == holding_none("shadow", "proxy")
 
 
 def test_a_pod_that_ended_while_no_kubelet_ran_is_held_for_half_a_minute_more_and_no_longer(
@@ -330,18 +330,18 @@ def test_a_pod_that_ended_while_no_kubelet_ran_is_held_for_half_a_minute_more_an
         node.source.read()
     with node.started() as known:
         known[:] = ["proxy"]
-        assert node.source.read().holdings == holds(GPU)
+        assert node.source.read().allocations == holds(GPU)
         node.now += 30
-        assert node.source.read() == Knowledge(given_none=holding_none("proxy"))
+        assert node.source.read() == PodReport(unallocated=holding_none("proxy"))
 
 
 def test_nothing_is_made_up_for_a_source_that_starts_with_the_kubelet(node: Node) -> None:
     with node.started() as known:
-        assert node.source.read() == Knowledge()
+        assert node.source.read() == PodReport()
         known[:] = ["train-0"]
-        assert node.source.read().holdings == holds(GPU)
+        assert node.source.read().allocations == holds(GPU)
         known[:] = ["proxy"]
-        assert node.source.read().holdings == ()
+        assert node.source.read().allocations == ()
 
 
 def test_a_missing_socket_asks_for_the_mount(socket_path: Path) -> None:
@@ -357,7 +357,7 @@ def test_a_socket_that_nobody_listens_on_any_more_is_told_apart(socket_path: Pat
         listener.bind(str(socket_path))
     failure = unavailable(PodResources(socket_path))
 
-    assert "nobody listens" in failure.reason
+    assert "listens" in failure.reason
     assert "not the socket alone" in failure.fix
 
 
@@ -390,7 +390,7 @@ def test_an_error_of_the_kubelet_is_passed_on(socket_path: Path) -> None:
 
 def test_a_reply_that_is_no_such_message_is_unavailable(socket_path: Path) -> None:
     with kubelet(socket_path, {V1: b"\xff" * 64}):
-        assert "makes no sense" in unavailable(PodResources(socket_path)).reason
+        assert "list of pod resources" in unavailable(PodResources(socket_path)).reason
 
 
 @pytest.mark.parametrize(
@@ -420,8 +420,8 @@ WORDS = st.text(max_size=8)
 RESOURCES = st.sampled_from(["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "volcano.sh/vgpu-number"])
 
 
-@given(st.lists(st.builds(Holding, WORDS, WORDS, WORDS, RESOURCES, WORDS), max_size=6, unique=True))
-def test_what_protobuf_writes_is_read_back(held: list[Holding]) -> None:
+@given(st.lists(st.builds(Allocation, WORDS, WORDS, WORDS, RESOURCES, WORDS), max_size=6, unique=True))
+def test_what_protobuf_writes_is_read_back(held: list[Allocation]) -> None:
     pods = [
         pod(one.pod, container(one.container, {one.resource: [one.device_id]}), namespace=one.namespace)
         for one in held

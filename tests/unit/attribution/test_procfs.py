@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.attribution import Place
+from gputally.attribution import CgroupOwner
 from gputally.attribution.procfs import (
     ProcessFacts,
     Stat,
@@ -118,7 +118,7 @@ def process(tmp_path: Path) -> Callable[..., Path]:
 
 def test_a_process_of_a_pod(process: Callable[..., Path]) -> None:
     root = process()
-    assert read_process(root, 42) == ProcessFacts(42, 728037, "python3", Place("pod", UID, ID))
+    assert read_process(root, 42) == ProcessFacts(42, 728037, "python3", CgroupOwner("pod", UID, ID))
     assert read_start_time(root, 42) == 728037
 
 
@@ -204,7 +204,7 @@ def test_a_process_that_is_ending_is_not_taken_for_one_of_the_host(process: Call
     thread = {"task__42__stat": ending}
     assert read_process(process(ending, b"4:memory:/\n0::/\n", **thread), 42) == Unknown("exited")
     assert read_process(process(ending, POD_CGROUP, **thread), 42) == ProcessFacts(
-        42, 728037, "python3", Place("pod", UID, ID)
+        42, 728037, "python3", CgroupOwner("pod", UID, ID)
     )
 
 
@@ -215,15 +215,15 @@ def test_a_process_whose_first_thread_has_ended_lives_where_another_thread_does(
     living = {"task__42__stat": ended, "task__43__stat": stat_line(threads=2)}
     root_cgroup = b"4:memory:/\n0::/\n"
     root = process(ended, root_cgroup, **living, task__43__cgroup=POD_CGROUP)
-    assert read_process(root, 42) == ProcessFacts(42, 728037, "python3", Place("pod", UID, ID))
+    assert read_process(root, 42) == ProcessFacts(42, 728037, "python3", CgroupOwner("pod", UID, ID))
     root = process(ended, root_cgroup, **living, task__43__cgroup=root_cgroup)
-    assert read_process(root, 42) == ProcessFacts(42, 728037, "python3", Place("process"))
+    assert read_process(root, 42) == ProcessFacts(42, 728037, "python3", CgroupOwner("process"))
 
 
 def test_a_thread_that_vanishes_meanwhile_does_not_hide_the_process(process: Callable[..., Path]) -> None:
     root = process(stat_line(state="Z", threads=2))
     (root / "42" / "task" / "43").mkdir(parents=True)
-    assert read_process(root, 42) == ProcessFacts(42, 728037, "python3", Place("pod", UID, ID))
+    assert read_process(root, 42) == ProcessFacts(42, 728037, "python3", CgroupOwner("pod", UID, ID))
 
 
 def test_the_user_of_a_slurm_job_is_found_where_the_path_has_none(process: Callable[..., Path]) -> None:
@@ -231,14 +231,14 @@ def test_the_user_of_a_slurm_job_is_found_where_the_path_has_none(process: Calla
     root = process(cgroup=b"0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0\n", status=status)
     found = read_process(root, 42)
     assert isinstance(found, ProcessFacts)
-    assert found.place == Place("slurm", name="42", slurm_job="42", slurm_step="0", user="1000")
+    assert found.owner == CgroupOwner("slurm", name="42", slurm_job="42", slurm_step="0", user="1000")
 
 
 def test_a_long_file_is_read_whole(process: Callable[..., Path]) -> None:
     filler = b"".join(b"%d:name=c%d:/%s\n" % (n, n, b"x" * 200) for n in range(1000, 0, -1))
     found = read_process(process(cgroup=filler + POD_CGROUP), 42)
     assert isinstance(found, ProcessFacts)
-    assert found.place == Place("pod", UID, ID)
+    assert found.owner == CgroupOwner("pod", UID, ID)
 
 
 def test_all_pids_missing_at_once_is_another_pid_namespace(process: Callable[..., Path]) -> None:
@@ -252,7 +252,7 @@ def test_all_pids_missing_at_once_is_another_pid_namespace(process: Callable[...
 
 LOOK_AT = (
     "import json,sys; from pathlib import Path; from gputally.attribution.procfs import read_process;"
-    "p = read_process(Path('/proc'), int(sys.argv[1])); q = getattr(p, 'place', None);"
+    "p = read_process(Path('/proc'), int(sys.argv[1])); q = getattr(p, 'owner', None);"
     "print(json.dumps([q.kind, q.pod_uid, q.container_id, q.own_pod] if q else [p.reason]))"
 )
 
@@ -314,28 +314,28 @@ def move(pid: int, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "place"),
+    ("path", "owner"),
     [
-        (f"kubepods/burstable/pod{UID}/{ID}", Place("pod", UID, ID)),
-        (f"kubepods/pod{UID}/{ID}/docker/{OTHER_ID}", Place("pod", UID, ID)),
+        (f"kubepods/burstable/pod{UID}/{ID}", CgroupOwner("pod", UID, ID)),
+        (f"kubepods/pod{UID}/{ID}/docker/{OTHER_ID}", CgroupOwner("pod", UID, ID)),
         (
             f"kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-{ID}.scope",
-            Place("pod", UID, ID),
+            CgroupOwner("pod", UID, ID),
         ),
         (
             f"system.slice/containerd.service/kubepods-pod{UID.replace('-', '_')}.slice:cri-containerd:{ID}",
-            Place("pod", UID, ID),
+            CgroupOwner("pod", UID, ID),
         ),
-        (f"docker/{ID}", Place("docker", container_id=ID, name=ID[:12])),
+        (f"docker/{ID}", CgroupOwner("docker", container_id=ID, name=ID[:12])),
         (
             "slurm/uid_1000/job_42/step_0/task_0",
-            Place("slurm", name="42", slurm_job="42", slurm_step="0", user="1000"),
+            CgroupOwner("slurm", name="42", slurm_job="42", slurm_step="0", user="1000"),
         ),
-        ("system.slice/ollama.service", Place("service", name="ollama.service")),
+        ("system.slice/ollama.service", CgroupOwner("service", name="ollama.service")),
     ],
 )
 def test_a_real_process_is_found_in_its_real_cgroup(
-    hierarchies: dict[str, Path], path: str, place: Place
+    hierarchies: dict[str, Path], path: str, owner: CgroupOwner
 ) -> None:
     for folder in hierarchies.values():
         with running() as pid:
@@ -344,7 +344,7 @@ def test_a_real_process_is_found_in_its_real_cgroup(
             found = read_process(PROC, pid)
             assert isinstance(before, ProcessFacts)
             assert isinstance(found, ProcessFacts)
-            assert found.place == place != before.place
+            assert found.owner == owner != before.owner
             assert found.start_time_ticks == before.start_time_ticks == read_start_time(PROC, pid)
 
 
@@ -357,7 +357,7 @@ def test_a_real_process_in_two_pods_is_refused(hierarchies: dict[str, Path]) -> 
         assert found == Unknown("ambiguous_pod")
     else:  # cgroup v2 alone cannot contradict itself
         assert isinstance(found, ProcessFacts)
-        assert found.place.pod_uid == f"11111111{UID[8:]}"
+        assert found.owner.pod_uid == f"11111111{UID[8:]}"
 
 
 @pytest.mark.parametrize(
@@ -401,7 +401,7 @@ def test_a_real_process_whose_first_thread_has_ended(hierarchies: dict[str, Path
             wait_for(lambda pid=pid: b") Z " in (PROC / str(pid) / "stat").read_bytes())  # type: ignore[misc]
             found = read_process(PROC, pid)
             assert isinstance(found, ProcessFacts)
-            assert found.place == Place("pod", UID, ID)
+            assert found.owner == CgroupOwner("pod", UID, ID)
 
 
 @pytest.mark.parametrize("name", ["tmux: server", "x) R (y", ")"])

@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-from gputally.attribution import Knowledge, PodFacts
-from gputally.attribution.join import Directory, join_knowledge
+from gputally.attribution import PodReport
+from gputally.attribution.resolve import PodIndex, index_pods
 from gputally.attribution.sidecar import SidecarOwners
-from gputally.model import Owner, Unknown
+from gputally.model import Owner, PodInfo, Unknown
 from tests.support.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
 
-POD = PodFacts("team-a", "train-0", uid=uid(7), container_names=("main",))
+POD = PodInfo("team-a", "train-0", pod_uid=uid(7), container_names=("main",))
 OWNER = Owner("pod", namespace="team-a", pod="train-0", container="main", pod_uid=uid(7))
 
 
-def told(*pods: PodFacts) -> Directory:
-    return join_knowledge({"own_pod": Knowledge(pods=pods)})
+def told(*pods: PodInfo) -> PodIndex:
+    return index_pods({"own_pod": PodReport(pods=pods)})
 
 
 def test_every_process_it_sees_is_of_its_pod(tmp_path: Path) -> None:

@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from gputally.attribution import Knowledge, PodFacts
+from gputally.attribution import PodReport
 from gputally.commands.check import Finding, check_host, report_json, report_text, usable
 from gputally.devices import Report
-from gputally.model import Gpu, Process, Reading, Unavailable
+from gputally.model import Gpu, PodInfo, Process, Reading, Unavailable
 
 GPU = Gpu("GPU-a", 0, "nvidia", "NVIDIA T4")
 MI300X = Gpu("GPU-m", 0, "amd", "AMD Instinct MI300X")
@@ -195,10 +195,10 @@ def test_json_has_the_verdict_and_the_findings(tmp_path: Path) -> None:
 class Knows:
     name = "pod_logs"
 
-    def __init__(self, answer: Knowledge | Unavailable) -> None:
+    def __init__(self, answer: PodReport | Unavailable) -> None:
         self.answer = answer
 
-    def read(self) -> Knowledge:
+    def read(self) -> PodReport:
         if isinstance(self.answer, Unavailable):
             raise self.answer
         return self.answer
@@ -207,14 +207,15 @@ class Knows:
         pass
 
 
-def test_a_source_of_names_says_what_it_knows_or_what_is_lost_without_it(tmp_path: Path) -> None:
-    def found(answer: Knowledge | Unavailable) -> Finding:
+def test_a_pod_source_is_reported_with_its_counts_or_with_what_is_missing(tmp_path: Path) -> None:
+    def found(answer: PodReport | Unavailable) -> Finding:
         roots = {"procfs": tmp_path, "sysfs": tmp_path, "dev": tmp_path}
-        return check_host([], timeout_seconds=5, informants=[Knows(answer)], **roots)[-1]
+        return check_host([], timeout_seconds=5, pod_sources=[Knows(answer)], **roots)[-1]
 
-    assert found(Knowledge((PodFacts("a", "b"),))) == Finding(
-        "ok", "pod_logs", "1 pods, 0 GPUs given to containers"
-    )
-    assert found(Unavailable("no /var/log/pods", "mount it")) == Finding(
-        "note", "pod_logs", "no /var/log/pods: the names of pods cannot be told", "mount it"
-    )
+    read = found(PodReport((PodInfo("a", "b"),)))
+    assert (read.level, read.subject) == ("ok", "pod_logs")
+    assert "1 pods, 0 GPUs" in read.text
+    failed = found(Unavailable("no /var/log/pods", "mount it"))
+    assert (failed.level, failed.subject, failed.fix) == ("note", "pod_logs", "mount it")
+    assert "no /var/log/pods" in failed.text
+    assert "names of pods" in failed.text

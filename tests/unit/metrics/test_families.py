@@ -12,7 +12,7 @@ from gputally.model import (
     MigInstance,
     MigReading,
     Owner,
-    PodOnGpu,
+    PodInfo,
     Process,
     ProcessCharge,
     Reading,
@@ -179,8 +179,8 @@ def test_owners_of_every_kind_have_their_own_names_and_labels() -> None:
 
 def test_allowed_labels_become_label_names_that_never_clash() -> None:
     pods = (
-        PodOnGpu("team-a", "a", "u1", "n", "Job/a", True, (("app/x", "1"), ("app.x", "2"), ("team", "red"))),
-        PodOnGpu("team-b", "b", requested=False),
+        PodInfo("team-a", "a", "u1", "n", "Job/a", True, (("app/x", "1"), ("app.x", "2"), ("team", "red"))),
+        PodInfo("team-b", "b", requested=False),
     )
     labels = (("gpu.model", "h100"), ("zone", "z1"))
     snapshot = Snapshot(
@@ -200,7 +200,7 @@ def test_allowed_labels_become_label_names_that_never_clash() -> None:
 
 def test_a_node_that_nobody_knows_is_left_to_the_target() -> None:
     snapshot = Snapshot(
-        taken_at_seconds=0, age_seconds=0, readings=(), sources=(), pods=(PodOnGpu("team-a", "a"),)
+        taken_at_seconds=0, age_seconds=0, readings=(), sources=(), pods=(PodInfo("team-a", "a"),)
     )
     (info,) = (f for f in build_families(snapshot, FACTS) if f.metric.name == "gputally_pod_info")
     assert info.metric.labels == ("namespace", "pod", "pod_uid", "workload", "requested")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gputally.attribution import Holding, KnowledgeSource
-from gputally.attribution.join import Directory, find_holders, join_knowledge
+from gputally.attribution import Allocation, PodSource
+from gputally.attribution.resolve import PodIndex, find_holders, index_pods
 from gputally.model import Owner, Reading, Unavailable, Unknown
 from gputally.simulator import SimulatedReader
 from gputally.simulator.engine import Engine
@@ -13,7 +13,7 @@ from gputally.simulator.scenario import Fault, FaultKind, MigLayout, Scenario, S
 from gputally.simulator.schedule import Span
 
 BEGAN = 1_800_000_000.0
-NOTHING = join_knowledge({})
+NOTHING = index_pods({})
 TRAINER = PodOwner("nlp", "train-0", "trainer", "Job/train")
 
 
@@ -42,11 +42,11 @@ def pids(*readings: Reading) -> list[int]:
     return [process.pid for reading in readings for process in reading.processes or ()]
 
 
-def directory(reader: SimulatedReader) -> Directory:
-    source: KnowledgeSource = SimulatedPods(reader)
-    knowledge = source.read()
+def directory(reader: SimulatedReader) -> PodIndex:
+    source: PodSource = SimulatedPods(reader)
+    report = source.read()
     source.close()
-    return join_knowledge({source.name: knowledge})
+    return index_pods({source.name: report})
 
 
 def test_all_processes_of_a_workload_are_of_one_pod(clock: Clock) -> None:
@@ -127,12 +127,12 @@ def test_pods_hold_the_devices_that_they_asked_for(clock: Clock) -> None:
     )
     first, second = (reading.gpu.uuid for reading in reader.read().readings)
     known = directory(reader)
-    assert known.holdings == (
-        Holding("nlp", "train-0", "trainer", "nvidia.com/gpu", first),
-        Holding("nlp", "train-0", "trainer", "nvidia.com/gpu", second),
-        Holding("risk", "sandbox-0", "shell", "nvidia.com/gpu", second),
+    assert known.allocations == (
+        Allocation("nlp", "train-0", "trainer", "nvidia.com/gpu", first),
+        Allocation("nlp", "train-0", "trainer", "nvidia.com/gpu", second),
+        Allocation("risk", "sandbox-0", "shell", "nvidia.com/gpu", second),
     )
-    facts = [(pod.pod, pod.container_names, pod.workload, pod.requests_gpu) for pod in known.by_uid.values()]
+    facts = [(pod.pod, pod.container_names, pod.workload, pod.requested) for pod in known.by_uid.values()]
     assert facts == [
         ("train-0", ("trainer",), "Job/train", True),
         ("thumbs", ("main",), "", False),
@@ -143,7 +143,7 @@ def test_pods_hold_the_devices_that_they_asked_for(clock: Clock) -> None:
 def test_a_pod_on_a_mig_device_holds_that_and_not_the_gpu(clock: Clock) -> None:
     reader = play(clock, work(TRAINER, instance=1), mig=(MigLayout((0,), ("4g.40gb", "3g.40gb")),))
     mig = reader.read().readings[0].mig[1]
-    assert [held.device_id for held in directory(reader).holdings or ()] == [mig.instance.uuid]
+    assert [held.device_id for held in directory(reader).allocations or ()] == [mig.instance.uuid]
 
 
 def test_several_containers_of_one_pod_are_one_pod(clock: Clock) -> None:
@@ -151,12 +151,12 @@ def test_several_containers_of_one_pod_are_one_pod(clock: Clock) -> None:
     reader = play(clock, work(TRAINER), work(side, shape=Shape.NOTEBOOK))
     known = directory(reader)
     (pod,) = known.by_uid.values()
-    assert (pod.container_names, pod.workload, pod.requests_gpu) == (
+    assert (pod.container_names, pod.workload, pod.requested) == (
         ("trainer", "profiler"),
         "Job/train",
         True,
     )
-    assert [held.container for held in known.holdings or ()] == ["trainer"]
+    assert [held.container for held in known.allocations or ()] == ["trainer"]
 
 
 def test_a_pod_is_known_a_little_before_and_after_it_holds_the_device(clock: Clock) -> None:
@@ -165,7 +165,7 @@ def test_a_pod_is_known_a_little_before_and_after_it_holds_the_device(clock: Clo
     def at(second: float) -> tuple[int, int]:
         clock.now = BEGAN + second
         known = directory(reader)
-        return len(known.by_uid), len(known.holdings or ())
+        return len(known.by_uid), len(known.allocations or ())
 
     assert [at(second) for second in (50, 59, 60, 89.9, 90, 500)] == [
         (0, 0),
@@ -179,7 +179,7 @@ def test_a_pod_is_known_a_little_before_and_after_it_holds_the_device(clock: Clo
 
 def test_pods_are_given_the_gpus_of_their_maker(clock: Clock) -> None:
     reader = play(clock, work(TRAINER, 0, 1), model=("h100", "mi300x"))
-    held = directory(reader).holdings or ()
+    held = directory(reader).allocations or ()
     assert [holding.resource for holding in held] == ["nvidia.com/gpu", "amd.com/gpu"]
     readings = reader.read().readings
     assert {device[1] for device, _ in find_holders(readings, directory(reader))} == {
@@ -192,7 +192,7 @@ def test_who_knows_the_pods_can_be_down_while_the_gpus_are_read(clock: Clock) ->
     reader = play(clock, work(TRAINER), faults=(down,))
     clock.now += 90
     assert reader.read().readings
-    with pytest.raises(Unavailable, match=r"^the scenario has it down$"):
+    with pytest.raises(Unavailable, match=r"^the scenario declares it down$"):
         SimulatedPods(reader).read()
     clock.now += 30
     assert SimulatedPods(reader).read().pods

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gputally.attribution.sidecar_watch import others_run, sees_containers, watch_containers
+from gputally.attribution.sidecar import others_run, sees_containers, watch_containers
 from tests.support.fake_procfs import FakeProcfs, container_id
 
 OWN = "0::/\n"

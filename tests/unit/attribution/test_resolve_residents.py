@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.attribution import Found
-from gputally.attribution.join import list_residents
+from gputally.attribution import FoundOwner
+from gputally.attribution.resolve import list_residents
 from gputally.model import (
     AccountedProcess,
     Gpu,
@@ -42,7 +42,7 @@ def short(residents: tuple[Resident, ...]) -> list[tuple[int, Owner | Unknown, i
 def test_a_process_in_the_list_comes_with_its_samples_and_its_start() -> None:
     process = Process(7, "compute", "python", 5)
     samples = (sample(7, 1001), sample(8, 1001), sample(7, 1002))
-    found = {7: Found(OLD, BEGAN), 8: Found(NEW, BEGAN)}
+    found = {7: FoundOwner(OLD, BEGAN), 8: FoundOwner(NEW, BEGAN)}
     one, other = list_residents([reading(process, samples=samples)], found)
     assert one == Resident(0, "GPU-a", process, OLD, (samples[0], samples[2]), BEGAN)
     assert (other.process, other.owner, other.ended) == (Process(8, "ended", memory_used_bytes=0), NEW, True)
@@ -50,7 +50,7 @@ def test_a_process_in_the_list_comes_with_its_samples_and_its_start() -> None:
 
 def test_a_process_that_did_not_run_has_no_samples_and_one_that_is_not_sampled_has_none() -> None:
     process = Process(7, "compute")
-    found = {7: Found(OLD, BEGAN)}
+    found = {7: FoundOwner(OLD, BEGAN)}
     assert short(list_residents([reading(process)], found)) == [(7, OLD, 0, False)]
     assert short(list_residents([reading(process, samples=None)], found)) == [(7, OLD, None, False)]
 
@@ -62,7 +62,7 @@ def test_a_process_that_nobody_found_has_ended_before_it_could_be_looked_up() ->
 
 def test_a_process_on_a_mig_device_is_under_it_and_not_sampled() -> None:
     instance = MigReading(instance=MigInstance("MIG-1", "GPU-a", 0, 1, 0), processes=(Process(7, "compute"),))
-    [one] = list_residents([reading(samples=None, mig=(instance,))], {7: Found(OLD, BEGAN)})
+    [one] = list_residents([reading(samples=None, mig=(instance,))], {7: FoundOwner(OLD, BEGAN)})
     assert (one.uuid, one.gpu_index, one.owner, one.samples) == ("MIG-1", 0, OLD, None)
 
 
@@ -71,7 +71,7 @@ def test_a_process_on_a_mig_device_is_under_it_and_not_sampled() -> None:
 
 def test_samples_from_before_a_process_began_are_the_former_owners() -> None:
     samples = (sample(7, BEGAN - 4), sample(7, BEGAN - 3), sample(7, BEGAN + 1))
-    found = {7: Found(NEW, BEGAN, new=True, former=OLD)}
+    found = {7: FoundOwner(NEW, BEGAN, new=True, former=OLD)}
     former, now = list_residents([reading(Process(7, "compute"), samples=samples)], found)
     assert (former.owner, former.samples, former.ended) == (OLD, samples[:2], True)
     assert (former.process.memory_used_bytes, former.started_at_seconds) == (0, None)
@@ -79,25 +79,25 @@ def test_samples_from_before_a_process_began_are_the_former_owners() -> None:
 
 
 def test_they_are_nobodys_where_the_former_owner_was_never_known() -> None:
-    found = {7: Found(NEW, BEGAN, new=True)}
+    found = {7: FoundOwner(NEW, BEGAN, new=True)}
     residents = list_residents([reading(Process(7, "compute"), samples=(sample(7, BEGAN - 3),))], found)
     assert short(residents) == [(7, Unknown("exited"), 1, True), (7, NEW, 0, False)]
 
 
 def test_one_that_ended_too_without_a_sample_is_not_there() -> None:
-    found = {7: Found(NEW, BEGAN, new=True, former=OLD)}
+    found = {7: FoundOwner(NEW, BEGAN, new=True, former=OLD)}
     residents = list_residents([reading(samples=(sample(7, BEGAN - 3),))], found)
     assert short(residents) == [(7, OLD, 1, True)]
 
 
 def test_the_clocks_of_kernel_and_driver_may_be_two_seconds_apart() -> None:
-    found = {7: Found(NEW, BEGAN, new=True, former=OLD)}
+    found = {7: FoundOwner(NEW, BEGAN, new=True, former=OLD)}
     residents = list_residents([reading(Process(7, "compute"), samples=(sample(7, BEGAN - 2),))], found)
     assert short(residents) == [(7, NEW, 1, False)]
 
 
 def test_a_process_that_was_known_at_the_last_look_keeps_all_its_samples() -> None:
-    found = {7: Found(NEW, BEGAN)}
+    found = {7: FoundOwner(NEW, BEGAN)}
     residents = list_residents([reading(Process(7, "compute"), samples=(sample(7, BEGAN - 9),))], found)
     assert short(residents) == [(7, NEW, 1, False)]
 
@@ -114,7 +114,7 @@ def test_every_sample_is_somebodys_once_and_no_early_one_is_the_new_owners(
 ) -> None:
     samples = tuple(sample(7, at) for at in stamps)
     processes = (Process(7, "compute"),) if listed else ()
-    found = {7: Found(NEW, began, new, former)}
+    found = {7: FoundOwner(NEW, began, new, former)}
     residents = list_residents([reading(*processes, samples=samples)], found)
     told = [one for resident in residents for one in resident.samples or ()]
     assert sorted(told, key=id) == sorted(samples, key=id)
@@ -135,7 +135,7 @@ def accounted(pid: int, began: float, ran: float = 2.0) -> AccountedProcess:
 
 def test_a_process_that_came_and_went_is_known_from_the_accounting() -> None:
     [one] = list_residents(
-        [reading(accounted=(accounted(7, BEGAN),))], {7: Found(OLD, BEGAN)}, since_seconds=BEGAN - 1
+        [reading(accounted=(accounted(7, BEGAN),))], {7: FoundOwner(OLD, BEGAN)}, since_seconds=BEGAN - 1
     )
     assert (one.owner, one.ended, one.started_at_seconds) == (OLD, True, BEGAN)
     assert one.process == Process(7, "ended", memory_used_bytes=64)
@@ -143,7 +143,7 @@ def test_a_process_that_came_and_went_is_known_from_the_accounting() -> None:
 
 
 def test_what_the_samples_or_an_earlier_look_have_told_does_not_count_twice() -> None:
-    found = {7: Found(OLD, BEGAN)}
+    found = {7: FoundOwner(OLD, BEGAN)}
     ended = (accounted(7, BEGAN),)
     sampled = reading(samples=(sample(7, BEGAN + 1),), accounted=ended)
     assert len(list_residents([sampled], found, since_seconds=BEGAN - 1)) == 1
@@ -153,7 +153,7 @@ def test_what_the_samples_or_an_earlier_look_have_told_does_not_count_twice() ->
 
 def test_an_accounted_process_whose_pid_is_anothers_by_now_is_the_former_owners() -> None:
     ended = [reading(accounted=(accounted(7, BEGAN),))]
-    known = list_residents(ended, {7: Found(NEW, BEGAN + 5, True, OLD)}, since_seconds=BEGAN - 1)
+    known = list_residents(ended, {7: FoundOwner(NEW, BEGAN + 5, True, OLD)}, since_seconds=BEGAN - 1)
     assert short(known) == [(7, OLD, 1, True)]
-    unknown = list_residents(ended, {7: Found(NEW, BEGAN + 5, True)}, since_seconds=BEGAN - 1)
+    unknown = list_residents(ended, {7: FoundOwner(NEW, BEGAN + 5, True)}, since_seconds=BEGAN - 1)
     assert short(unknown) == [(7, Unknown("exited"), 1, True)]

@@ -1,4 +1,4 @@
-"""From a pod object to PodFacts: names, containers, GPU requests, labels, and the UID that cgroups have."""
+"""From a pod object to PodInfo: names, containers, GPU requests, labels, and the UID that cgroups have."""
 
 import string
 from typing import Any
@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.attribution import PodFacts
-from gputally.attribution.kubernetes_facts import Allowed, pod_facts
+from gputally.attribution.kubernetes_pod import AllowedLabels, pod_info
+from gputally.model import PodInfo
 
-NOTHING = Allowed()
+NOTHING = AllowedLabels()
 UID = "c0a6d5b5-6d7e-4a0c-9f7e-6d0e1d1f9a11"
 
 
@@ -18,8 +18,8 @@ def container_id(digit: str) -> str:
     return digit * 64
 
 
-def facts(pod: object, allowed: Allowed = NOTHING) -> PodFacts:
-    found = pod_facts(pod, allowed)
+def facts(pod: object, allowed: AllowedLabels = NOTHING) -> PodInfo:
+    found = pod_info(pod, allowed)
     assert found is not None
     return found
 
@@ -53,10 +53,10 @@ def test_a_running_pod_is_known_with_all_its_containers() -> None:
             ],
         },
     )
-    assert facts(running) == PodFacts(
+    assert facts(running) == PodInfo(
         namespace="team-a",
         pod="train-0",
-        uid=UID,
+        pod_uid=UID,
         containers={
             container_id("a"): "main",
             container_id("b"): "proxy",
@@ -66,7 +66,7 @@ def test_a_running_pod_is_known_with_all_its_containers() -> None:
         container_names=("main", "proxy", "fetch", "debugger-x7k2p"),
         node="node-1",
         workload="Pod/train-0",
-        requests_gpu=False,
+        requested=False,
         labels=(),
     )
 
@@ -105,7 +105,7 @@ def test_a_static_pod_has_the_uid_of_its_configuration_as_in_its_cgroup() -> Non
             ],
         }
     )
-    assert (facts(mirror).uid, facts(mirror).workload) == (
+    assert (facts(mirror).pod_uid, facts(mirror).workload) == (
         "7260904bbd08e72e4dff95d9fccd2ee8",
         "Pod/etcd-node-1",
     )
@@ -113,7 +113,7 @@ def test_a_static_pod_has_the_uid_of_its_configuration_as_in_its_cgroup() -> Non
 
 def test_a_static_pod_seen_by_the_kubelet_itself_has_no_mirror_annotation() -> None:
     annotations = {"kubernetes.io/config.hash": "0" * 32, "kubernetes.io/config.source": "file"}
-    assert facts(pod(metadata={"annotations": annotations})).uid == "0" * 32
+    assert facts(pod(metadata={"annotations": annotations})).pod_uid == "0" * 32
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_static_pod_seen_by_the_kubelet_itself_has_no_mirror_annotation() -> N
     ],
 )
 def test_a_hash_left_over_in_a_copied_manifest_does_not_replace_the_uid(annotations: dict[str, str]) -> None:
-    assert facts(pod(metadata={"annotations": annotations})).uid == UID
+    assert facts(pod(metadata={"annotations": annotations})).pod_uid == UID
 
 
 @pytest.mark.parametrize(
@@ -145,31 +145,31 @@ def test_a_hash_left_over_in_a_copied_manifest_does_not_replace_the_uid(annotati
 @pytest.mark.parametrize("kind", ["limits", "requests"])
 @pytest.mark.parametrize("field", ["containers", "initContainers"])
 def test_a_pod_that_asks_for_any_gpu_says_so(resource: str, kind: str, field: str) -> None:
-    assert facts(asking({kind: {"cpu": "1", resource: "1"}}, field)).requests_gpu is True
+    assert facts(asking({kind: {"cpu": "1", resource: "1"}}, field)).requested is True
 
 
 @pytest.mark.parametrize("zero", ["0", 0, "0.0", "0Gi", "0e3"])
 def test_asking_for_zero_gpus_is_not_asking(zero: object) -> None:
-    assert facts(asking({"limits": {"nvidia.com/gpu": zero}})).requests_gpu is False
+    assert facts(asking({"limits": {"nvidia.com/gpu": zero}})).requested is False
 
 
 @pytest.mark.parametrize("some", ["1", 8, "10", "0.5", "1k", "05", "100m"])
 def test_any_other_amount_is(some: object) -> None:
-    assert facts(asking({"limits": {"nvidia.com/gpu": some}})).requests_gpu is True
+    assert facts(asking({"limits": {"nvidia.com/gpu": some}})).requested is True
 
 
 @pytest.mark.parametrize("resource", ["cpu", "amd.com/xilinx_u30", "rdma/hca", "example.nvidia.com/gpu"])
 def test_other_resources_are_no_gpus(resource: str) -> None:
-    assert facts(asking({"limits": {resource: "1"}})).requests_gpu is False
+    assert facts(asking({"limits": {resource: "1"}})).requested is False
 
 
 def test_a_resource_claim_is_a_request() -> None:
     claiming = pod(spec={"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]})
-    assert facts(claiming).requests_gpu is True
+    assert facts(claiming).requested is True
 
 
 def test_without_a_specification_nobody_knows_what_was_requested() -> None:
-    assert facts({"metadata": {"namespace": "a", "name": "b"}}).requests_gpu is None
+    assert facts({"metadata": {"namespace": "a", "name": "b"}}).requested is None
 
 
 LABELLED = {
@@ -190,7 +190,9 @@ def test_no_label_is_shown_unless_it_is_allowed() -> None:
 
 
 def test_allowed_labels_and_annotations_are_shown_sorted_and_labels_win() -> None:
-    allowed = Allowed(labels=("team", "app.kubernetes.io/*", "absent"), annotations=("cost-center", "team"))
+    allowed = AllowedLabels(
+        labels=("team", "app.kubernetes.io/*", "absent"), annotations=("cost-center", "team")
+    )
     assert facts(pod(**LABELLED), allowed).labels == (
         ("app.kubernetes.io/name", "train"),
         ("app.kubernetes.io/part-of", "x"),
@@ -200,7 +202,7 @@ def test_allowed_labels_and_annotations_are_shown_sorted_and_labels_win() -> Non
 
 
 def test_a_star_allows_all_labels_but_no_annotation() -> None:
-    assert [name for name, _ in facts(pod(**LABELLED), Allowed(labels=("*",))).labels] == [
+    assert [name for name, _ in facts(pod(**LABELLED), AllowedLabels(labels=("*",))).labels] == [
         "app.kubernetes.io/name",
         "app.kubernetes.io/part-of",
         "team",
@@ -210,7 +212,7 @@ def test_a_star_allows_all_labels_but_no_annotation() -> None:
 
 def test_huge_annotations_are_cut_and_many_labels_are_bounded() -> None:
     many = pod(metadata={"annotations": {f"a{n:03}": "x" * 10_000 for n in range(500)}})
-    shown = facts(many, Allowed(annotations=("a*",))).labels
+    shown = facts(many, AllowedLabels(annotations=("a*",))).labels
     assert len(shown) == 32
     assert {len(value) for _, value in shown} == {256}
     assert shown[0][1].endswith("x…")
@@ -220,7 +222,7 @@ def test_huge_annotations_are_cut_and_many_labels_are_bounded() -> None:
     "nobody", [None, [], "pod", 3, {}, {"metadata": {"name": "x"}}, {"metadata": {"namespace": "x"}}]
 )
 def test_an_object_that_does_not_say_which_pod_it_is_is_none(nobody: object) -> None:
-    assert pod_facts(nobody, NOTHING) is None
+    assert pod_info(nobody, NOTHING) is None
 
 
 json_values = st.recursive(
@@ -304,14 +306,14 @@ pods = st.fixed_dictionaries(
 
 @given(pod=pods | json_values)
 def test_whatever_the_json_facts_are_strings_or_there_are_none(pod: object) -> None:
-    found = pod_facts(pod, Allowed(labels=("*",), annotations=("*",)))
+    found = pod_info(pod, AllowedLabels(labels=("*",), annotations=("*",)))
     if found is None:
         return
     assert found.namespace
     assert found.pod
     assert found.workload.count("/") >= 1
-    strings = (found.uid, found.node, found.workload, *found.container_names)
+    strings = (found.pod_uid, found.node, found.workload, *found.container_names)
     assert all(isinstance(value, str) for value in strings)
     assert all(len(key) == 64 and name for key, name in found.containers.items())
     assert all(isinstance(name, str) and isinstance(value, str) for name, value in found.labels)
-    assert found.requests_gpu in (True, False, None)
+    assert found.requested in (True, False, None)

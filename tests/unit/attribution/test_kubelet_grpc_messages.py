@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.attribution.kubelet_wire import Message
+from gputally.attribution.kubelet_grpc import Message
 from tests.support.kubelet_server import message
 
 

@@ -7,24 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.attribution import Found, Holding, Knowledge, Place, PodFacts
-from gputally.attribution.join import (
-    Directory,
-    Whose,
+from gputally.attribution import Allocation, CgroupOwner, FoundOwner, PodReport
+from gputally.attribution.resolve import (
+    PodIndex,
     count_uses,
     ended_pids,
     find_holders,
-    join_knowledge,
+    index_pods,
     list_pods,
     list_residents,
     listed_pids,
-    name_owner,
+    resolve_owner,
 )
 from gputally.model import (
     Gpu,
     MigInstance,
     MigReading,
     Owner,
+    PodInfo,
     Process,
     ProcessSample,
     Reading,
@@ -33,29 +33,31 @@ from gputally.model import (
 )
 from tests.support.fake_procfs import container_id, uid
 
-TRAIN = PodFacts("team-a", "train-0", uid(1), {container_id(1): "main"}, ("main", "sidecar"))
-LOOSE = PodFacts("team-b", "notebook", uid(2), {}, ("jupyter",))
-EMPTY = join_knowledge({})
+TRAIN = PodInfo(
+    "team-a", "train-0", uid(1), containers={container_id(1): "main"}, container_names=("main", "sidecar")
+)
+LOOSE = PodInfo("team-b", "notebook", uid(2), containers={}, container_names=("jupyter",))
+EMPTY = index_pods({})
 GPU = Gpu("GPU-a", 0, "nvidia", "H100", minor_number=0)
 MI300X = Gpu("GPU-m", 0, "amd", "MI300X")
 
 
 def directory(
-    *pods: PodFacts, holdings: tuple[Holding, ...] = (), given_none: tuple[PodFacts, ...] = ()
-) -> Directory:
-    none = frozenset((facts.namespace, facts.pod) for facts in given_none)
-    told = Knowledge(holdings=holdings, given_none=none)
-    return join_knowledge({"pod_logs": Knowledge(pods), "pod_resources": told})
+    *pods: PodInfo, allocations: tuple[Allocation, ...] = (), unallocated: tuple[PodInfo, ...] = ()
+) -> PodIndex:
+    none = frozenset((facts.namespace, facts.pod) for facts in unallocated)
+    told = PodReport(allocations=allocations, unallocated=none)
+    return index_pods({"pod_logs": PodReport(pods), "pod_resources": told})
 
 
-def pod(facts: PodFacts, container: str = "main") -> Owner:
+def pod(facts: PodInfo, container: str = "main") -> Owner:
     return Owner("pod", namespace=facts.namespace, pod=facts.pod, container=container)
 
 
 def uses_of(
-    readings: Sequence[Reading], owners: Mapping[int, Whose], directory: Directory
+    readings: Sequence[Reading], owners: Mapping[int, Owner | Unknown], directory: PodIndex
 ) -> tuple[Use, ...]:
-    residents = list_residents(readings, {pid: Found(owner) for pid, owner in owners.items()})
+    residents = list_residents(readings, {pid: FoundOwner(owner) for pid, owner in owners.items()})
     return count_uses(readings, residents, find_holders(readings, directory))
 
 
@@ -64,83 +66,83 @@ def sample(pid: int, sm: float, at: int = 1) -> ProcessSample:
 
 
 def test_a_process_in_a_known_pod_and_container() -> None:
-    owner = name_owner(Place("pod", uid(1), container_id(1)), "python3", directory(TRAIN))
+    owner = resolve_owner(CgroupOwner("pod", uid(1), container_id(1)), "python3", directory(TRAIN))
     assert owner == Owner("pod", "", "team-a", "train-0", "main", uid(1), container_id(1))
 
 
 def test_a_pod_with_one_container_needs_no_container_id() -> None:
-    owner = name_owner(Place("pod", uid(2), container_id(9)), "python3", directory(LOOSE))
+    owner = resolve_owner(CgroupOwner("pod", uid(2), container_id(9)), "python3", directory(LOOSE))
     assert isinstance(owner, Owner)
     assert (owner.pod, owner.container) == ("notebook", "jupyter")
 
 
 def test_a_container_that_has_just_started_is_not_taken_for_the_one_that_is_known() -> None:
-    init = PodFacts("team-a", "train-0", uid(1), {container_id(1): "init"}, ("init",))
-    owner = name_owner(Place("pod", uid(1), container_id(2)), "python3", directory(init))
+    init = PodInfo(
+        "team-a", "train-0", uid(1), containers={container_id(1): "init"}, container_names=("init",)
+    )
+    owner = resolve_owner(CgroupOwner("pod", uid(1), container_id(2)), "python3", directory(init))
     assert isinstance(owner, Owner)
     assert (owner.pod, owner.container) == ("train-0", "")
 
 
 def test_a_pod_of_several_containers_without_the_id_is_the_pod_alone() -> None:
-    owner = name_owner(Place("pod", uid(1)), "qemu", directory(TRAIN))
+    owner = resolve_owner(CgroupOwner("pod", uid(1)), "qemu", directory(TRAIN))
     assert isinstance(owner, Owner)
     assert (owner.pod, owner.container) == ("train-0", "")
 
 
 def test_a_pod_that_no_source_knows_is_unknown_never_another() -> None:
-    place = Place("pod", uid(7), container_id(7))
-    assert name_owner(place, "x", directory(TRAIN)) == Unknown("unknown_pod", uid(7), container_id(7))
+    found = CgroupOwner("pod", uid(7), container_id(7))
+    assert resolve_owner(found, "x", directory(TRAIN)) == Unknown("unknown_pod", uid(7), container_id(7))
 
 
 def test_a_container_id_of_another_pod_does_not_override_the_uid() -> None:
-    owner = name_owner(Place("pod", uid(2), container_id(1)), "x", directory(TRAIN, LOOSE))
+    owner = resolve_owner(CgroupOwner("pod", uid(2), container_id(1)), "x", directory(TRAIN, LOOSE))
     assert isinstance(owner, Owner)
     assert (owner.pod, owner.container) == ("notebook", "jupyter")
 
 
 def test_a_kubernetes_container_without_its_pod_is_found_by_its_id() -> None:
-    found = name_owner(Place("pod", "", container_id(1)), "x", directory(TRAIN))
+    found = resolve_owner(CgroupOwner("pod", "", container_id(1)), "x", directory(TRAIN))
     assert isinstance(found, Owner)
     assert (found.pod, found.container) == ("train-0", "main")
-    assert name_owner(Place("pod", "", container_id(5)), "x", directory(TRAIN)) == Unknown(
+    assert resolve_owner(CgroupOwner("pod", "", container_id(5)), "x", directory(TRAIN)) == Unknown(
         "unknown_container", "", container_id(5)
     )
 
 
 def test_a_docker_container_that_the_kubelet_knows_is_a_pods() -> None:
-    place = Place("docker", name=container_id(1)[:12], container_id=container_id(1))
-    owner = name_owner(place, "x", directory(TRAIN))
+    found = CgroupOwner("docker", name=container_id(1)[:12], container_id=container_id(1))
+    owner = resolve_owner(found, "x", directory(TRAIN))
     assert isinstance(owner, Owner)
     assert (owner.kind, owner.pod) == ("pod", "train-0")
 
 
 def test_a_path_relative_to_the_own_pod_means_the_own_pod() -> None:
-    known = join_knowledge({"own_pod": Knowledge((replace(TRAIN, containers={}),))})
-    owner = name_owner(Place("pod", "", container_id(4), own_pod=True), "x", known)
+    known = index_pods({"own_pod": PodReport((replace(TRAIN, containers={}),))})
+    owner = resolve_owner(CgroupOwner("pod", "", container_id(4), own_pod=True), "x", known)
     assert isinstance(owner, Owner)
     assert owner.pod == "train-0"
 
 
 @pytest.mark.parametrize(
-    ("place", "name"),
+    ("found", "name"),
     [
-        (Place("docker", name="3f05ee050f82", container_id=container_id(3)), "docker/3f05ee050f82"),
-        (Place("slurm", name="42", slurm_job="42"), "slurm/42"),
-        (Place("service", name="ollama.service"), "service/ollama.service"),
-        (Place("process"), "process/python3"),
+        (CgroupOwner("docker", name="3f05ee050f82", container_id=container_id(3)), "docker/3f05ee050f82"),
+        (CgroupOwner("slurm", name="42", slurm_job="42"), "slurm/42"),
+        (CgroupOwner("service", name="ollama.service"), "service/ollama.service"),
+        (CgroupOwner("process"), "process/python3"),
     ],
 )
-def test_what_is_no_pod_is_named_by_kind(place: Place, name: str) -> None:
-    owner = name_owner(place, "python3", EMPTY)
+def test_what_is_no_pod_is_named_by_kind(found: CgroupOwner, name: str) -> None:
+    owner = resolve_owner(found, "python3", EMPTY)
     assert isinstance(owner, Owner)
     assert owner.name == name
 
 
 def test_sources_fill_each_other_up() -> None:
-    api = PodFacts(
-        "team-a", "train-0", uid(1), workload="Job/train", requests_gpu=True, labels=(("team", "a"),)
-    )
-    known = join_knowledge({"kubernetes": Knowledge((api,)), "pod_logs": Knowledge((TRAIN,))})
+    api = PodInfo("team-a", "train-0", uid(1), workload="Job/train", requested=True, labels=(("team", "a"),))
+    known = index_pods({"kubernetes": PodReport((api,)), "pod_logs": PodReport((TRAIN,))})
     facts = known.by_uid[uid(1)]
     assert (facts.workload, facts.container_names) == ("Job/train", ("main", "sidecar"))
     assert known.by_container[container_id(1)] == (facts, "main")
@@ -156,7 +158,7 @@ def test_one_process_on_two_gpus_and_two_processes_on_one_add_up_once() -> None:
         ),
         Reading(gpu=second, processes=(Process(1, "compute", None, 7),), process_samples=()),
     )
-    owners: dict[int, Whose] = {1: pod(TRAIN), 2: pod(TRAIN)}
+    owners: dict[int, Owner | Unknown] = {1: pod(TRAIN), 2: pod(TRAIN)}
     first, other = uses_of(readings, owners, EMPTY)
     assert (first.processes, first.memory_used_bytes) == (2, 150)
     assert first.sm_ratio == pytest.approx(0.7)
@@ -191,32 +193,32 @@ def test_processes_on_a_partition_whose_driver_samples_have_the_samples_of_that_
     uses = uses_of([reading], {1: pod(TRAIN)}, EMPTY)
     assert [(use.uuid, use.sm_ratio) for use in uses] == [("GPU-m-1", 0.25), ("GPU-m-2", 0.5)]
     assert [use.memory_ratio for use in uses] == [None, None], "nothing measures it"
-    held = Holding("team-b", "notebook", "jupyter", "amd.com/gpu", "GPU-m-1")
+    held = Allocation("team-b", "notebook", "jupyter", "amd.com/gpu", "GPU-m-1")
     idle = replace(
         reading, processes=(), process_samples=(), mig=(replace(parts[0], processes=(), process_samples=()),)
     )
-    (use,) = uses_of([idle], {}, directory(LOOSE, holdings=(held,)))
+    (use,) = uses_of([idle], {}, directory(LOOSE, allocations=(held,)))
     assert use == Use(0, "GPU-m-1", pod(LOOSE, "jupyter"), 0, 0, 0.0, None, 0.0, 0.0)
 
 
 def test_who_holds_a_gpu_and_does_nothing_is_there_with_zeros() -> None:
-    held = Holding("team-b", "notebook", "jupyter", "nvidia.com/gpu", "GPU-a")
+    held = Allocation("team-b", "notebook", "jupyter", "nvidia.com/gpu", "GPU-a")
     reading = Reading(gpu=GPU, processes=(), process_samples=())
-    (use,) = uses_of([reading], {}, directory(LOOSE, holdings=(held, held)))
+    (use,) = uses_of([reading], {}, directory(LOOSE, allocations=(held, held)))
     assert use == Use(0, "GPU-a", pod(LOOSE, "jupyter"), 0, 0, 0.0, 0.0, 0.0, 0.0)
 
 
 def test_a_pod_that_uses_what_it_was_not_given_is_shadow_use() -> None:
-    held = Holding("team-b", "notebook", "jupyter", "nvidia.com/gpu", "GPU-a")
-    known = directory(TRAIN, LOOSE, holdings=(held,), given_none=(TRAIN,))
+    held = Allocation("team-b", "notebook", "jupyter", "nvidia.com/gpu", "GPU-a")
+    known = directory(TRAIN, LOOSE, allocations=(held,), unallocated=(TRAIN,))
     owner = replace(pod(TRAIN), pod_uid=uid(1))
     uses = uses_of([Reading(gpu=GPU, processes=(Process(1, "compute"),))], {1: owner}, known)
     assert {(p.pod, p.requested) for p in list_pods(uses, known)} == {("train-0", False), ("notebook", True)}
 
 
 def test_a_pod_that_the_kubelet_does_not_know_is_not_called_a_shadow() -> None:
-    held = Holding("team-b", "notebook", "jupyter", "nvidia.com/gpu", "GPU-a")
-    known = directory(TRAIN, LOOSE, holdings=(held,))
+    held = Allocation("team-b", "notebook", "jupyter", "nvidia.com/gpu", "GPU-a")
+    known = directory(TRAIN, LOOSE, allocations=(held,))
     uses = uses_of([Reading(gpu=GPU, processes=(Process(1, "compute"),))], {1: pod(TRAIN)}, known)
     assert {(p.pod, p.requested) for p in list_pods(uses, known)} == {("train-0", None), ("notebook", True)}
 
@@ -246,7 +248,7 @@ owners_strategy = st.dictionaries(
     owners_strategy,
 )
 def test_the_sum_over_all_owners_is_what_the_driver_reports(
-    processes: list[tuple[int, int]], samples: list[tuple[int, int, int]], owners: dict[int, Whose]
+    processes: list[tuple[int, int]], samples: list[tuple[int, int, int]], owners: dict[int, Owner | Unknown]
 ) -> None:
     reading = Reading(
         gpu=GPU,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gputally.attribution.kubernetes_workload import workload
+from gputally.attribution.kubernetes_pod import workload
 
 
 def owned(

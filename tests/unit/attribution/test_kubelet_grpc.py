@@ -18,7 +18,7 @@ from hyperframe.frame import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.attribution.grpc_exchange import Reply, exchange
+from gputally.attribution.kubelet_grpc import Reply, exchange
 
 LIMIT = 1000
 OK = [(":status", "200"), ("content-type", "application/grpc")]
@@ -76,7 +76,7 @@ def test_an_error_may_come_without_any_message() -> None:
         (whole_reply(b"\0\0\0\x10\0" + bytes(LIMIT)), "longer than 1000 bytes"),
         (whole_reply(b"\0\0\0\0\0", status="fine"), "no gRPC status"),
         (frames(headers(Encoder(), (":status", "404"), last=True)), "HTTP status 404"),
-        (b"\0\0\5\0\0\0\0\0\0hello", "no HTTP/2"),
+        (b"\0\0\5\0\0\0\0\0\0hello", "HTTP/2"),
     ],
 )
 def test_what_is_no_grpc_reply_says_why(answer: bytes, why: str) -> None:

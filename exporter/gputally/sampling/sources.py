@@ -1,0 +1,86 @@
+"""The guarded sources of a snapshot: GPU readers and pod sources."""
+
+import time
+from collections.abc import Sequence
+
+from gputally.attribution import PodReport, PodSource
+from gputally.devices import Reader, Report
+from gputally.devices.plausible import drop_implausible
+from gputally.devices.vendors import VENDORS
+from gputally.model import Reading
+from gputally.sampling.guard import Attempt, Guarded, Record
+
+_DRIVER_MESSAGES = "|".join(vendor.kernel_log for vendor in VENDORS)
+
+
+class GuardedReaders(Guarded):
+    """Readers of the same GPUs, best first. The last good readings stay until they are too old."""
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        super().__init__(readers, f"check for driver errors: dmesg | grep -iE '{_DRIVER_MESSAGES}'")
+        self._readings: tuple[Reading, ...] = ()
+        self._read_at = time.monotonic()
+
+    @property
+    def read_at_us(self) -> int:
+        """When the readings were taken, by the monotonic clock."""
+        return round(self._read_at * 1_000_000)
+
+    @property
+    def up(self) -> bool:
+        return any(record.up for record in self._records.values())
+
+    @property
+    def age_seconds(self) -> float:
+        """The age of the readings while a read hangs; otherwise 0."""
+        hanging = not self.up and self._worker.busy
+        return time.monotonic() - self._read_at if hanging else 0.0
+
+    def readings(self, max_age_seconds: float) -> tuple[Reading, ...]:
+        """The last good readings; only the GPUs' identities once these are too old, or the source failed."""
+        if self.up or 0 < self.age_seconds <= max_age_seconds:
+            return self._readings
+        return tuple(reading.lost() for reading in self._readings)
+
+    def _take_in(self, one: Attempt, record: Record) -> None:
+        if one.result is None:
+            record.fail(one)
+            return
+        report: Report = one.result
+        self._read_at = one.ended_at
+        record.succeed(one, f"{len(report.readings)} GPUs")
+        record.gpus = len(report.readings)
+        record.read_errors = dict(report.errors)
+        self._readings = self._with_missing(tuple(_plausible(reading, record) for reading in report.readings))
+
+    def _with_missing(self, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+        """A GPU that any of the readers saw before does not vanish: it is down."""
+        present = {reading.gpu.uuid for reading in readings}
+        # A GPU that was lost before its uuid could be read comes back as another GPU.
+        missing = (old for old in self._readings if old.gpu.uuid and old.gpu.uuid not in present)
+        return readings + tuple(old.lost() for old in missing)
+
+
+def _plausible(reading: Reading, record: Record) -> Reading:
+    reading, dropped = drop_implausible(reading)
+    record.implausible.update((name, "implausible") for name in dropped)
+    return reading
+
+
+class GuardedPodSource(Guarded):
+    """A pod source. Its last report stays valid while it cannot be read."""
+
+    def __init__(self, source: PodSource) -> None:
+        super().__init__([source], "check the kubelet: systemctl status kubelet")
+        self.name = source.name
+        self.report = PodReport()
+
+    def _take_in(self, one: Attempt, record: Record) -> None:
+        if one.result is None:
+            record.fail(one)
+            return
+        self.report = one.result
+        if self.report.stale:
+            record.mark_down(*self.report.stale)
+        else:
+            record.succeed(one, f"{len(self.report.pods)} pods")
