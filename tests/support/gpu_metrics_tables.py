@@ -9,9 +9,6 @@ from gputally.devices.amdgpu.gpu_metrics_layouts import (
     ATTRIBUTES_VERSION,
     HEADER,
     LAYOUTS,
-    PARTITION_ATTRIBUTES_VERSION,
-    PARTITION_LAYOUTS,
-    Layout,
     Version,
 )
 
@@ -33,17 +30,9 @@ _ATTRIBUTE_TYPES = {
 
 def build(version: Version, **values: Given) -> bytes:
     """A card's `gpu_metrics`; fields of partition 0 are called xcp0_gfx_busy_inst and so on."""
-    return _build(version, values, LAYOUTS.get(version))
-
-
-def build_partition(version: Version, **values: Given) -> bytes:
-    """A partition's `xcp_metrics`."""
-    return _build(version, values, PARTITION_LAYOUTS.get(version))
-
-
-def _build(version: Version, values: dict[str, Given], layout: Layout | None) -> bytes:
+    layout = LAYOUTS.get(version)
     if layout is None:
-        assert version in (ATTRIBUTES_VERSION, PARTITION_ATTRIBUTES_VERSION)
+        assert version == ATTRIBUTES_VERSION
         return build_attributes(
             version,
             *(attribute(name, _ATTRIBUTE_TYPES.get(name, "H"), *_many(v)) for name, v in values.items()),

@@ -17,7 +17,7 @@ from gputally.attribution.resolve import (
     list_residents,
     listed_pids,
 )
-from gputally.devices.amdgpu.reader import AmdgpuReader
+from gputally.devices.amdgpu import AmdgpuReader
 from gputally.ledger import Ledger
 from gputally.metrics.catalog import Kind
 from gputally.metrics.compat import Options, Scene

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gputally.devices import Report
-from gputally.devices.amdgpu.reader import AmdgpuReader
+from gputally.devices.amdgpu import AmdgpuReader
 from gputally.devices.rocm_smi import RocmSmiReader
 from gputally.model import Unavailable
 from tests.support.amd_host import AmdHost

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from gputally.attribution import PodReport
 from gputally.attribution.owners import ProcessOwners
 from gputally.attribution.resolve import count_uses, ended_pids, index_pods, list_residents, listed_pids
-from gputally.devices.amdgpu import reader as amdgpu_reader
+from gputally.devices import amdgpu
 from gputally.devices.amdgpu.gpu_metrics import decode
-from gputally.devices.amdgpu.processes import ProcessFinder
+from gputally.devices.amdgpu.process_finder import ProcessFinder
 from gputally.ledger import Ledger
 from gputally.metrics.exposition import render_text
 from gputally.metrics.families import build_families
@@ -43,8 +43,8 @@ class Host:
         self._now_ns = 1_000 * SECOND_NS
         with pytest.MonkeyPatch.context() as patch:
             finder = partial(ProcessFinder, monotonic_ns=lambda: self._now_ns, wall_ns=lambda: self._now_ns)
-            patch.setattr(amdgpu_reader, "ProcessFinder", finder)
-            self._reader = amdgpu_reader.AmdgpuReader(self.root / "sys", self.root / "proc")
+            patch.setattr(amdgpu, "ProcessFinder", finder)
+            self._reader = amdgpu.AmdgpuReader(self.root / "sys", self.root / "proc")
         self._owners = ProcessOwners(self.root / "proc")
         self._directory = index_pods({"pods": PodReport(pods=PODS)})
         self._ledger = Ledger(retention_seconds=300, max_window_seconds=60)

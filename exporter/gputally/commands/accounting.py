@@ -4,7 +4,7 @@ import sys
 from enum import Enum, auto
 from typing import Any, TextIO
 
-from gputally.devices.nvml.library import NO_PERMISSION, Library, LibraryGone, Verdict, verdict_of
+from gputally.devices.nvml.library import NO_PERMISSION, ErrorMeaning, Library, LibraryGone, meaning_of
 from gputally.model import Unavailable
 
 _ON = 1
@@ -87,12 +87,12 @@ def _persists(nvml: Any, handle: Any) -> bool:
 def _explain(library: Library, code: int) -> tuple[str, _Outcome]:
     if code == NO_PERMISSION:
         return "accounting is off", _Outcome.DENIED
-    match verdict_of(code):
-        case Verdict.GONE:
+    match meaning_of(code):
+        case ErrorMeaning.GONE:
             raise LibraryGone(code)
-        case Verdict.UNSUPPORTED:
+        case ErrorMeaning.UNSUPPORTED:
             return "accounting is not supported by this card or driver, or in MIG mode", _Outcome.DONE
-        case Verdict.LOST:
+        case ErrorMeaning.LOST:
             return "the GPU does not answer", _Outcome.FAILED
         case _:
             return f"accounting could not be turned on: {library.error_name(code)}", _Outcome.FAILED

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
-from gputally.devices.amdgpu.cards import find_cards
+from gputally.devices.amdgpu.discovery import find_cards
 from gputally.model import Unavailable
 
 _MOST_BYTES = 1 << 20

@@ -4,11 +4,17 @@ A reader owns its hardware library, converts units, and turns every sentinel int
 called from one thread at a time and may block; `collect` guards it.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from gputally.model import Reading
+
+Errors = Counter[tuple[str, str]]
+"""(field, error) -> count."""
+Values = dict[str, Any]
+"""Fields of a `Reading` by name; unknown values are absent or None."""
 
 
 @dataclass(frozen=True, slots=True)

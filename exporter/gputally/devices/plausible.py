@@ -1,7 +1,8 @@
-"""Drops what no GPU can have measured: a driver's garbage must not become a sample.
+"""Drops values that no GPU can have measured: garbage from a driver must not become a sample.
 
-The bounds are far outside what hardware does today, so that only nonsense and sentinels (NVML's
-all-ones) fall outside. They go by the unit at the end of a field's name; NaN is inside no bounds.
+The bounds are far outside what hardware does today, so that only garbage and sentinels (NVML's all-ones)
+are dropped. They follow from the unit at the end of a field's name; a field without a unit is a counter.
+NaN is inside no bounds.
 """
 
 from dataclasses import fields, replace
@@ -13,40 +14,34 @@ from gputally.model import Labelled, MigReading, Process, ProcessSample, Reading
 Bounds = tuple[float, float]
 
 _COUNTER: Bounds = (0, 2**63 - 1)
+_COUNTER_32: Bounds = (0, 2**32 - 2)
 _STATE: Bounds = (0, 1)
-_POSITIVE_WATTS: Bounds = (0.001, 5000)
 
 _BOUNDS_BY_UNIT: dict[str, Bounds] = {
     "_ratio": (0, 1 + 1e-9),
     "_watts": (0, 5000),
-    "_limit_watts": _POSITIVE_WATTS,
+    "_limit_watts": (0.001, 5000),
     "_celsius": (-60, 200),
     "_hertz": (0, 1e11),  # GDDR7 is past 14 GHz
     "_bytes": (0, 2**47),
     "_bytes_per_second": (0, 1e13),
     "_seconds": (0, 1e11),
-    "_millijoules": _COUNTER,
+    "_active": _STATE,
+    "_up": _STATE,
+    "_mode": _STATE,
+    "_action": _STATE,
 }
+# Fields with narrower or wider bounds than their unit.
 _BOUNDS_BY_FIELD: dict[str, Bounds] = {
     "temperature_margin_celsius": (-100, 200),
     "fan_speed_ratio": (0, 2),  # a fan may be driven past what its maker calls 100 %
     "performance_state": (0, 15),
-    "throttle_active": _STATE,
-    "nvlink_up": _STATE,
-    "recovery_action": _STATE,
-    "compute_mode": _STATE,
     "nvlink_bytes": _COUNTER,
-    "nvlink_errors": _COUNTER,
-    "xgmi_up": _STATE,
     "xgmi_bytes": _COUNTER,
-    "ras_errors": _COUNTER,
-    "ecc_errors": _COUNTER,
-    "ecc_location_errors": _COUNTER,
-    "xid_errors": _COUNTER,
-    "pcie_replays": (0, 2**32 - 2),
-    "retired_pages": (0, 2**32 - 2),
-    "remapped_rows": (0, 2**32 - 2),
-    "remap_banks": (0, 2**32 - 2),
+    "pcie_replays": _COUNTER_32,
+    "retired_pages": _COUNTER_32,
+    "remapped_rows": _COUNTER_32,
+    "remap_banks": _COUNTER_32,
     "pcie_generation": (1, 16),
     "pcie_generation_max": (1, 16),
     "pcie_width": (1, 32),
@@ -57,11 +52,13 @@ _NO_MEASUREMENT = {"gpu", "up", "instance", "processes", "process_samples", "acc
 
 
 def bounds_of(field: str) -> Bounds | None:
-    """The least and the most that a field can hold; None when its name tells no unit."""
+    """The lowest and the highest value of a field; None for a field that is no measurement."""
+    if field in _NO_MEASUREMENT:
+        return None
     if field in _BOUNDS_BY_FIELD:
         return _BOUNDS_BY_FIELD[field]
     units = [unit for unit in _BOUNDS_BY_UNIT if field.endswith(unit)]
-    return _BOUNDS_BY_UNIT[max(units, key=len)] if units else None
+    return _BOUNDS_BY_UNIT[max(units, key=len)] if units else _COUNTER
 
 
 class _Measurements:
@@ -71,8 +68,7 @@ class _Measurements:
         measured = [
             (field.name, bounds, Labelled in get_args(field.type))
             for field in fields(model)
-            if field.name not in _NO_MEASUREMENT and bool not in get_args(field.type)
-            if (bounds := bounds_of(field.name)) is not None
+            if (bounds := bounds_of(field.name)) is not None and bool not in get_args(field.type)
         ]
         self.plain = [(name, *bounds) for name, bounds, labelled in measured if not labelled]
         self.labelled = [(name, *bounds) for name, bounds, labelled in measured if labelled]
@@ -80,7 +76,7 @@ class _Measurements:
         self._get_labelled = attrgetter(*(name for name, _, _ in self.labelled)) if self.labelled else None
 
     def check(self, reading: Reading | MigReading) -> tuple[dict[str, Any], list[str]]:
-        """New values for the fields that held something implausible, and their names, once per value."""
+        """New values for the fields with an implausible value, and their names, once per value."""
         changes: dict[str, Any] = {}
         dropped: list[str] = []
         for (name, low, high), value in zip(self.plain, self._get_plain(reading), strict=True):
@@ -108,7 +104,7 @@ _RATIO_LOW, _RATIO_HIGH = _BOUNDS_BY_UNIT["_ratio"]
 
 
 def drop_implausible(reading: Reading) -> tuple[Reading, tuple[str, ...]]:
-    """The reading without what cannot be, and the name of the field of each value that was dropped."""
+    """The reading without implausible values, and the field's name of each dropped value."""
     changes, dropped = _OF_GPU.check(reading)
     processes, dropped_memory = _drop_process_memory(reading.processes)
     samples, dropped_samples = _drop_samples(reading.process_samples)
@@ -126,7 +122,7 @@ def drop_implausible(reading: Reading) -> tuple[Reading, tuple[str, ...]]:
 
 
 def _drop_process_memory(processes: tuple[Process, ...] | None) -> tuple[tuple[Process, ...], list[str]]:
-    """A process stays, only its memory goes."""
+    """Drops the memory of a process, not the process."""
     sane = tuple(
         process
         if process.memory_used_bytes is None or _MEMORY_LOW <= process.memory_used_bytes <= _MEMORY_HIGH
@@ -138,7 +134,7 @@ def _drop_process_memory(processes: tuple[Process, ...] | None) -> tuple[tuple[P
 
 
 def _drop_samples(samples: tuple[ProcessSample, ...] | None) -> tuple[tuple[ProcessSample, ...], list[str]]:
-    """A sample with one wrong number has no right one: it is garbage as a whole."""
+    """Drops whole samples: where one number is garbage, the others are too."""
     sane = tuple(
         sample
         for sample in samples or ()

@@ -5,9 +5,10 @@ A reader is imported only when it is built or when its fields are listed: an unu
 
 # ruff: noqa: PLC0415
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -46,6 +47,11 @@ class ReaderRow:
     module: str
     """Its `FILLS` lists the fields that the reader can fill."""
 
+    @property
+    def fills(self) -> frozenset[str]:
+        fills: frozenset[str] = import_module(self.module).FILLS
+        return fills
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vendor:
@@ -77,7 +83,7 @@ class Vendor:
     """Patterns of the files in /dev that a reader opens for reading and writing."""
     no_gpus_fix: str = ""
     """What to do when a reader works and shows no GPU."""
-    denied: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    denied: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     """Field of an error "permission" -> what is missing without the permission, and how to give it."""
 
     partition_label: str = "Partition {number} {profile}"
@@ -241,13 +247,11 @@ def reader_row(name: str) -> ReaderRow:
     return next(row for vendor in VENDORS for row in vendor.readers if row.name == name)
 
 
-def readers_that_fill(name: str) -> tuple[str, ...]:
+def readers_that_fill(field: str) -> tuple[str, ...]:
     """The readers that can fill a field of `Reading`, or of another type of the model: "Process.name"."""
-    return tuple(
-        row.name for vendor in VENDORS for row in vendor.readers if name in import_module(row.module).FILLS
-    )
+    return tuple(row.name for vendor in VENDORS for row in vendor.readers if field in row.fills)
 
 
 def fields_filled(vendor: Vendor) -> frozenset[str]:
     """The fields that at least one reader of a vendor's GPUs can fill, named as in `readers_that_fill`."""
-    return frozenset().union(*(import_module(row.module).FILLS for row in vendor.readers))
+    return frozenset().union(*(row.fills for row in vendor.readers))

@@ -1,6 +1,6 @@
 """AMD models, as the files of the amdgpu driver report the real GPUs."""
 
-from gputally.devices.amd_identity import model_name
+from gputally.devices.amd import model_name
 from gputally.simulator.gpu_models import AmdModel, Clocks, Domain, Sensor
 
 AMD_MODELS: dict[str, AmdModel] = {

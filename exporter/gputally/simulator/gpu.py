@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from uuid import UUID
 
-from gputally.devices.amd_identity import gpu_uuid
+from gputally.devices.amd import gpu_uuid
 from gputally.model import Gpu, Labelled, MigInstance, Process, Reading
 from gputally.simulator import driver_values as driver
 from gputally.simulator.faults import GpuFaults

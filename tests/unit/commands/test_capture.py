@@ -11,7 +11,7 @@ import pytest
 
 from gputally.commands.capture import capture
 from gputally.devices import Report
-from gputally.devices.amdgpu.reader import AmdgpuReader
+from gputally.devices.amdgpu import AmdgpuReader
 from gputally.model import Process, Reading
 from tests.support.amd_trees import HOSTS, planted
 

@@ -32,6 +32,27 @@ def test_every_measured_field_of_the_model_has_bounds() -> None:
     names = [name for model in (Reading, MigReading) for name, _ in measured(model)]
     assert [name for name in names if bounds_of(name) is None] == []
     assert len(names) > 60
+    assert {bounds_of(name) for name in STRUCTURE} == {None}
+
+
+@pytest.mark.parametrize(
+    ("new_field", "as_of"),
+    [
+        ("hotspot_celsius", "temperature_celsius"),
+        ("module_power_watts", "power_watts"),
+        ("module_power_limit_watts", "power_limit_watts"),
+        ("shared_memory_bytes", "memory_used_bytes"),
+        ("c2c_bytes_per_second", "pcie_throughput_bytes_per_second"),
+        ("c2c_link_up", "nvlink_up"),
+        ("c2c_errors", "nvlink_errors"),
+    ],
+)
+def test_a_new_field_gets_the_bounds_of_its_unit(new_field: str, as_of: str) -> None:
+    assert bounds_of(new_field) == bounds_of(as_of)
+
+
+def test_a_counter_is_never_negative_and_has_at_most_63_bits() -> None:
+    assert bounds_of("ecc_errors") == bounds_of("energy_millijoules") == (0, 2**63 - 1)
 
 
 HEALTHY = reading(

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from gputally.devices.amd_identity import gpu_uuid
+from gputally.devices.amd import gpu_uuid
 from gputally.devices.amdgpu import AmdgpuReader
 from gputally.model import Gpu, ProcessSample, Reading
 from gputally.simulator.amd_models import AMD_MODELS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputally.devices.amd_identity import MODELS
+from gputally.devices.amd import MODELS
 from gputally.simulator import MODEL_NAMES
 from gputally.simulator.amd_models import AMD_MODELS
 from gputally.simulator.gpu_models import AmdModel, AnyModel, NvidiaModel

@@ -16,14 +16,9 @@ static const struct {
     int slot;
     const char *short_name, *long_name;
 } metrics[] = {
-    {1, GPM_GRAPHICS, "graphics_util", "Graphics Engine Utilization"},
-    {2, GPM_SM, "sm_util", "SM Utilization"},
-    {3, GPM_OCCUPANCY, "sm_occupancy", "SM Occupancy"},
-    {5, GPM_TENSOR, "any_tensor_util", "Tensor Core Utilization"},
-    {10, GPM_DRAM, "dram_bw_util", "DRAM Bandwidth Utilization"},
-    {11, GPM_FP64, "fp64_util", "FP64 Utilization"},
-    {12, GPM_FP32, "fp32_util", "FP32 Utilization"},
-    {13, GPM_FP16, "fp16_util", "FP16 Utilization"},
+#define X(id, slot, short_name, long_name) {id, slot, short_name, long_name},
+    GPM_METRICS(X)
+#undef X
 };
 
 static bool any_gpm(const struct device *device)

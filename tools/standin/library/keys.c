@@ -5,7 +5,7 @@
 #include "standin.h"
 
 static const char *const single_keys[] = {
-#define X(name, key) key,
+#define X(name, key, field, factor) key,
     SINGLE_SLOTS(X)
 #undef X
 };

@@ -4,16 +4,6 @@
 #define PCIE_WINDOW_MS 20
 #define LINK_CAPABILITIES 6
 
-#define GETTER(function, slot) \
-    EXPORT int function(handle device, u32 *value) { return get_u32(__func__, device, slot, value); }
-
-GETTER(nvmlDeviceGetCurrPcieLinkGeneration, PCIE_GEN)
-GETTER(nvmlDeviceGetMaxPcieLinkGeneration, PCIE_GEN_MAX)
-GETTER(nvmlDeviceGetGpuMaxPcieLinkGeneration, PCIE_GEN_MAX_DEVICE)
-GETTER(nvmlDeviceGetCurrPcieLinkWidth, PCIE_WIDTH)
-GETTER(nvmlDeviceGetMaxPcieLinkWidth, PCIE_WIDTH_MAX)
-GETTER(nvmlDeviceGetPcieReplayCounter, PCIE_REPLAYS)
-
 /* The driver counts bytes for a moment, and the caller waits. */
 EXPORT int nvmlDeviceGetPcieThroughput(handle device, u32 direction, u32 *kb_per_second)
 {

@@ -1,4 +1,5 @@
-/* Functions that a driver has and no scenario tells of: they exist, and answer NOT_SUPPORTED. */
+/* Functions of the driver without a slot: they return NOT_SUPPORTED. Weak, so that a row of GETTERS replaces
+ * one of them without an edit here. */
 #include "standin.h"
 
 /* Their first argument is a device, so that a lost GPU says so here too. */
@@ -17,9 +18,9 @@ static int refuse(const char *function)
 
 /* Whatever other arguments there are stay where the caller put them. */
 #define DEVICE(function) \
-    EXPORT int function(handle device) { return refuse_device(__func__, device); }
+    EXPORT __attribute__((weak)) int function(handle device) { return refuse_device(__func__, device); }
 #define OTHER(function) \
-    EXPORT int function(void) { return refuse(__func__); }
+    EXPORT __attribute__((weak)) int function(void) { return refuse(__func__); }
 
 OTHER(nvmlComputeInstanceDestroy)
 OTHER(nvmlComputeInstanceGetInfo)

@@ -8,19 +8,62 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gputally.devices.amd_identity import TWO_DIES, pcie_generation, sensor_name
-from gputally.devices.amdgpu.cards import Card, RenderDevice
-from gputally.devices.amdgpu.files import Errors, Files, Levels, parse_counts, parse_levels
+from gputally.devices import Errors, Values
+from gputally.devices.amd import CLOCK_DOMAINS, TWO_DIES, pcie_generation, sensor_name
+from gputally.devices.amdgpu import process_finder
+from gputally.devices.amdgpu.discovery import DrmCard, RenderDevice
+from gputally.devices.amdgpu.files import Files, Levels, parse_counts, parse_levels
 from gputally.devices.amdgpu.gpu_metrics import GpuMetrics, decode, throttle_active
 from gputally.devices.amdgpu.gpu_metrics_layouts import BrokenTable, UnknownTable
-from gputally.devices.amdgpu.hwmon import CLOCK_DOMAINS, Hwmon, read_hwmon
-from gputally.devices.amdgpu.processes import Found
+from gputally.devices.amdgpu.hwmon import Hwmon, read_hwmon
+from gputally.devices.amdgpu.process_finder import FoundProcesses
 from gputally.model import Gpu, Labelled, MigInstance, MigReading, Reading
 
-Values = dict[str, Any]
-"""Fields of a `Reading` by name."""
-
-_NOBODY_KNOWN = Found()
+CARD_FILLS = frozenset(
+    {
+        "clock_hertz",
+        "clock_max_hertz",
+        "ecc_errors",
+        "energy_millijoules",
+        "fan_speed_ratio",
+        "gpu_utilization_ratio",
+        "gtt_total_bytes",
+        "gtt_used_bytes",
+        "jpeg_utilization_ratio",
+        "memory_free_bytes",
+        "memory_temperature_celsius",
+        "memory_total_bytes",
+        "memory_used_bytes",
+        "memory_utilization_ratio",
+        "memory_visible_total_bytes",
+        "memory_visible_used_bytes",
+        "mig",
+        "MigReading.graphics_active_ratio",
+        "MigReading.processes",
+        "MigReading.process_samples",
+        "pcie_generation",
+        "pcie_generation_max",
+        "pcie_replays",
+        "pcie_width",
+        "pcie_width_max",
+        "power_default_limit_watts",
+        "power_limit_watts",
+        "power_max_limit_watts",
+        "power_min_limit_watts",
+        "power_watts",
+        "ras_errors",
+        "sensor_celsius",
+        "sensor_critical_celsius",
+        "temperature_celsius",
+        "temperature_shutdown_celsius",
+        "temperature_slowdown_celsius",
+        "throttle_active",
+        "xgmi_bytes",
+        "xgmi_up",
+        *process_finder.FILLS,
+    }
+)
+_NOBODY_KNOWN = FoundProcesses()
 _NO_DEVICES: Mapping[int, RenderDevice | None] = {}
 _NO_TABLE = GpuMetrics(format_revision=0, content_revision=0)
 _RAS_SUFFIX = "_err_count"
@@ -41,7 +84,7 @@ _SIGNS_OF_LIFE = {
 class CardReader:
     """Reads one card. Keeps what the table counted the last time, to see what has grown."""
 
-    def __init__(self, card: Card, errors: Errors) -> None:
+    def __init__(self, card: DrmCard, errors: Errors) -> None:
         self._card = card
         self._files = Files(card.folder, errors)
         self._residencies: Mapping[str, int] = {}
@@ -49,7 +92,7 @@ class CardReader:
     def read(
         self,
         gpu: Gpu,
-        residents: Mapping[int | None, Found],
+        residents: Mapping[int | None, FoundProcesses],
         devices: Mapping[int, RenderDevice | None] = _NO_DEVICES,
     ) -> Reading:
         """What the card says now; only that it is lost when it says nothing.
@@ -72,7 +115,7 @@ class CardReader:
     def _read_awake(
         self,
         gpu: Gpu,
-        residents: Mapping[int | None, Found],
+        residents: Mapping[int | None, FoundProcesses],
         devices: Mapping[int, RenderDevice | None],
     ) -> Values:
         hwmon = read_hwmon(self._files)
@@ -163,7 +206,7 @@ class CardReader:
     def _partitions(
         self,
         gpu: Gpu,
-        residents: Mapping[int | None, Found],
+        residents: Mapping[int | None, FoundProcesses],
         devices: Mapping[int, RenderDevice | None],
         table: GpuMetrics,
     ) -> tuple[MigReading, ...]:

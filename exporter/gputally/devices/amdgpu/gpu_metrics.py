@@ -1,4 +1,4 @@
-"""Decodes amdgpu's binary tables: `gpu_metrics` of a card and `xcp_metrics` of a partition.
+"""Decodes amdgpu's binary table `gpu_metrics`.
 
 Written from Linux 7.1 (rc4): the units are those of kgd_pp_interface.h and, where it is silent or wrong,
 those of the code in pm/swsmu that fills the tables.
@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gputally.devices.amdgpu.gpu_metrics_layouts import (
-    Values,
+    TableValues,
     Version,
-    read_partition_table,
     read_table,
 )
 from gputally.model import Labelled
@@ -22,9 +21,7 @@ class PartitionMetrics:
     """What one partition of a card does."""
 
     gfx_activity_ratio: float | None = None  # mean over its compute dies
-    media_activity_ratio: float | None = None  # of the busiest video engine
     jpeg_activity_ratio: float | None = None  # of the busiest JPEG engine
-    clocks_hertz: Labelled = field(default_factory=dict)  # domain; only in the partition's own table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,23 +37,16 @@ class GpuMetrics:
     power_watts: float | None = None
     gfx_activity_ratio: float | None = None
     memory_activity_ratio: float | None = None
-    media_activity_ratio: float | None = None
     jpeg_activity_ratio: float | None = None
     temperatures_celsius: Labelled = field(default_factory=dict)  # sensor
     clocks_hertz: Labelled = field(default_factory=dict)  # domain
-    fan_rpm: int | None = None
     throttlers: frozenset[str] | None = None  # names of THROTTLERS
-    throttle_status: int | None = None  # what each bit means depends on the chip
     throttle_residencies: Mapping[str, int] = field(default_factory=dict)  # firmware cycles throttled so far
-    accumulation_counter: int | None = None  # firmware cycles so far
     pcie_generation: int | None = None
     pcie_width: int | None = None
     pcie_replays: int | None = None
-    xgmi_width: int | None = None
-    xgmi_gigatransfers_per_second: int | None = None
     xgmi_bytes: Labelled = field(default_factory=dict)  # link, direction
     xgmi_up: Labelled = field(default_factory=dict)  # link
-    firmware_timestamp_nanoseconds: int | None = None
     partitions: tuple[PartitionMetrics, ...] = ()  # where the card's table tells them apart
 
 
@@ -159,7 +149,6 @@ def decode(table: bytes) -> GpuMetrics:
     energy = _energy(version, values)
     partitions = _partitions(values)
     throttlers = _highest(values, "indep_throttle_status")
-    timestamp = _highest(values, "firmware_timestamp")
     return GpuMetrics(
         format_revision=version[0],
         content_revision=version[1],
@@ -167,32 +156,23 @@ def decode(table: bytes) -> GpuMetrics:
         power_watts=_power(values, units),
         gfx_activity_ratio=_ratio(values, units, "average_gfx_activity"),
         memory_activity_ratio=_ratio(values, units, "average_umc_activity"),
-        media_activity_ratio=_most(
-            _ratio(values, units, "average_mm_activity", "average_vcn_activity", "vcn_activity", "vcn_busy"),
-            *(partition.media_activity_ratio for partition in partitions),
-        ),
         jpeg_activity_ratio=_most(
             _ratio(values, units, "jpeg_activity", "jpeg_busy"),
             *(partition.jpeg_activity_ratio for partition in partitions),
         ),
         temperatures_celsius=_temperatures(values, units),
         clocks_hertz=_clocks(values),
-        fan_rpm=_highest(values, "current_fan_speed"),
         throttlers=None
         if throttlers is None
         else frozenset(name for bit, name in THROTTLERS.items() if throttlers >> bit & 1),
-        throttle_status=_highest(values, "throttle_status"),
         throttle_residencies={
             name: cycles
             for name, fields in _RESIDENCY_FIELDS.items()
             if (cycles := _highest(values, *fields)) is not None
         },
-        accumulation_counter=_highest(values, "accumulation_counter"),
         pcie_generation=_PCIE_GENERATIONS.get(_highest(values, "pcie_link_speed") or 0),
         pcie_width=_highest(values, "pcie_link_width"),
         pcie_replays=_highest(values, "pcie_replay_count_acc"),
-        xgmi_width=_highest(values, "xgmi_link_width"),
-        xgmi_gigatransfers_per_second=_highest(values, "xgmi_link_speed"),
         xgmi_bytes={
             (str(link), direction): kibibytes * 1024
             for direction, name in _XGMI_DATA.items()
@@ -204,18 +184,11 @@ def decode(table: bytes) -> GpuMetrics:
             for link, status in enumerate(values.get("xgmi_link_status", ()))
             if status in _LINK_STATES
         },
-        firmware_timestamp_nanoseconds=None if timestamp is None else timestamp * 10,
         partitions=partitions,
     )
 
 
-def decode_partition(table: bytes) -> PartitionMetrics:
-    """A partition's own `xcp_metrics`; its versions are not those of `gpu_metrics`. Raises as `decode`."""
-    _, values = read_partition_table(table)
-    return _partition(values, "", _clocks(values))
-
-
-def _highest(values: Values, *names: str) -> int | None:
+def _highest(values: TableValues, *names: str) -> int | None:
     """Of the first of the fields that is measured, the highest value."""
     for name in names:
         measured = [value for value in values.get(name, ()) if value is not None]
@@ -224,7 +197,7 @@ def _highest(values: Values, *names: str) -> int | None:
     return None
 
 
-def _ratio(values: Values, units: _Units, *names: str) -> float | None:
+def _ratio(values: TableValues, units: _Units, *names: str) -> float | None:
     activity = _highest(values, *names)
     return None if activity is None else activity / units.ratio
 
@@ -233,12 +206,12 @@ def _most(*ratios: float | None) -> float | None:
     return max((ratio for ratio in ratios if ratio is not None), default=None)
 
 
-def _is_accelerator(values: Values) -> bool:
+def _is_accelerator(values: TableValues) -> bool:
     """Of the chips with v1.1 to v1.3, only MI200 (and MI300 under its first drivers) count their activity."""
     return _highest(values, "gfx_activity_acc") is not None
 
 
-def _energy(version: Version, values: Values) -> int | None:
+def _energy(version: Version, values: TableValues) -> int | None:
     """The counter in units of 2^-16 J (15.259 uJ), where that is its unit.
 
     The header states the unit from v1.4 on. Before, it holds for the Instincts since MI200: Radeons show
@@ -250,7 +223,7 @@ def _energy(version: Version, values: Values) -> int | None:
     return _highest(values, "energy_accumulator") or None
 
 
-def _power(values: Values, units: _Units) -> float | None:
+def _power(values: TableValues, units: _Units) -> float | None:
     power = _highest(values, "curr_socket_power", "average_socket_power")
     if power is None or units.watts is None:
         return None
@@ -259,7 +232,7 @@ def _power(values: Values, units: _Units) -> float | None:
     return power / units.watts
 
 
-def _temperatures(values: Values, units: _Units) -> Labelled:
+def _temperatures(values: TableValues, units: _Units) -> Labelled:
     measured = {name: _highest(values, f"temperature_{name}") for name in _TEMPERATURES}
     for name in _NUMBERED_TEMPERATURES:
         for number, value in enumerate(values.get(f"temperature_{name}", ())):
@@ -270,7 +243,7 @@ def _temperatures(values: Values, units: _Units) -> Labelled:
     return {(name,): value / units.celsius for name, value in measured.items() if value is not None}
 
 
-def _clocks(values: Values) -> Labelled:
+def _clocks(values: TableValues) -> Labelled:
     return {
         (domain,): megahertz * 1_000_000
         for domain, names in _CLOCK_DOMAINS.items()
@@ -278,20 +251,18 @@ def _clocks(values: Values) -> Labelled:
     }
 
 
-def _partitions(values: Values) -> tuple[PartitionMetrics, ...]:
+def _partitions(values: TableValues) -> tuple[PartitionMetrics, ...]:
     count = _highest(values, "num_partition") or 0
     return tuple(
-        _partition(values, f"xcp{number}_", {})
+        _partition(values, f"xcp{number}_")
         for number in range(count)
         if f"xcp{number}_gfx_busy_inst" in values
     )
 
 
-def _partition(values: Values, prefix: str, clocks: Labelled) -> PartitionMetrics:
+def _partition(values: TableValues, prefix: str) -> PartitionMetrics:
     dies = [busy for busy in values.get(f"{prefix}gfx_busy_inst", ()) if busy is not None]
     return PartitionMetrics(
         gfx_activity_ratio=sum(dies) / len(dies) / _CARD.ratio if dies else None,
-        media_activity_ratio=_ratio(values, _CARD, f"{prefix}vcn_busy"),
         jpeg_activity_ratio=_ratio(values, _CARD, f"{prefix}jpeg_busy"),
-        clocks_hertz=clocks,
     )

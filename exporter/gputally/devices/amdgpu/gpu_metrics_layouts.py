@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 Version = tuple[int, int]  # format revision, content revision
-Values = Mapping[str, tuple[int | None, ...]]  # by the kernel's field name; None = not measured
+TableValues = Mapping[str, tuple[int | None, ...]]  # by the kernel's field name; None = not measured
 
 HEADER = struct.Struct("@HBB")  # structure size, format revision, content revision
 _MOST_PARTITIONS = 8
@@ -38,7 +38,7 @@ class Layout:
     shape: struct.Struct
     fields: Mapping[str, tuple[slice, int]]  # places among the unpacked values, the field's all-ones
 
-    def read(self, table: bytes) -> Values:
+    def read(self, table: bytes) -> TableValues:
         numbers = self.shape.unpack_from(table)
         return {
             name: tuple(None if number == nothing else number for number in numbers[places])
@@ -195,10 +195,8 @@ LAYOUTS: Mapping[Version, Layout] = {
     (2, 4): _layout(_V2_4),
     (3, 0): _layout(_V3_0),
 }
-PARTITION_LAYOUTS: Mapping[Version, Layout] = {(1, 0): _layout(f"{_DIE_CLOCKS} padding {_BUSY_2}")}
 
 ATTRIBUTES_VERSION: Version = (1, 9)
-PARTITION_ATTRIBUTES_VERSION: Version = (1, 1)
 # A table of these versions is a list without gaps: a 64-bit word (unit, type, id, how many values) and the
 # values. The place in this text is the id, the number behind the colon the unit that the kernel uses.
 _ATTRIBUTES = (
@@ -222,34 +220,25 @@ ATTRIBUTES: tuple[tuple[str, int], ...] = tuple(
 ATTRIBUTE_TYPES = "BbHhIiQq"  # in the order of their codes
 
 
-def read_table(table: bytes) -> tuple[Version, Values]:
+def read_table(table: bytes) -> tuple[Version, TableValues]:
     """A card's table. Raises UnknownTable or BrokenTable."""
-    return _read(table, LAYOUTS, ATTRIBUTES_VERSION)
-
-
-def read_partition_table(table: bytes) -> tuple[Version, Values]:
-    """A partition's table: its versions are not those of the card's. Raises as `read_table`."""
-    return _read(table, PARTITION_LAYOUTS, PARTITION_ATTRIBUTES_VERSION)
-
-
-def _read(table: bytes, layouts: Mapping[Version, Layout], attributes: Version) -> tuple[Version, Values]:
     if len(table) < HEADER.size:
         raise BrokenTable(f"{len(table)} bytes are no table")
     size, format_revision, content_revision = HEADER.unpack_from(table)
     version = (format_revision, content_revision)
-    if version not in layouts and version != attributes:
+    if version not in LAYOUTS and version != ATTRIBUTES_VERSION:
         raise UnknownTable(*version)
     if size > len(table):
         raise BrokenTable(f"the table says it has {size} bytes and has {len(table)}")
-    if version == attributes:
+    if version == ATTRIBUTES_VERSION:
         return version, _read_attributes(table[:size])
-    layout = layouts[version]
+    layout = LAYOUTS[version]
     if size < layout.shape.size:  # a longer one has new fields at its end
         raise BrokenTable(f"{size} bytes for a table that has {layout.shape.size}")
     return version, layout.read(table)
 
 
-def _read_attributes(table: bytes) -> Values:
+def _read_attributes(table: bytes) -> TableValues:
     """What the list holds. Unknown ids, and known ones in another unit than ours, are passed over."""
     values: dict[str, tuple[int | None, ...]] = {}
     try:

@@ -7,17 +7,8 @@ clocks in hertz. Which of them there are differs by card; a limit of 0 is none.
 import re
 from dataclasses import dataclass, field
 
+from gputally.devices.amd import CLOCK_DOMAINS
 from gputally.devices.amdgpu.files import Files
-
-CLOCK_DOMAINS = {
-    "sclk": "graphics",
-    "mclk": "memory",
-    "socclk": "soc",
-    "fclk": "fabric",
-    "vclk": "video",
-    "dclk": "decode",
-}
-"""What the kernel calls a clock -> the domain that it is exported under."""
 
 _INPUT = re.compile(r"(?P<kind>temp|freq)(?P<number>\d+)_input")
 _OLD_NAMES = {"temp1": "edge", "freq1": "sclk", "freq2": "mclk"}  # before the kernel had labels for them

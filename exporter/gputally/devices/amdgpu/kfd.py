@@ -16,10 +16,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputally.devices.amdgpu.files import Errors
-from gputally.devices.amdgpu.fleeting import FleetingFiles, parse_count
+from gputally.devices import Errors
+from gputally.devices.amdgpu.files import ProcessFiles, parse_count
 
-Place = tuple[str, int | None]
+CardPart = tuple[str, int | None]
 """A card's PCI address, and which partition of it; None is the whole card."""
 
 _HIGHEST_PID = 2**22
@@ -69,7 +69,7 @@ class Kfd:
 
     def __init__(self, sysfs: Path, errors: Errors) -> None:
         self._root = f"{sysfs}/class/kfd/kfd"
-        self._files = FleetingFiles("kfd", errors)
+        self._files = ProcessFiles("kfd", errors)
         self._generation: bytes | None = None
         self._nodes: tuple[Node, ...] = ()
 
@@ -155,7 +155,7 @@ def parse_properties(text: bytes) -> dict[str, int]:
     return {pair[0]: number for pair in pairs if len(pair) == 2 and (number := parse_count(pair[1])) >= 0}
 
 
-def place_nodes(nodes: Iterable[Node], pci_addresses: Collection[str]) -> dict[Place, Node]:
+def place_nodes(nodes: Iterable[Node], pci_addresses: Collection[str]) -> dict[CardPart, Node]:
     """Which node is which card or partition, of the cards at these addresses.
 
     The number of a partition is in the four highest bits of `location_id`, or, on other kernels, stands where
@@ -166,7 +166,7 @@ def place_nodes(nodes: Iterable[Node], pci_addresses: Collection[str]) -> dict[P
         address = next((address for address in node.addresses if address in pci_addresses), None)
         if address is not None:
             cards.setdefault(address, []).append(node)
-    places: dict[Place, Node] = {}
+    places: dict[CardPart, Node] = {}
     for address, parts in cards.items():
         parts.sort(key=lambda node: (node.location_id >> 28, node.location_id & 7, node.number))
         for partition, node in enumerate(parts):

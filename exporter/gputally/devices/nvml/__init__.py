@@ -4,100 +4,228 @@
 kind of thing. What the functions mean: https://docs.nvidia.com/deploy/nvml-api/
 """
 
-from gputally.devices.nvml.reader import NvmlReader
+import logging
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gputally.devices import Report, Values
+from gputally.devices.nvml.device import FILLS, Driver, NvmlDevice, read_driver, read_identity
+from gputally.devices.nvml.ended_processes import Accounting
+from gputally.devices.nvml.gpm import Gpm
+from gputally.devices.nvml.library import DeviceLost, Library, LibraryGone, Query
+from gputally.devices.nvml.process_lists import ProcessLists
+from gputally.devices.nvml.xid import XidCounts, XidWatch
+from gputally.model import Gpu, Reading
 
 __all__ = ["FILLS", "NvmlReader"]
 
-FILLS = frozenset(
-    {
-        "MigReading.dram_active_ratio",
-        "MigReading.fp16_active_ratio",
-        "MigReading.fp32_active_ratio",
-        "MigReading.fp64_active_ratio",
-        "MigReading.graphics_active_ratio",
-        "MigReading.memory_free_bytes",
-        "MigReading.memory_reserved_bytes",
-        "MigReading.memory_total_bytes",
-        "MigReading.memory_used_bytes",
-        "MigReading.multiprocessors",
-        "MigReading.processes",
-        "MigReading.sm_active_ratio",
-        "MigReading.sm_occupancy_ratio",
-        "MigReading.tensor_active_ratio",
-        "Process.memory_used_bytes",
-        "ProcessSample.decoder_ratio",
-        "ProcessSample.encoder_ratio",
-        "ProcessSample.memory_ratio",
-        "ProcessSample.sm_ratio",
-        "accounted",
-        "accounting_mode",
-        "bar1_free_bytes",
-        "bar1_total_bytes",
-        "bar1_used_bytes",
-        "clock_application_hertz",
-        "clock_hertz",
-        "clock_max_hertz",
-        "compute_mode",
-        "decoder_utilization_ratio",
-        "dram_active_ratio",
-        "ecc_errors",
-        "ecc_location_errors",
-        "ecc_mode",
-        "encoder_utilization_ratio",
-        "energy_millijoules",
-        "fan_speed_ratio",
-        "fp16_active_ratio",
-        "fp32_active_ratio",
-        "fp64_active_ratio",
-        "gpu_utilization_ratio",
-        "graphics_active_ratio",
-        "jpeg_utilization_ratio",
-        "memory_free_bytes",
-        "memory_reserved_bytes",
-        "memory_temperature_celsius",
-        "memory_total_bytes",
-        "memory_used_bytes",
-        "memory_utilization_ratio",
-        "mig",
-        "mig_mode",
-        "nvlink_bytes",
-        "nvlink_errors",
-        "nvlink_up",
-        "ofa_utilization_ratio",
-        "pcie_generation",
-        "pcie_generation_max",
-        "pcie_replays",
-        "pcie_throughput_bytes_per_second",
-        "pcie_width",
-        "pcie_width_max",
-        "performance_state",
-        "persistence_mode",
-        "power_default_limit_watts",
-        "power_enforced_limit_watts",
-        "power_limit_watts",
-        "power_max_limit_watts",
-        "power_min_limit_watts",
-        "power_watts",
-        "process_samples",
-        "processes",
-        "recovery_action",
-        "remap_banks",
-        "remapped_rows",
-        "remapped_rows_failure",
-        "remapped_rows_pending",
-        "retired_pages",
-        "retired_pages_pending",
-        "sm_active_ratio",
-        "sm_occupancy_ratio",
-        "temperature_celsius",
-        "temperature_margin_celsius",
-        "temperature_shutdown_celsius",
-        "temperature_slowdown_celsius",
-        "tensor_active_ratio",
-        "throttle_active",
-        "throttle_seconds",
-        "xid_errors",
-        "xid_last_timestamp_seconds",
-    }
-)
-"""The fields that this reader can fill."""
+log = logging.getLogger(__name__)
+
+_CLOSE_SECONDS = 0.9
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One NVML index: the GPU there, and its device while it answers."""
+
+    index: int
+    gpu: Gpu | None = None
+    device: NvmlDevice | None = None
+
+
+class NvmlReader:
+    """Reads NVIDIA GPUs through NVML.
+
+    `pcie_throughput` also asks for PCIe throughput, which blocks 40 ms per GPU. `accounting` also asks for
+    the processes that have ended, where the accounting mode is on. `release_driver` lets go of the driver
+    after every read, so that it can be unloaded in between; XIDs and GPM activity, which need to be
+    followed, are then not there. `retry_lost_seconds`: how often the library is started anew while a GPU
+    is lost, for drivers that show one that came back only then.
+    """
+
+    name = "nvml"
+
+    def __init__(
+        self,
+        *,
+        pcie_throughput: bool = False,
+        accounting: bool = False,
+        release_driver: bool = False,
+        retry_lost_seconds: float = 300.0,
+    ) -> None:
+        self._pcie_throughput = pcie_throughput
+        self._release_driver = release_driver
+        self._retry_lost_seconds = retry_lost_seconds
+        self._library = Library()
+        self._lists = ProcessLists(self._library)
+        self._accounting = Accounting(self._library) if accounting else None
+        self._xids = XidCounts()
+        self._watches: list[XidWatch] = []
+        self._gpm: Gpm | None = None
+        self._driver = Driver(None, None)
+        self._slots: list[_Slot] = []
+        self._known: dict[str, Gpu] = {}
+        self._lost: set[str] = set()
+        self._all_answered_at = 0.0
+
+    def read(self) -> Report:
+        try:
+            readings = self._read()
+        except LibraryGone:
+            self._let_go()
+            try:
+                readings = self._read()
+            except LibraryGone as error:
+                self._let_go()
+                raise self._library.unavailable(error.code) from error
+        if self._release_driver:
+            self._let_go()
+        return Report(readings, dict(self._library.errors))
+
+    def close(self) -> None:
+        """Returns in time even when the driver does not."""
+        thread = threading.Thread(target=self._let_go, name="nvml-close", daemon=True)
+        thread.start()
+        thread.join(_CLOSE_SECONDS)
+
+    def _read(self) -> tuple[Reading, ...]:
+        if self._library.running and time.monotonic() - self._all_answered_at > self._retry_lost_seconds:
+            self._let_go()
+        if not self._library.running:
+            self._library.start()
+            self._driver = read_driver(self._library)
+            self._all_answered_at = time.monotonic()
+        count = self._count()
+        if count != len(self._slots):
+            self._free_devices()
+            self._slots = [_Slot(index) for index in range(count)]
+        for slot in self._slots:
+            self._open(slot)
+        if not self._release_driver:
+            self._follow_xids()
+        readings = [self._read_slot(slot) for slot in self._slots]
+        self._lists.end_of_round()
+        here = {reading.gpu.uuid for reading in readings}
+        readings += [self._down(gpu) for uuid, gpu in self._known.items() if uuid not in here]
+        self._note_lost({reading.gpu.uuid for reading in readings if not reading.up})
+        return tuple(sorted(readings, key=lambda reading: (reading.gpu.index, not reading.up)))
+
+    def _note_lost(self, lost: set[str]) -> None:
+        if not lost:
+            self._all_answered_at = time.monotonic()
+        for uuid in lost - self._lost:
+            log.warning("GPU %s does not answer", uuid or "of unknown uuid")
+        for uuid in self._lost - lost:
+            log.info("GPU %s answers again", uuid)
+        self._lost = lost
+
+    def _count(self) -> int:
+        try:
+            count = self._library.ask("gpus", "nvmlDeviceGetCount")
+        except DeviceLost:
+            return 0
+        return len(self._slots) if count is None else int(count)
+
+    def _open(self, slot: _Slot) -> None:
+        """Make sure that the slot has the device that is there now, if it answers."""
+        try:
+            if slot.device is not None and slot.device.still_is():
+                return
+            self._lose(slot)
+            handle = self._library.ask("gpus", "nvmlDeviceGetHandleByIndex", slot.index)
+            if handle is None:
+                return
+            query = Query(self._library, handle)
+            gpu = read_identity(query, slot.index, self._driver)
+            slot.gpu = self._known[gpu.uuid] = gpu
+            slot.device = NvmlDevice(
+                query,
+                gpu,
+                self._gpm_for(query),
+                self._lists,
+                self._accounting,
+                pcie_throughput=self._pcie_throughput,
+            )
+        except DeviceLost:
+            self._lose(slot)
+
+    def _gpm_for(self, query: Query) -> Gpm | None:
+        if self._release_driver:
+            return None  # it takes two samples, and the first is gone with the driver
+        support = query.ask("gpm", "nvmlGpmQueryDeviceSupport")
+        if support is None or not support.isSupportedDevice:
+            return None
+        if self._library.function("nvmlGpmMetricsGet") is None:
+            return None
+        if self._gpm is None:
+            self._gpm = Gpm(self._library)
+        return self._gpm
+
+    def _read_slot(self, slot: _Slot) -> Reading:
+        if slot.device is not None:
+            try:
+                return slot.device.read(self._xid_values(slot.device.gpu.uuid))
+            except DeviceLost:
+                self._lose(slot)
+        return self._down(slot.gpu or self._remembered(slot.index))
+
+    def _down(self, gpu: Gpu) -> Reading:
+        """A lost GPU tells nothing, but the XIDs that it was lost with are known."""
+        errors, moments = self._xids.read(gpu.uuid)
+        return Reading(
+            gpu=gpu, up=False, xid_errors=errors or None, xid_last_timestamp_seconds=moments or None
+        )
+
+    def _remembered(self, index: int) -> Gpu:
+        """Who was at this index, as far as anybody knows: a GPU may be lost before it says who it is."""
+        taken = {slot.gpu.uuid for slot in self._slots if slot.gpu is not None}
+        for uuid, gpu in self._known.items():
+            if gpu.index == index and uuid not in taken:
+                return gpu
+        return Gpu(uuid="", index=index, vendor="nvidia", model="")
+
+    def _xid_values(self, uuid: str) -> Values:
+        errors, moments = self._xids.read(uuid)
+        if errors or (self._watches and uuid in self._watches[-1].listens_to):
+            return {"xid_errors": errors, "xid_last_timestamp_seconds": moments}
+        return {}
+
+    def _follow_xids(self) -> None:
+        """Listen to all devices. One that is lost stays listened to: its last XID may yet come."""
+        handles = {slot.device.gpu.uuid: slot.device.query.handle for slot in self._slots if slot.device}
+        if self._watches and self._watches[-1].covers(handles):
+            return
+        for watch in self._watches:
+            watch.dismiss()
+        self._watches = [watch for watch in self._watches if watch.running]
+        self._watches.append(XidWatch(self._library, handles, self._xids))
+
+    def _lose(self, slot: _Slot) -> None:
+        if slot.device is not None:
+            device, slot.device = slot.device, None
+            _free(device)
+
+    def _free_devices(self) -> None:
+        for slot in self._slots:
+            self._lose(slot)
+
+    def _let_go(self) -> None:
+        """Stop using the library; the next read starts it anew."""
+        for watch in self._watches:
+            watch.dismiss()
+        hanging = [watch for watch in self._watches if not watch.ended()]
+        self._watches = []
+        if hanging:
+            self._library.abandon()
+        else:
+            self._free_devices()
+            self._library.stop()
+        self._slots = []
+        self._gpm = None
+
+
+def _free(device: NvmlDevice) -> None:
+    with suppress(DeviceLost, LibraryGone):  # what was lent may be gone with the lender
+        device.free()

@@ -1,22 +1,24 @@
 """One GPU: what is read once, what is read every time, and how it all becomes a `Reading`."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from gputally.devices.nvml import gpm
-from gputally.devices.nvml.accounting import Accounting
-from gputally.devices.nvml.fields import DEVICE_SLOTS, FieldBatch, link_slots
-from gputally.devices.nvml.memory import read_bar1, read_memory
-from gputally.devices.nvml.mig import MigDevices
-from gputally.devices.nvml.nvlink import complete_links, count_links
-from gputally.devices.nvml.processes import ProcessLists
-from gputally.devices.nvml.query import Query, Values, some
+from gputally.devices import Values
+from gputally.devices.nvml import gpm, mig, process_lists, xid
+from gputally.devices.nvml.ended_processes import Accounting
+from gputally.devices.nvml.fields import DEVICE_SLOTS, FieldBatch, complete_links, count_links, link_slots
+from gputally.devices.nvml.library import DeviceLost, Library, Query, some
 from gputally.devices.nvml.scalars import (
+    BAR1,
     ENGINES,
     FIXED,
     INSTEAD_OF_FIELDS,
     LIVE,
+    MEMORY,
     as_flag,
+    read_bar1,
     read_clocks,
+    read_memory,
     read_mode,
     read_scalars,
 )
@@ -31,6 +33,32 @@ from gputally.model import (
     Reading,
     state_set,
 )
+
+FILLS = frozenset(
+    {
+        *(scalar.field for scalar in (*FIXED, *LIVE, *INSTEAD_OF_FIELDS)),
+        *(slot.field for slot in (*DEVICE_SLOTS, *link_slots(0))),
+        *(*ENGINES, *MEMORY, *BAR1, *gpm.METRICS),
+        *(*mig.FILLS, *process_lists.FILLS, *xid.FILLS),
+        "accounted",
+        "accounting_mode",
+        "clock_application_hertz",
+        "clock_hertz",
+        "clock_max_hertz",
+        "compute_mode",
+        "fan_speed_ratio",
+        "gpu_utilization_ratio",
+        "memory_utilization_ratio",
+        "mig_mode",
+        "pcie_throughput_bytes_per_second",
+        "persistence_mode",
+        "power_max_limit_watts",
+        "power_min_limit_watts",
+        "remap_banks",
+        "throttle_active",
+    }
+)
+"""The fields that this reader can fill: see `readers_that_fill`."""
 
 _TX, _RX = 0, 1  # nvmlPcieUtilCounter_t
 
@@ -50,7 +78,7 @@ class _Once:
     """False when something failed that may not fail the next time."""
 
 
-class Device:
+class NvmlDevice:
     """One GPU that answers."""
 
     def __init__(
@@ -58,7 +86,7 @@ class Device:
         query: Query,
         gpu: Gpu,
         activity: gpm.Gpm | None,
-        lists: ProcessLists,
+        lists: process_lists.ProcessLists,
         accounting: Accounting | None,
         *,
         pcie_throughput: bool,
@@ -74,7 +102,7 @@ class Device:
         for link in range(self._links):
             slots += link_slots(link)
         self._batch = FieldBatch(query, slots)
-        self._mig = MigDevices(query, gpu, activity, lists)
+        self._mig = mig.MigDevices(query, gpu, activity, lists)
         self._activity = None if activity is None else gpm.whole_device(activity, query.handle)
         self._mig_mode: bool | None = None
         self._links_up: Labelled | None = None
@@ -245,3 +273,53 @@ class Device:
             return state_set(states, states[number])
         self.query.library.errors[field, "implausible"] += 1
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The versions that all devices share."""
+
+    version: str | None
+    cuda_version: str | None
+
+
+def read_driver(library: Library) -> Driver:
+    cuda = library.ask("cuda_version", "nvmlSystemGetCudaDriverVersion_v2")
+    return Driver(
+        version=library.ask("driver_version", "nvmlSystemGetDriverVersion") or None,
+        cuda_version=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
+    )
+
+
+def read_uuid(query: Query) -> str:
+    """Raises DeviceLost when the device does not say who it is."""
+    uuid = query.ask("uuid", "nvmlDeviceGetUUID")
+    if not uuid:
+        raise DeviceLost
+    return str(uuid)
+
+
+def read_identity(query: Query, index: int, driver: Driver) -> Gpu:
+    pci = query.ask("pci_bus_id", "nvmlDeviceGetPciInfo_v3")
+    capability = query.ask("compute_capability", "nvmlDeviceGetCudaComputeCapability")
+    return Gpu(
+        uuid=read_uuid(query),
+        index=index,
+        vendor="nvidia",
+        model=_text(query, "model", "nvmlDeviceGetName") or "",
+        pci_bus_id=None if pci is None else _decode(pci.busId) or None,
+        serial=_text(query, "serial", "nvmlDeviceGetSerial"),
+        vbios_version=_text(query, "vbios_version", "nvmlDeviceGetVbiosVersion"),
+        driver_version=driver.version,
+        cuda_version=driver.cuda_version,
+        compute_capability=None if capability is None else "{}.{}".format(*capability),
+        minor_number=query.number("minor_number", "nvmlDeviceGetMinorNumber"),
+    )
+
+
+def _text(query: Query, field: str, function: str) -> str | None:
+    return query.ask(field, function) or None
+
+
+def _decode(text: Any) -> str:
+    return text.decode(errors="replace") if isinstance(text, bytes) else str(text)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from gputally.devices.nvml.library import SUCCESS, Verdict
-from gputally.devices.nvml.query import Query, Values
+from gputally.devices import Values
+from gputally.devices.nvml.library import SUCCESS, ErrorMeaning, Query
 from gputally.model import Labels
 
 # nvmlFieldValue_t: id, scope, timestamp, latency, type of the value, return code, value
@@ -117,7 +117,7 @@ def link_slots(link: int) -> list[Slot]:
     return slots
 
 
-Answer = tuple[int, int, int]  # type of the value, return code, value
+FieldAnswer = tuple[int, int, int]  # type of the value, return code, value
 
 
 class _Group:
@@ -126,10 +126,10 @@ class _Group:
     def __init__(self, slots: Sequence[Slot], start: int) -> None:
         self.slots = slots
         self.part = slice(start, start + len(slots))
-        self.answers: list[Answer] = []
+        self.answers: list[FieldAnswer] = []
         self.value: Any = None
 
-    def remember(self, answers: list[Answer], value: Any) -> None:
+    def remember(self, answers: list[FieldAnswer], value: Any) -> None:
         """Most counters stay as they are from one read to the next: then nothing is to be made of them."""
         if all(code == SUCCESS for _, code, _ in answers):
             self.answers, self.value = answers, value
@@ -158,7 +158,7 @@ class FieldBatch:
         if code != SUCCESS:
             self._query.judge(code, "fields", (_FUNCTION,))
             return {}
-        answers: list[Answer] = list(_ANSWER.iter_unpack(self._buffer))
+        answers: list[FieldAnswer] = list(_ANSWER.iter_unpack(self._buffer))
         values: Values = {}
         keep: list[Slot] = []
         for group in self._groups:
@@ -175,13 +175,13 @@ class FieldBatch:
             self._use(keep)
         return values
 
-    def _evaluate(self, group: _Group, answers: list[Answer], values: Values) -> list[Slot]:
+    def _evaluate(self, group: _Group, answers: list[FieldAnswer], values: Values) -> list[Slot]:
         """Put the group's value among the values; the slots that are worth asking again."""
         sources: dict[Labels | None, int] = {}
         keep = []
         value: Any = None
         for slot, (kind, code, raw) in zip(group.slots, answers, strict=True):
-            if code != SUCCESS and self._query.library.judge(code, slot.field) is Verdict.UNSUPPORTED:
+            if code != SUCCESS and self._query.library.judge(code, slot.field) is ErrorMeaning.UNSUPPORTED:
                 continue
             if not self._settled and sources.setdefault(slot.labels, slot.id) != slot.id:
                 continue
@@ -226,3 +226,41 @@ def decode(kind: int, raw: int) -> int | float | None:
         raw &= 0xFFFFFFFF
         return None if raw == 0xFFFFFFFF else raw
     return None if raw == 2**64 - 1 else raw
+
+
+MOST_LINKS = 72
+_STATE = "nvmlDeviceGetNvLinkState"
+_ERROR_COUNTER = "nvmlDeviceGetNvLinkErrorCounter"
+# nvmlNvLinkErrorCounter_t, for what has no field id beyond link 11
+_COUNTERS = {"crc_flit": 2, "crc_data": 3, "ecc_data": 4}
+_FIRST_LINK_WITHOUT_IDS = 12
+
+
+def count_links(query: Query) -> int:
+    """NVLinks on the device; 0 when it has none."""
+    batch = FieldBatch(query, (Slot("nvlink_up", LINK_COUNT),))
+    count = batch.read().get("nvlink_up")
+    if count is not None:
+        return min(int(count), MOST_LINKS)
+    links = 0
+    while links < MOST_LINKS and query.number("nvlink_up", _STATE, links) is not None:
+        links += 1
+    return links
+
+
+def complete_links(query: Query, links: int, values: Values) -> None:
+    """Add to the batch's values what the driver tells only link by link."""
+    states = dict(values.get("nvlink_up", {}))
+    for link in range(links):
+        if (str(link),) not in states:
+            state = query.number("nvlink_up", _STATE, link)
+            if state is not None:
+                states[str(link),] = state
+    values["nvlink_up"] = {link: float(state != 0) for link, state in states.items()}  # 2: up, but asleep
+    errors = dict(values.get("nvlink_errors", {}))
+    for link in range(_FIRST_LINK_WITHOUT_IDS, links):
+        for kind, counter in _COUNTERS.items():
+            count = query.number("nvlink_errors", _ERROR_COUNTER, link, counter)
+            if count is not None:
+                errors[str(link), kind] = count
+    values["nvlink_errors"] = errors

@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from gputally.devices.nvml.library import FUNCTION_NOT_FOUND, SUCCESS, Library, Verdict
-from gputally.devices.nvml.query import Values
+from gputally.devices import Values
+from gputally.devices.nvml.library import FUNCTION_NOT_FOUND, SUCCESS, ErrorMeaning, Library
 
 # nvmlGpmMetricId_t, each a percentage
-_METRICS = {
+METRICS = {
     "graphics_active_ratio": 1,
     "sm_active_ratio": 2,
     "sm_occupancy_ratio": 3,
@@ -28,8 +28,8 @@ class Gpm:
         nvml = library.nvml
         self._request = nvml.c_nvmlGpmMetricsGet_t()
         self._request.version = nvml.NVML_GPM_METRICS_GET_VERSION
-        self._request.numMetrics = len(_METRICS)
-        for place, metric in enumerate(_METRICS.values()):
+        self._request.numMetrics = len(METRICS)
+        for place, metric in enumerate(METRICS.values()):
             self._request.metrics[place].metricId = metric
 
     def ratios(self, before: Any, after: Any) -> Values:
@@ -42,7 +42,7 @@ class Gpm:
             self.library.judge(code, "gpm")
             return {}
         ratios: Values = {}
-        for place, field in enumerate(_METRICS):
+        for place, field in enumerate(METRICS):
             metric = request.metrics[place]
             if metric.nvmlReturn != SUCCESS:
                 self.library.judge(metric.nvmlReturn, field)
@@ -51,7 +51,7 @@ class Gpm:
         return ratios
 
 
-class Activity:
+class GpmSampler:
     """The last two GPM samples of one device or GPU instance. `take` fills a sample buffer."""
 
     def __init__(self, gpm: Gpm, take: Callable[[Any], int]) -> None:
@@ -62,7 +62,7 @@ class Activity:
         self._unsupported = False
 
     def read(self) -> Values:
-        """Activity since the last read; nothing the first time."""
+        """GpmSampler since the last read; nothing the first time."""
         if self._unsupported:
             return {}
         library = self._gpm.library
@@ -75,7 +75,7 @@ class Activity:
         before, after = self._samples
         code = self._take(after)
         if code != SUCCESS:
-            self._unsupported = library.judge(code, "gpm") is Verdict.UNSUPPORTED
+            self._unsupported = library.judge(code, "gpm") is ErrorMeaning.UNSUPPORTED
             self._has_one = False
             return {}
         ratios = self._gpm.ratios(before, after) if self._has_one else {}
@@ -91,14 +91,14 @@ class Activity:
         self._has_one = self._unsupported = False
 
 
-def whole_device(gpm: Gpm, handle: Any) -> Activity:
-    """Activity of a whole GPU."""
-    return Activity(gpm, _taker(gpm, "nvmlGpmSampleGet", handle))
+def whole_device(gpm: Gpm, handle: Any) -> GpmSampler:
+    """GpmSampler of a whole GPU."""
+    return GpmSampler(gpm, _taker(gpm, "nvmlGpmSampleGet", handle))
 
 
-def one_instance(gpm: Gpm, handle: Any, gpu_instance_id: int) -> Activity:
-    """Activity of one GPU instance of a GPU in MIG mode; `handle` is the whole GPU's."""
-    return Activity(gpm, _taker(gpm, "nvmlGpmMigSampleGet", handle, gpu_instance_id))
+def one_instance(gpm: Gpm, handle: Any, gpu_instance_id: int) -> GpmSampler:
+    """GpmSampler of one GPU instance of a GPU in MIG mode; `handle` is the whole GPU's."""
+    return GpmSampler(gpm, _taker(gpm, "nvmlGpmMigSampleGet", handle, gpu_instance_id))
 
 
 def _taker(gpm: Gpm, name: str, *arguments: Any) -> Callable[[Any], int]:

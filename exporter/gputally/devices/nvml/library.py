@@ -36,7 +36,7 @@ class LibraryGone(Exception):
         self.code = code
 
 
-class Verdict(Enum):
+class ErrorMeaning(Enum):
     """What an error code says of the question that got it."""
 
     UNSUPPORTED = auto()
@@ -50,26 +50,26 @@ class Verdict(Enum):
 
 
 _VERDICTS = {
-    2: Verdict.UNSUPPORTED,  # INVALID_ARGUMENT: a sensor, fan, link or clock that the card does not have
-    3: Verdict.UNSUPPORTED,  # NOT_SUPPORTED
-    FUNCTION_NOT_FOUND: Verdict.UNSUPPORTED,
-    22: Verdict.UNSUPPORTED,  # VGPU_ECC_NOT_SUPPORTED
-    25: Verdict.UNSUPPORTED,  # ARGUMENT_VERSION_MISMATCH: the driver is older than the struct
-    26: Verdict.UNSUPPORTED,  # DEPRECATED
-    6: Verdict.ABSENT,  # NOT_FOUND
-    21: Verdict.ABSENT,  # NO_DATA
-    15: Verdict.LOST,  # GPU_IS_LOST
-    16: Verdict.LOST,  # RESET_REQUIRED
-    28: Verdict.LOST,  # GPU_NOT_FOUND
-    1: Verdict.GONE,  # UNINITIALIZED
-    9: Verdict.GONE,  # DRIVER_NOT_LOADED
-    LIBRARY_NOT_FOUND: Verdict.GONE,
-    LIB_RM_VERSION_MISMATCH: Verdict.GONE,
+    2: ErrorMeaning.UNSUPPORTED,  # INVALID_ARGUMENT: a sensor, fan, link or clock that the card does not have
+    3: ErrorMeaning.UNSUPPORTED,  # NOT_SUPPORTED
+    FUNCTION_NOT_FOUND: ErrorMeaning.UNSUPPORTED,
+    22: ErrorMeaning.UNSUPPORTED,  # VGPU_ECC_NOT_SUPPORTED
+    25: ErrorMeaning.UNSUPPORTED,  # ARGUMENT_VERSION_MISMATCH: the driver is older than the struct
+    26: ErrorMeaning.UNSUPPORTED,  # DEPRECATED
+    6: ErrorMeaning.ABSENT,  # NOT_FOUND
+    21: ErrorMeaning.ABSENT,  # NO_DATA
+    15: ErrorMeaning.LOST,  # GPU_IS_LOST
+    16: ErrorMeaning.LOST,  # RESET_REQUIRED
+    28: ErrorMeaning.LOST,  # GPU_NOT_FOUND
+    1: ErrorMeaning.GONE,  # UNINITIALIZED
+    9: ErrorMeaning.GONE,  # DRIVER_NOT_LOADED
+    LIBRARY_NOT_FOUND: ErrorMeaning.GONE,
+    LIB_RM_VERSION_MISMATCH: ErrorMeaning.GONE,
 }
 
 
-def verdict_of(code: int) -> Verdict:
-    return _VERDICTS.get(code, Verdict.FAILED)
+def meaning_of(code: int) -> ErrorMeaning:
+    return _VERDICTS.get(code, ErrorMeaning.FAILED)
 
 
 _WHY_NOT = {
@@ -146,19 +146,19 @@ class Library:
         self.running = False
         self._may_unload = False
 
-    def judge(self, code: int, field: str) -> Verdict:
+    def judge(self, code: int, field: str) -> ErrorMeaning:
         """What the code means; counts it when it is an error, raises when device or library are gone."""
         verdict = self.count(code, field)
-        if verdict is Verdict.LOST:
+        if verdict is ErrorMeaning.LOST:
             raise DeviceLost
-        if verdict is Verdict.GONE:
+        if verdict is ErrorMeaning.GONE:
             raise LibraryGone(code)
         return verdict
 
-    def count(self, code: int, field: str) -> Verdict:
+    def count(self, code: int, field: str) -> ErrorMeaning:
         """What the code means, for those who go on whatever it is; counted when it is an error."""
-        verdict = verdict_of(code)
-        if verdict is Verdict.FAILED:
+        verdict = meaning_of(code)
+        if verdict is ErrorMeaning.FAILED:
             self.errors[field, self.error_name(code)] += 1
         return verdict
 
@@ -210,3 +210,68 @@ class Library:
             self.nvml.nvmlLib = None
             self.nvml._nvmlGetFunctionPointer_cache.clear()
             _ctypes.dlclose(loaded._handle)
+
+
+class Query:
+    """Asks one device. Remembers what it cannot tell, and does not ask that again."""
+
+    def __init__(self, library: Library, handle: Any) -> None:
+        self.library = library
+        self.handle = handle
+        self._unsupported: set[tuple[Any, ...]] = set()
+
+    def ask(self, field: str, function: str, *arguments: Any, absent: Any = None) -> Any:
+        """What pynvml's function returns for this device; None when it cannot tell.
+
+        `absent` is returned instead when the driver says that there is no such thing now. `field` is
+        what an error is counted under. Raises DeviceLost and LibraryGone.
+        """
+        question = (function, *arguments)
+        if question in self._unsupported:
+            return None
+        nvml = self.library.nvml
+        call = getattr(nvml, function, None)
+        if call is None:  # this pynvml is older than the function
+            self._unsupported.add(question)
+            return None
+        try:
+            return call(self.handle, *arguments)
+        except nvml.NVMLError as error:
+            verdict = self.judge(error.value, field, question)
+            return absent if verdict is ErrorMeaning.ABSENT else None
+        except UnicodeDecodeError:  # text from a damaged infoROM
+            self.library.errors[field, "garbled"] += 1
+            return None
+
+    def number(self, field: str, function: str, *arguments: Any) -> int | None:
+        """Like `ask`, for functions that return one whole number."""
+        value = self.ask(field, function, *arguments)
+        return None if value is None or value in NOT_AVAILABLE else int(value)
+
+    def first(self, field: str, functions: tuple[str, ...], *arguments: Any) -> int | None:
+        """The number from the first of these functions that can tell: the newer one stands first."""
+        for function in functions:
+            if (value := self.number(field, function, *arguments)) is not None:
+                return value
+        return None
+
+    def can(self, *question: Any) -> bool:
+        """False when the device has said that it does not support this."""
+        return question not in self._unsupported
+
+    def judge(self, code: int, field: str, question: tuple[Any, ...]) -> ErrorMeaning:
+        """For calls that are made without pynvml's wrapper: the same judgement, the same memory."""
+        verdict = self.library.judge(code, field)
+        if verdict is ErrorMeaning.UNSUPPORTED:
+            self._unsupported.add(question)
+        return verdict
+
+    def forget(self) -> None:
+        """Ask everything again: the device was changed so that it may tell more, or less."""
+        self._unsupported.clear()
+
+
+def some(values: dict[Any, Any]) -> dict[Any, Any] | None:
+    """The values that are known, or None when none is."""
+    known = {key: value for key, value in values.items() if value is not None}
+    return known or None

@@ -4,18 +4,28 @@ import math
 import re
 from dataclasses import dataclass
 
-from gputally.devices.nvml import gpm, memory
-from gputally.devices.nvml.processes import ProcessLists
-from gputally.devices.nvml.query import Query, Values
+from gputally.devices import Values
+from gputally.devices.nvml import gpm
+from gputally.devices.nvml.library import Query
+from gputally.devices.nvml.process_lists import ProcessLists
+from gputally.devices.nvml.scalars import MEMORY, read_memory
 from gputally.model import Gpu, MigInstance, MigReading
 
+FILLS = frozenset(
+    {
+        "mig",
+        "MigReading.multiprocessors",
+        "MigReading.processes",
+        *(f"MigReading.{field}" for field in (*MEMORY, *gpm.METRICS)),
+    }
+)
 _NAMED = re.compile(r"\bMIG\s+(\S+)$")
 _MIB = 1024**2
 _GIB = 1024**3
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownMig:
     """A MIG device that was met before."""
 
     query: Query
@@ -31,8 +41,8 @@ class MigDevices:
         self._gpu = gpu
         self._gpm = activity
         self._lists = lists
-        self._known: dict[str, _Known] = {}
-        self._activities: dict[int, gpm.Activity] = {}
+        self._known: dict[str, _KnownMig] = {}
+        self._activities: dict[int, gpm.GpmSampler] = {}
 
     def read(self, total_bytes: int | None) -> tuple[MigReading, ...]:
         """`total_bytes` is the whole GPU's memory, from which profiles take their names."""
@@ -57,7 +67,7 @@ class MigDevices:
                 instance=device.instance,
                 multiprocessors=device.multiprocessors,
                 processes=self._lists.processes(device.query),
-                **memory.read_memory(device.query),
+                **read_memory(device.query),
                 **ratios.get(device.instance.gpu_instance_id, {}),
             )
             for device in self._known.values()
@@ -69,7 +79,7 @@ class MigDevices:
         self._activities = {}
         self._known = {}
 
-    def _identify(self, query: Query, uuid: str | None, total_bytes: int | None) -> _Known | None:
+    def _identify(self, query: Query, uuid: str | None, total_bytes: int | None) -> _KnownMig | None:
         gpu_instance = query.number("mig", "nvmlDeviceGetGpuInstanceId")
         compute_instance = query.number("mig", "nvmlDeviceGetComputeInstanceId")
         if not uuid or gpu_instance is None or compute_instance is None:
@@ -91,10 +101,10 @@ class MigDevices:
             compute_instance_id=compute_instance,
             profile=profile,
         )
-        return _Known(query, instance, None if attributes is None else attributes.multiprocessorCount)
+        return _KnownMig(query, instance, None if attributes is None else attributes.multiprocessorCount)
 
     def _ratios(self) -> dict[int, Values]:
-        """Activity by GPU instance: compute instances of one GPU instance are not told apart."""
+        """GpmSampler by GPU instance: compute instances of one GPU instance are not told apart."""
         if self._gpm is None:
             return {}
         for device in self._known.values():

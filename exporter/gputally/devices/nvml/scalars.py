@@ -1,9 +1,10 @@
 """Fields that one function answers with one number, as tables."""
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
-from gputally.devices.nvml.query import Query, Values, some
+from gputally.devices import Values
+from gputally.devices.nvml.library import Query, some
 from gputally.model import Labelled
 
 _MHZ = 1_000_000
@@ -41,7 +42,15 @@ INSTEAD_OF_FIELDS = (
     Scalar("energy_millijoules", ("nvmlDeviceGetTotalEnergyConsumption",)),
     Scalar("pcie_replays", ("nvmlDeviceGetPcieReplayCounter",)),
 )
-# Each answers with its percentage and the length of the sampling period.
+# Members of nvmlMemory_v2_t and nvmlBAR1Memory_t.
+MEMORY = {
+    "memory_total_bytes": "total",
+    "memory_used_bytes": "used",
+    "memory_free_bytes": "free",
+    "memory_reserved_bytes": "reserved",
+}
+BAR1 = {"bar1_total_bytes": "bar1Total", "bar1_used_bytes": "bar1Used", "bar1_free_bytes": "bar1Free"}
+# Functions that return a percentage and the length of the sampling period.
 ENGINES = {
     "encoder_utilization_ratio": "nvmlDeviceGetEncoderUtilization",
     "decoder_utilization_ratio": "nvmlDeviceGetDecoderUtilization",
@@ -70,3 +79,20 @@ def read_mode(query: Query, field: str, function: str) -> bool | None:
     """For functions that return the current and the pending mode."""
     answer = query.ask(field, function)
     return None if answer is None else as_flag(answer[0])
+
+
+def read_memory(query: Query) -> Values:
+    """Total, used, free and reserved bytes; empty when the device does not support it."""
+    memory = query.ask("memory_used_bytes", "nvmlDeviceGetMemoryInfo", query.library.nvml.nvmlMemory_v2)
+    if memory is None:
+        # Drivers before 510 count the reserved memory as used.
+        memory = query.ask("memory_used_bytes", "nvmlDeviceGetMemoryInfo")
+    return _members(memory, MEMORY)
+
+
+def read_bar1(query: Query) -> Values:
+    return _members(query.ask("bar1_used_bytes", "nvmlDeviceGetBAR1MemoryInfo"), BAR1)
+
+
+def _members(struct: Any, members: Mapping[str, str]) -> Values:
+    return {field: getattr(struct, member) for field, member in members.items() if hasattr(struct, member)}

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from gputally.devices.nvml.library import TIMEOUT, Library, Verdict, verdict_of
+from gputally.devices.nvml.library import TIMEOUT, ErrorMeaning, Library, meaning_of
 from gputally.model import Labelled
 
+FILLS = frozenset({"xid_errors", "xid_last_timestamp_seconds"})
 _XID_CRITICAL_ERROR = 0x8  # nvmlEventTypeXidCriticalError
 _WAIT_MILLISECONDS = 500
 _PAUSE_SECONDS = 1.0
@@ -103,7 +104,7 @@ class XidWatch:
             except nvml.NVMLError as error:
                 if error.value == TIMEOUT:
                     continue
-                if verdict_of(error.value) in (Verdict.GONE, Verdict.UNSUPPORTED):
+                if meaning_of(error.value) in (ErrorMeaning.GONE, ErrorMeaning.UNSUPPORTED):
                     break
                 # A lost GPU among the listened-to fails every wait at once: do not spin on it.
                 self._stopping.wait(_PAUSE_SECONDS)

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from gputally.devices.amdgpu.processes import ProcessFinder
+from gputally.devices.amdgpu.process_finder import ProcessFinder
 
 SECOND_NS = 1_000_000_000
 STARTED_AT_NS = 5_000 * SECOND_NS

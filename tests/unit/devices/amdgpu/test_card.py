@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from gputally.devices import Errors
 from gputally.devices.amdgpu.card import CardReader
-from gputally.devices.amdgpu.cards import find_cards
-from gputally.devices.amdgpu.files import Errors
-from gputally.devices.amdgpu.processes import Found
+from gputally.devices.amdgpu.discovery import find_cards
+from gputally.devices.amdgpu.process_finder import FoundProcesses
 from gputally.devices.plausible import drop_implausible
 from gputally.model import Gpu, Labelled, MigInstance, Process, ProcessSample, Reading
 from tests.support.amd_trees import plant, planted
@@ -281,7 +281,7 @@ def card_reader(tree: Path, number: int, errors: Errors | None = None) -> CardRe
     return CardReader(card, Counter() if errors is None else errors)
 
 
-def read(reader: CardReader, residents: Mapping[int | None, Found] | None = None) -> Reading:
+def read(reader: CardReader, residents: Mapping[int | None, FoundProcesses] | None = None) -> Reading:
     return reader.read(GPU, residents or {})
 
 
@@ -390,9 +390,11 @@ def test_ras_counts_that_cannot_be_had_now(tmp_path: Path, monkeypatch: pytest.M
 
 def test_processes_of_a_card_and_of_its_partitions() -> None:
     sample = ProcessSample(7, 1_000_000, 0.5, 0.0, 0.0, 0.0)
-    whole = Found((Process(7, "compute", "python3", 42),), (sample,))
-    parts: dict[int | None, Found] = {
-        n: Found((Process(7, "compute", "python3", 42, n, 0),) if n == 3 else (), (sample,) if n == 3 else ())
+    whole = FoundProcesses((Process(7, "compute", "python3", 42),), (sample,))
+    parts: dict[int | None, FoundProcesses] = {
+        n: FoundProcesses(
+            (Process(7, "compute", "python3", 42, n, 0),) if n == 3 else (), (sample,) if n == 3 else ()
+        )
         for n in range(8)
     }
     reading = read(card_reader(planted("mi300x-cpx"), 1), {None: whole, **parts})

@@ -5,8 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.devices.amdgpu.engine_times import EngineTimes
-from gputally.devices.amdgpu.fdinfo import Client, Held, Task
+from gputally.devices.amdgpu.fdinfo import Client, EngineTimes, Held, Task
 
 CARD = "0000:c1:00.0"
 KEY = (CARD, 1)

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.devices.amdgpu import files
-from gputally.devices.amdgpu.files import Errors
-from gputally.devices.amdgpu.throughput import parse_packets, read_throughput
+from gputally.devices import Errors
+from gputally.devices.amdgpu import files, parse_packets, read_throughput
 from tests.support.amd_trees import plant, planted
 from tests.unit.devices.amdgpu.trees import device, fail_files
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from gputally.devices.nvml.library import Library
-from gputally.devices.nvml.nvlink import complete_links
-from gputally.devices.nvml.query import Query
+from gputally.devices.nvml.fields import complete_links
+from gputally.devices.nvml.library import Library, Query
 from gputally.metrics.catalog import GPU_METRICS
 from gputally.model import Activity, MigReading, Reading
 from tests.support.nvml_cards import CARDS, a100, h100, l40s

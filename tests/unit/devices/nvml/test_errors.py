@@ -5,7 +5,7 @@ from dataclasses import replace
 import pynvml
 import pytest
 
-from gputally.devices.nvml.library import DeviceLost, Library, LibraryGone, Verdict
+from gputally.devices.nvml.library import DeviceLost, ErrorMeaning, Library, LibraryGone
 from gputally.model import Unavailable
 from tests.support.nvml_cards import h100, h100_mig, t4
 from tests.unit.devices.nvml.driver import Driver
@@ -24,7 +24,7 @@ def library() -> Library:
 
 @pytest.mark.parametrize("code", [INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND, DEPRECATED, 25, 22])
 def test_what_a_card_lacks_is_no_error(library: Library, code: int) -> None:
-    assert library.judge(code, "power_watts") is Verdict.UNSUPPORTED
+    assert library.judge(code, "power_watts") is ErrorMeaning.UNSUPPORTED
     assert not library.errors
 
 
@@ -34,7 +34,7 @@ def test_what_a_card_lacks_is_no_error(library: Library, code: int) -> None:
 )
 def test_what_went_wrong_is_counted_by_field_and_name(library: Library, code: int, name: str) -> None:
     library.judge(code, "power_watts")
-    assert library.judge(code, "power_watts") is Verdict.FAILED
+    assert library.judge(code, "power_watts") is ErrorMeaning.FAILED
     assert library.errors == {("power_watts", name): 2}
 
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputally.devices.nvml.fields import DEVICE_SLOTS, ENTRY, FieldBatch, Slot, decode, link_slots
-from gputally.devices.nvml.library import Library
-from gputally.devices.nvml.query import Query
+from gputally.devices.nvml.library import Library, Query
 from gputally.model import Reading
 
 LITTLE = {0: "<d", 1: "<I", 2: "<Q", 3: "<Q", 4: "<q", 5: "<i", 6: "<H"}

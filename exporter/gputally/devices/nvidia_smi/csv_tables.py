@@ -1,0 +1,328 @@
+"""What nvidia-smi prints, as values: pure functions of text, for every driver generation's spelling.
+
+See the sections on `--query-gpu` and on return values in `man nvidia-smi`. Nothing here raises on
+any input: a value is read, or it is `None` (this card, driver or user cannot have it), or it is
+`Unreadable`, which the reader counts.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from gputally.model import Process
+
+
+class CellKind(Enum):
+    """How the text of a column is to be read."""
+
+    TEXT = auto()
+    FLAG = auto()
+    COUNT = auto()
+    RATIO = auto()
+    BYTES = auto()
+    WATTS = auto()
+    CELSIUS = auto()
+    HERTZ = auto()
+    SECONDS = auto()
+    PERFORMANCE_STATE = auto()
+    BITMASK = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The tool printed an error, or something that is no value of this column's kind."""
+
+    error: str
+
+
+Value = int | float | bool | str | None | Unreadable
+TableRow = Mapping[str, str]
+
+_KINDS = {
+    **dict.fromkeys(("index", "count", "accounting.buffer_size"), CellKind.COUNT),
+    **dict.fromkeys(("retired_pages.single_bit_ecc.count", "retired_pages.double_bit.count"), CellKind.COUNT),
+    **dict.fromkeys(
+        (
+            "accounting.mode",
+            "c2c.mode",
+            "display_active",
+            "display_attached",
+            "display_mode",
+            "ecc.errors.uncorrected.aggregate.sram.thresholdExceeded",
+            "ecc.mode.current",
+            "ecc.mode.pending",
+            "gsp.mode.current",
+            "gsp.mode.default",
+            "mig.mode.current",
+            "mig.mode.pending",
+            "persistence_mode",
+            "power.management",
+            "reset_status.drain_and_reset_recommended",
+            "reset_status.reset_required",
+            "retired_pages.pending",
+        ),
+        CellKind.FLAG,
+    ),
+    "clocks_event_reasons.active": CellKind.BITMASK,
+    "clocks_event_reasons.supported": CellKind.BITMASK,
+    "enforced.power.limit": CellKind.WATTS,
+    "fan.speed": CellKind.RATIO,
+    "pstate": CellKind.PERFORMANCE_STATE,
+    "used_gpu_memory": CellKind.BYTES,
+}
+_KINDS_BY_PREFIX = {
+    "clocks.": CellKind.HERTZ,
+    "clocks_event_reasons.": CellKind.FLAG,
+    "clocks_event_reasons_counters.": CellKind.SECONDS,
+    "ecc.errors.": CellKind.COUNT,
+    "gpu.power.": CellKind.WATTS,
+    "memory.": CellKind.BYTES,
+    "module.": CellKind.WATTS,
+    "pcie.link.": CellKind.COUNT,
+    "power.": CellKind.WATTS,
+    "protected_memory.": CellKind.BYTES,
+    "temperature.": CellKind.CELSIUS,
+    "utilization.": CellKind.RATIO,
+}
+
+# Unit -> (times, divided by). Without a unit a number is in the one that nvidia-smi always uses.
+_SCALES: dict[CellKind, dict[str, tuple[int, int]]] = {
+    CellKind.COUNT: {"": (1, 1)},
+    CellKind.RATIO: {"": (1, 100), "%": (1, 100)},
+    CellKind.BYTES: {"": (2**20, 1), "B": (1, 1), "KiB": (2**10, 1), "MiB": (2**20, 1), "GiB": (2**30, 1)},
+    CellKind.WATTS: {"": (1, 1), "W": (1, 1), "mW": (1, 1000)},
+    CellKind.CELSIUS: {"": (1, 1), "C": (1, 1)},
+    CellKind.HERTZ: {"": (10**6, 1), "MHz": (10**6, 1), "GHz": (10**9, 1)},
+    CellKind.SECONDS: {"": (1, 10**6), "us": (1, 10**6), "ms": (1, 10**3), "s": (1, 1)},
+}
+_WHOLE = (CellKind.COUNT, CellKind.BYTES)
+
+_FLAGS = {
+    "enabled": True,
+    "disabled": False,
+    "active": True,
+    "not active": False,
+    "yes": True,
+    "no": False,
+    "on": True,
+    "off": False,
+    "supported": True,
+}
+_NOT_SUPPORTED = {
+    "",
+    "n/a",
+    "not supported",
+    "not available",
+    "not found",
+    "no data",
+    "function not found",
+    "requested functionality has been deprecated",
+}
+_ERRORS = {
+    "err!": "unknown_error",
+    "unknown error": "unknown_error",
+    "gpu is lost": "gpu_is_lost",
+    "gpu requires reset": "gpu_requires_reset",
+    "insufficient permissions": "insufficient_permissions",
+    "invalid argument": "invalid_argument",
+    "insufficient memory": "insufficient_memory",
+    "insufficient external power": "insufficient_external_power",
+    "in use by another client": "in_use",
+    "corrupted inforom": "corrupted_inforom",
+    "driver not loaded": "driver_not_loaded",
+    "timeout": "timeout",
+}
+
+_NUMBER = re.compile(r"([+-]?[0-9]{1,20}(?:\.[0-9]{1,9})?) ?([A-Za-z%]*)")
+_PERFORMANCE_STATE = re.compile(r"P([0-9]{1,2})")
+_BITMASK = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
+_HEADER_UNIT = re.compile(r"(.*?)\s*\[([^\[\]]*)\]")
+_COLUMN = re.compile(r'"([A-Za-z0-9_.]+)"')
+_LISTED_GPU = re.compile(r"GPU (\d{1,4}): .*\(UUID: ", re.ASCII)
+_CUDA_VERSION = re.compile(r"CUDA Version *: *(\d{1,3}\.\d{1,3})", re.ASCII)
+
+
+def canonical(column: str) -> str:
+    """The name that newer drivers use for a column."""
+    return column.replace("clocks_throttle_reasons", "clocks_event_reasons", 1)
+
+
+def kind_of(column: str) -> CellKind:
+    known = _KINDS.get(column)
+    if known is not None:
+        return known
+    for prefix, kind in _KINDS_BY_PREFIX.items():
+        if column.startswith(prefix):
+            return kind
+    return CellKind.TEXT
+
+
+def parse_value(column: str, text: str) -> Value:
+    """One cell, in base units."""
+    text = text.strip()
+    kind = kind_of(canonical(column))
+    bracketed = text.startswith("[") and text.endswith("]")
+    phrase = (text[1:-1] if bracketed else text).strip().lower()
+    if phrase in _NOT_SUPPORTED:
+        return None
+    if phrase in _ERRORS and (bracketed or kind is not CellKind.TEXT):
+        return Unreadable(_ERRORS[phrase])
+    if kind is CellKind.TEXT:
+        return text
+    value = _parse_kind(kind, text)
+    return Unreadable("malformed") if value is None else value
+
+
+def _parse_kind(kind: CellKind, text: str) -> int | float | bool | None:
+    if kind is CellKind.FLAG:
+        return _FLAGS.get(text.lower())
+    if kind is CellKind.PERFORMANCE_STATE:
+        match = _PERFORMANCE_STATE.fullmatch(text)
+        return int(match[1]) if match else None
+    if kind is CellKind.BITMASK:
+        return int(text, 16) if _BITMASK.fullmatch(text) else None
+    match = _NUMBER.fullmatch(text)
+    scale = _SCALES[kind].get(match[2]) if match else None
+    if match is None or scale is None:
+        return None
+    if kind in _WHOLE:
+        return None if "." in match[1] else int(match[1]) * scale[0]
+    return float(match[1]) * scale[0] / scale[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """CSV output. `malformed` counts the lines after the header that are no whole row of it."""
+
+    columns: tuple[str, ...] = ()
+    rows: tuple[TableRow, ...] = ()
+    malformed: int = 0
+
+
+def parse_query_gpu(text: str) -> Table:
+    """Output of `--query-gpu=... --format=csv`, with or without units. No `columns`: it is no such table."""
+    lines, cut_off = whole_lines(text)
+    for number, line in enumerate(lines):
+        columns, units = parse_header(line)
+        if "uuid" in columns:
+            rows = [_parse_row(columns, units, line) for line in lines[number + 1 :] if line.strip()]
+            whole = tuple(row for row in rows if row is not None)
+            return Table(columns, whole, len(rows) - len(whole) + cut_off)
+    return Table()
+
+
+def whole_lines(text: str) -> tuple[list[str], int]:
+    """The lines that end in a newline, and whether a last one does not: then its last value may be cut."""
+    *lines, rest = text.replace("\r\n", "\n").split("\n")
+    return lines, int(rest.strip() != "")
+
+
+def parse_header(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of a header line, and the unit of each."""
+    columns, units = [], []
+    for cell in line.split(","):
+        match = _HEADER_UNIT.fullmatch(cell.strip())
+        columns.append(canonical(match[1] if match else cell.strip()))
+        units.append(match[2] if match else "")
+    return tuple(columns), tuple(units)
+
+
+def _parse_row(columns: Sequence[str], units: Sequence[str], line: str) -> TableRow | None:
+    cells = [cell.strip() for cell in line.split(",")]
+    surplus = len(cells) - len(columns)
+    if surplus > 0 and "name" in columns:
+        at = columns.index("name")
+        cells[at : at + surplus + 1] = [", ".join(cells[at : at + surplus + 1])]
+    if len(cells) != len(columns):
+        return None
+    return {column: with_unit(cell, unit) for column, cell, unit in zip(columns, cells, units, strict=True)}
+
+
+def with_unit(cell: str, unit: str) -> str:
+    """With `nounits` the unit stands in the header alone."""
+    match = _NUMBER.fullmatch(cell) if unit else None
+    return f"{cell} {unit}" if match and not match[2] else cell
+
+
+def parse_help_columns(text: str) -> frozenset[str]:
+    """Every column that `--help-query-gpu` offers, by all its names; empty when the text was cut off."""
+    lines, cut_off = whole_lines(text)
+    if cut_off:
+        return frozenset()
+    return frozenset(name for line in lines if line.startswith('"') for name in _COLUMN.findall(line))
+
+
+def parse_list(text: str) -> tuple[int, ...]:
+    """Indices of the GPUs that answer, from `-L`: unlike a query it also prints those beside a lost one."""
+    return tuple(int(match[1]) for line in text.splitlines() if (match := _LISTED_GPU.match(line)))
+
+
+def parse_cuda_version(text: str) -> str | None:
+    """From `--version` (drivers since 550)."""
+    match = _CUDA_VERSION.search(text)
+    return match[1] if match else None
+
+
+APP_COLUMNS = ("gpu_uuid", "pid", "process_name", "used_gpu_memory")
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeApps:
+    """Processes by GPU uuid; `None` for a GPU whose processes cannot be had."""
+
+    processes: Mapping[str, tuple[Process, ...] | None]
+    errors: Mapping[str, int]
+
+
+def parse_compute_apps(text: str) -> ComputeApps | None:
+    """Output of `--query-compute-apps=` + APP_COLUMNS; None when it is no such table."""
+    lines, cut_off = whole_lines(text)
+    headers = [parse_header(line) for line in lines]
+    start = next((i for i, (columns, _) in enumerate(headers) if columns == APP_COLUMNS), None)
+    if start is None:
+        return None
+    memory_unit = headers[start][1][-1]
+    found: dict[str, dict[int, Process] | None] = {}
+    errors = Counter({"malformed": cut_off} if cut_off else {})
+    for line in lines[start + 1 :]:
+        if not line.strip():
+            continue
+        cells = _split_app(line)
+        pid = parse_value("index", cells[1]) if cells else Unreadable("malformed")
+        if cells is None or isinstance(pid, Unreadable) or (isinstance(pid, int) and pid <= 0):
+            errors[pid.error if isinstance(pid, Unreadable) else "malformed"] += 1
+            continue
+        uuid, _, name, memory = cells
+        if not isinstance(pid, int):
+            found.setdefault(uuid, None)
+            continue
+        used = parse_value("used_gpu_memory", with_unit(memory, memory_unit))
+        if isinstance(used, Unreadable):
+            errors[used.error] += 1
+        of_gpu = found.get(uuid) or {}
+        of_gpu[pid] = _join(of_gpu.get(pid), pid, name, used if isinstance(used, int) else None)
+        found[uuid] = of_gpu
+    return ComputeApps(
+        {uuid: None if of_gpu is None else tuple(of_gpu.values()) for uuid, of_gpu in found.items()}, errors
+    )
+
+
+def _split_app(line: str) -> tuple[str, str, str, str] | None:
+    """A process may have commas in its name; what stands around the name has none."""
+    head = line.split(",", 2)
+    tail = head[-1].rsplit(",", 1)
+    if len(head) != 3 or len(tail) != 2:
+        return None
+    return head[0].strip(), head[1].strip(), tail[0].strip(), tail[1].strip()
+
+
+def _join(earlier: Process | None, pid: int, name: str, used: int | None) -> Process:
+    """A process with several contexts on one GPU has a row for each; it is still one process."""
+    if len(name) > 1 and name.startswith('"') and name.endswith('"'):
+        name = name[1:-1].replace('""', '"')
+    text = parse_value("process_name", name)
+    if earlier is not None and earlier.memory_used_bytes is not None:
+        used = earlier.memory_used_bytes + (used or 0)
+    return Process(pid, "compute", text if isinstance(text, str) else None, used)

@@ -1,0 +1,220 @@
+"""Who is on a device: the driver's process lists, names and timestamped utilisation samples.
+
+The lists are read into buffers of our own: pynvml's wrappers allocate whatever count the driver
+answers, and drivers have answered garbage.
+"""
+
+import ctypes
+import struct
+import time
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+from gputally.devices.nvml.library import INSUFFICIENT_SIZE, SUCCESS, ErrorMeaning, Library, Query
+from gputally.devices.nvml.process_samples import FUTURE_US, ClockTime, SampleTimeline
+from gputally.model import Process, ProcessSample
+
+# nvmlProcessInfo_t (v2, v3): pid, memory, GPU instance, compute instance
+PROCESS = struct.Struct("=I4xQII")
+# nvmlProcessUtilizationSample_t: pid, timestamp, SM, memory, encoder, decoder
+SAMPLE = struct.Struct("=I4xQIIII")
+MOST_ENTRIES = 65536  # as many processes as no GPU has; more is a garbage count
+_LISTS = {
+    "compute": ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"),
+    "graphics": ("nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2"),
+    "mps": ("nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2"),
+}
+FILLS = frozenset(
+    {
+        "processes",
+        "Process.name",
+        "Process.memory_used_bytes",
+        "Process.gpu_instance_id",
+        "Process.compute_instance_id",
+        "process_samples",
+        "ProcessSample.sm_ratio",
+        "ProcessSample.memory_ratio",
+        "ProcessSample.encoder_ratio",
+        "ProcessSample.decoder_ratio",
+    }
+)
+_SAMPLES = "nvmlDeviceGetProcessUtilization"
+_NAME_BYTES = 1024
+HIGHEST_PID = 4194304  # the kernel's PID_MAX_LIMIT
+_NO_INSTANCE = 2**32 - 1
+_NO_MEMORY = 2**64 - 1
+
+
+_Found = tuple[str, int | None, int, int]  # lists, memory, GPU instance, compute instance
+
+
+class _Unreadable(Exception):
+    """The device keeps this list, but it cannot be read now."""
+
+
+class Entries:
+    """A buffer for arrays of one struct, that grows to what is needed."""
+
+    def __init__(self, layout: struct.Struct) -> None:
+        self._layout = layout
+        self._resize(64)
+
+    def _resize(self, entries: int) -> None:
+        self._capacity = entries
+        self.buffer = ctypes.create_string_buffer(entries * self._layout.size)
+
+    def fill(self, call: Any) -> tuple[int, list[tuple[int, ...]] | None]:
+        """`call(count)` fills the buffer and returns NVML's code. The code and the entries; None
+        instead of entries when their count cannot be true."""
+        for _ in range(4):  # processes may start between two calls
+            # A driver that counts more than it fills in must not show the last call's entries again.
+            ctypes.memset(self.buffer, 0, len(self.buffer))
+            count = ctypes.c_uint(self._capacity)
+            code = int(call(ctypes.byref(count)))
+            if code == SUCCESS:
+                if count.value > self._capacity:
+                    return code, None
+                used = memoryview(self.buffer)[: count.value * self._layout.size]
+                return code, list(self._layout.iter_unpack(used))
+            if code != INSUFFICIENT_SIZE:
+                return code, []
+            if not self._capacity < count.value <= MOST_ENTRIES:
+                return SUCCESS, None
+            self._resize(min(count.value * 2, MOST_ENTRIES))
+        return code, []
+
+
+class ProcessLists:
+    """Reads the processes of any device; remembers names and how far each device's samples were read."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._processes = Entries(PROCESS)
+        self._samples = Entries(SAMPLE)
+        self._name = ctypes.create_string_buffer(_NAME_BYTES)
+        self._names: dict[int, str | None] = {}
+        self._names_in_use: dict[int, str | None] = {}
+        self._timelines: defaultdict[str, SampleTimeline] = defaultdict(SampleTimeline)
+
+    def end_of_round(self) -> None:
+        """All devices were read: forget the names of processes that are on none of them."""
+        self._names, self._names_in_use = self._names_in_use, {}
+
+    def processes(self, query: Query) -> tuple[Process, ...] | None:
+        """The processes on a device, by pid; None when a list that the device supports failed."""
+        found: dict[int, _Found] = {}
+        answered = False
+        for kind in _LISTS:
+            try:
+                entries = self._list(query, kind)
+            except _Unreadable:
+                return None
+            if entries is None:
+                continue
+            answered = True
+            for pid, memory, gpu_instance, compute_instance in entries:
+                if not 0 < pid <= HIGHEST_PID:
+                    self._drop("processes")
+                    continue
+                one = (kind, None if memory == _NO_MEMORY else memory, gpu_instance, compute_instance)
+                found[pid] = _merge(found[pid], one) if pid in found else one
+        if not answered:
+            return None
+        return tuple(
+            Process(
+                pid,
+                kind,
+                self._process_name(pid),
+                memory,
+                None if gpu_instance == _NO_INSTANCE else gpu_instance,
+                None if compute_instance == _NO_INSTANCE else compute_instance,
+            )
+            for pid, (kind, memory, gpu_instance, compute_instance) in sorted(found.items())
+        )
+
+    def _list(self, query: Query, kind: str) -> list[tuple[int, ...]] | None:
+        """One of the driver's lists; None when the device does not keep it."""
+        if not query.can(kind):
+            return None
+        function = self._library.function(*_LISTS[kind])
+        if function is None:
+            return None
+        code, entries = self._processes.fill(
+            lambda count: function(query.handle, count, self._processes.buffer)
+        )
+        if code != SUCCESS:
+            verdict = query.judge(code, "processes", (kind,))
+            if verdict is ErrorMeaning.FAILED:
+                raise _Unreadable
+            return [] if verdict is ErrorMeaning.ABSENT else None
+        if entries is None:
+            self._drop("processes")
+            raise _Unreadable
+        return entries
+
+    def samples(self, query: Query, uuid: str) -> tuple[ProcessSample, ...] | None:
+        """What the driver sampled on this device since the last time; empty when nobody ran."""
+        function = self._library.function(_SAMPLES)
+        if function is None or not query.can(_SAMPLES):
+            return None
+        now = ClockTime(time.time_ns() // 1000, time.monotonic_ns() // 1000)
+        timeline = self._timelines[uuid]
+        since = timeline.since_us(now)
+        moment = ctypes.c_ulonglong(since)
+        code, entries = self._samples.fill(
+            lambda count: function(query.handle, self._samples.buffer, count, moment)
+        )
+        if code != SUCCESS:
+            if query.judge(code, "process_samples", (_SAMPLES,)) is not ErrorMeaning.ABSENT:
+                return None
+            entries = []
+        if entries is None:
+            self._drop("process_samples")
+            return None
+        samples = []
+        for pid, timestamp_us, sm, memory, encoder, decoder in entries:
+            if (
+                not 0 < pid <= HIGHEST_PID
+                or max(sm, memory, encoder, decoder) > 100
+                or not since <= timestamp_us <= now.clock_us + FUTURE_US
+            ):
+                self._drop("process_samples")
+                continue
+            samples.append(
+                ProcessSample(pid, timestamp_us, sm / 100, memory / 100, encoder / 100, decoder / 100)
+            )
+        stamps = [(sample.pid, sample.timestamp_us) for sample in samples]
+        covers = timeline.covers_us(since, stamps, now)
+        return tuple(replace(sample, covers_us=us) for sample, us in zip(samples, covers, strict=True))
+
+    def _process_name(self, pid: int) -> str | None:
+        name = self._names.get(pid) or self._names_in_use.get(pid)
+        if name is None:
+            function = self._library.function("nvmlSystemGetProcessName")
+            if function is not None:
+                code = int(function(pid, self._name, _NAME_BYTES))
+                if code == SUCCESS:
+                    name = short_name(self._name.value.decode(errors="replace"))
+                else:
+                    self._library.judge(code, "process_name")
+        self._names_in_use[pid] = name
+        return name
+
+    def _drop(self, field: str) -> None:
+        self._library.errors[field, "implausible"] += 1
+
+
+def _merge(known: _Found, other: _Found) -> _Found:
+    """One process that is on several lists. Each of them has all of its memory."""
+    kinds, memory, *instances = known
+    kind, used, *_ = other
+    if used is not None and (memory is None or used > memory):
+        memory = used
+    return (kinds if kind in kinds else f"{kinds}+{kind}", memory, instances[0], instances[1])
+
+
+def short_name(command: str) -> str | None:
+    """The program's name without its folder and arguments; a title that is no path stays whole."""
+    first, _, _ = command.partition(" ")
+    return (first.rpartition("/")[2] if "/" in first else command) or None

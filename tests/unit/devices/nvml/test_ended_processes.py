@@ -1,0 +1,273 @@
+"""Processes that have ended, as the driver's accounting tells them: each of them once."""
+
+import ctypes
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pynvml
+import pytest
+
+from gputally.devices.nvml import NvmlReader
+from gputally.devices.nvml.ended_processes import PID, STATS
+from gputally.model import AccountedProcess, Process, Reading
+from tests.support.nvml_cards import GIB, a100_mig, t4
+from tests.unit.devices.nvml.driver import Driver
+from tools.standin.scenario import Fault, FaultKind, Frame, replace_scenario, scenario_text
+
+STARTED = time.time_ns() // 1000 - 3_600_000_000
+
+
+def ended(pid: int, start: int = 0, **changes: Any) -> AccountedProcess:
+    process = AccountedProcess(pid, STARTED + start, 2_500_000, 0.42, 3 * GIB)
+    return replace(process, **changes)
+
+
+def card(*accounted: AccountedProcess, **changes: Any) -> Reading:
+    return replace(t4(), accounting_mode=True, accounted=accounted, **changes)
+
+
+def shows(driver: Driver, *lines: str, **changes: Any) -> None:
+    """A card whose accounting buffer has these entries, in NVML's own numbers."""
+    text = scenario_text([Frame(0.0, (card(**changes),))])
+    replace_scenario(driver.scenario, text + "".join(f"account {line}\n" for line in lines))
+    time.sleep(0.05)
+
+
+def accounted(reader: NvmlReader) -> tuple[AccountedProcess, ...] | None:
+    (reading,) = reader.read().readings
+    return reading.accounted
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """How often the driver was asked for the statistics of each pid."""
+    pids: Counter[int] = Counter()
+    find = pynvml._nvmlGetFunctionPointer
+
+    def found(name: str) -> Any:
+        function = find(name)  # type: ignore[no-untyped-call]
+        if name != "nvmlDeviceGetAccountingStats":
+            return function
+
+        def count_and_call(handle: Any, pid: int, stats: Any) -> Any:
+            pids[pid] += 1
+            return function(handle, pid, stats)
+
+        return count_and_call
+
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer", found)
+    return pids
+
+
+def test_layouts_are_the_drivers() -> None:
+    assert PID.size == ctypes.sizeof(ctypes.c_uint)
+    assert STATS.size == ctypes.sizeof(pynvml.c_nvmlAccountingStats_t)
+
+
+def test_who_ended_since_the_last_look_is_told_once(driver: Driver) -> None:
+    driver.shows(card(ended(1)))
+    reader = driver.reader(accounting=True)
+    assert accounted(reader) == (), "it had ended before anybody looked"
+    driver.shows(card(ended(1), ended(2), ended(3, 5, sm_ratio=0.0, ran_us=0, memory_peak_bytes=None)))
+    assert accounted(reader) == (ended(2), ended(3, 5, sm_ratio=0.0, ran_us=0, memory_peak_bytes=None))
+    assert accounted(reader) == ()
+
+
+def test_a_running_process_is_told_when_it_has_ended(driver: Driver) -> None:
+    shows(driver, f"7 10 0 {GIB} 0 {STARTED} 1")
+    reader = driver.reader(accounting=True)
+    assert accounted(reader) == ()
+    assert accounted(reader) == ()
+    shows(driver, f"7 10 0 {GIB} 90 {STARTED} 0")
+    assert accounted(reader) == (AccountedProcess(7, STARTED, 90_000, 0.1, GIB),)
+
+
+def test_only_who_may_have_ended_is_asked_about(driver: Driver, asked: Counter[int]) -> None:
+    running = (Process(7, "compute", "python3", GIB),)
+    shows(driver, f"5 1 0 0 9 {STARTED} 0", f"7 1 0 0 0 {STARTED} 1", processes=running)
+    reader = driver.reader(accounting=True)
+    accounted(reader)
+    accounted(reader)
+    assert asked == {5: 1}
+    shows(driver, f"5 1 0 0 9 {STARTED} 0", f"7 1 0 0 9 {STARTED} 0", processes=())
+    assert [process.pid for process in accounted(reader) or ()] == [7]
+    accounted(reader)
+    assert asked == {5: 1, 7: 1}
+
+
+def test_a_pid_that_is_used_again_is_another_process(driver: Driver) -> None:
+    driver.shows(card(ended(1), ended(2)))
+    reader = driver.reader(accounting=True)
+    assert accounted(reader) == ()
+    driver.shows(card(ended(2), ended(1, 77)))
+    assert accounted(reader) == (ended(1, 77),)
+    assert accounted(reader) == ()
+
+
+def test_the_end_of_a_process_is_not_told_again_while_its_pid_runs_anew(driver: Driver) -> None:
+    first, second = f"7 1 0 0 9 {STARTED} 0", f"7 2 0 0 0 {STARTED + 50} 1"
+    shows(driver)
+    reader = driver.reader(accounting=True)
+    assert accounted(reader) == ()
+    running = (Process(7, "compute", "python3", GIB),)
+    shows(driver, first, second, processes=running)
+    assert [process.started_us for process in accounted(reader) or ()] == [STARTED]
+    assert accounted(reader) == ()
+    shows(driver, first, second, processes=())
+    assert accounted(reader) == ()
+
+
+def test_what_the_driver_has_dropped_is_forgotten(driver: Driver) -> None:
+    driver.shows(card(ended(1), ended(2)))
+    reader = driver.reader(accounting=True)
+    accounted(reader)
+    driver.shows(card(ended(2)))
+    assert accounted(reader) == ()
+    assert reader._accounting is not None
+    assert list(reader._accounting._told.values()) == [{2: STARTED}]
+
+
+def test_many_are_all_read(driver: Driver) -> None:
+    driver.shows(card())
+    reader = driver.reader(accounting=True)
+    accounted(reader)
+    many = tuple(ended(pid, pid) for pid in range(1, 4001))
+    driver.shows(card(*many))
+    assert accounted(reader) == many
+
+
+def test_who_ended_while_the_driver_was_let_go_is_told(driver: Driver) -> None:
+    driver.shows(card(ended(1)))
+    reader = driver.reader(accounting=True, release_driver=True)
+    assert accounted(reader) == ()
+    driver.shows(card(ended(1), ended(2)))
+    assert accounted(reader) == (ended(2),)
+
+
+def test_who_ended_since_the_mode_was_turned_on_is_told(driver: Driver) -> None:
+    driver.shows(t4())
+    reader = driver.reader(accounting=True)
+    assert accounted(reader) is None
+    driver.shows(card(ended(1)))
+    assert accounted(reader) == (ended(1),)
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        t4(),
+        replace(t4(), accounting_mode=None),
+        replace(a100_mig(), accounting_mode=True),
+    ],
+    ids=["off", "not supported", "MIG mode"],
+)
+def test_without_accounting_nothing_is_told(driver: Driver, reading: Reading) -> None:
+    driver.shows(reading)
+    reader = driver.reader(accounting=True)
+    report = reader.read()
+    assert report.readings[0].accounted is None
+    assert report.errors == {}
+
+
+def test_it_is_read_only_when_asked_for(driver: Driver, asked: Counter[int]) -> None:
+    driver.shows(card(ended(1)))
+    (reading,) = driver.reader().read().readings
+    assert (reading.accounting_mode, reading.accounted) == (True, None)
+    assert not asked
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"5000000 1 0 0 9 {STARTED} 0",
+        f"0 1 0 0 9 {STARTED} 0",
+        f"7 101 0 0 9 {STARTED} 0",
+        f"7 4294967295 0 0 9 {STARTED} 0",
+        f"7 1 0 0 9 {STARTED + 7_200_000_000} 0",
+        f"7 1 0 0 7200000 {STARTED} 0",
+        f"7 1 0 0 18446744073709551615 {STARTED} 0",
+        "7 1 0 0 9 0 0",
+        "7 1 0 0 9 18446744073709551615 0",
+    ],
+    ids=[
+        "no pid",
+        "pid 0",
+        "busier than possible",
+        "utilisation not available",
+        "from the future",
+        "ran longer than there was time",
+        "time not available",
+        "from 1970",
+        "start not available",
+    ],
+)
+def test_what_cannot_be_true_is_dropped_and_counted(driver: Driver, line: str) -> None:
+    shows(driver)
+    reader = driver.reader(accounting=True)
+    accounted(reader)
+    shows(driver, line, f"9 1 0 0 9 {STARTED} 0")
+    report = reader.read()
+    assert [process.pid for process in report.readings[0].accounted or ()] == [9]
+    assert report.errors == {("accounted", "implausible"): 1}
+
+
+def test_a_list_that_fails_is_not_a_list_of_nobody(driver: Driver) -> None:
+    driver.shows(card())
+    reader = driver.reader(accounting=True)
+    accounted(reader)
+    fault = Fault(FaultKind.ERROR, function="nvmlDeviceGetAccountingPids", value=999)
+    driver.shows(card(ended(1)), faults=[fault])
+    report = reader.read()
+    assert report.readings[0].accounted is None
+    assert report.readings[0].power_watts == t4().power_watts
+    assert report.errors == {("accounted", "unknown"): 1}
+    driver.shows(card(ended(1)))
+    assert accounted(reader) == (ended(1),)
+
+
+def test_statistics_that_fail_are_asked_for_again(driver: Driver) -> None:
+    driver.shows(card())
+    reader = driver.reader(accounting=True)
+    accounted(reader)
+    fault = Fault(FaultKind.ERROR, function="nvmlDeviceGetAccountingStats", value=999)
+    driver.shows(card(ended(1)), faults=[fault])
+    assert accounted(reader) == ()
+    driver.shows(card(ended(1)))
+    assert accounted(reader) == (ended(1),)
+
+
+def test_what_could_not_be_read_at_the_first_look_has_ended_before_it(driver: Driver) -> None:
+    fault = Fault(FaultKind.ERROR, function="nvmlDeviceGetAccountingStats", value=999)
+    driver.shows(card(ended(1)), faults=[fault])
+    reader = driver.reader(accounting=True)
+    assert accounted(reader) == ()
+    driver.shows(card(ended(1)))
+    assert accounted(reader) == ()
+
+
+def test_a_gpu_that_is_lost_while_it_is_asked_is_down(driver: Driver) -> None:
+    fault = Fault(FaultKind.ERROR, function="nvmlDeviceGetAccountingPids", value=15)
+    driver.shows(card(), faults=[fault])
+    (reading,) = driver.reader(accounting=True).read().readings
+    assert not reading.up
+
+
+def test_who_was_asked_about_when_the_gpu_was_lost_is_told_when_it_is_back(driver: Driver) -> None:
+    driver.shows(card())
+    reader = driver.reader(accounting=True)
+    accounted(reader)
+    fault = Fault(FaultKind.ERROR, function="nvmlDeviceGetAccountingStats", value=15)
+    driver.shows(card(ended(1), ended(2)), faults=[fault])
+    assert not reader.read().readings[0].up
+    driver.shows(card(ended(1), ended(2)))
+    assert accounted(reader) == (ended(1), ended(2))
+
+
+def test_a_driver_that_lists_them_in_another_order_says_nothing_new(driver: Driver) -> None:
+    driver.shows(card(ended(1), ended(2)))
+    reader = driver.reader(accounting=True)
+    accounted(reader)
+    driver.shows(card(ended(2), ended(1)))
+    assert accounted(reader) == ()
