@@ -15,8 +15,8 @@ from gputally.devices.rocm_smi import RocmSmiReader
 from gputally.devices.vendors import READER_NAMES, VENDORS, fields_filled, reader_row, readers_that_fill
 from gputally.model import MigReading, Process, ProcessSample, Reading
 from tests.support.amd_trees import HOSTS, planted
+from tests.support.nvml_cards import CARDS
 from tests.unit.devices.nvidia_smi.captures import QUERY_CAPTURES, CapturedNvidiaSmi
-from tests.unit.devices.nvml.cards import CARDS
 from tools.standin.scenario import Frame, preload, write_scenario
 
 ROCM_SMI_CAPTURES = Path(__file__).parents[2] / "fixtures" / "rocm-smi"
