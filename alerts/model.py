@@ -1,7 +1,8 @@
 """The types of rules and settings.
 
 Expressions and annotations are literals with `[[ name ]]` in place of a setting; `alerts.filling` replaces it
-by the default, or, in the chart, by a reference to the Helm value.
+by the default, or, in the chart, by a reference to the Helm value. `[[- name -]]` also removes the spaces and
+line breaks around it: `[ [[- rate_window -]] ]` becomes `[5m]`.
 """
 
 import re

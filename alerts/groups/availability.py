@@ -111,8 +111,8 @@ GROUP = Group(
             Severity.WARNING,
             summary="Node {{ $labels.node }} has fewer GPUs than before.",
             description=(
-                "Node {{ $labels.node }} has {{ $value }} GPU(s) fewer than earlier in the last [[ "
-                "gpu_count_window ]], according to source {{ $labels.source }}. Pods cannot use them. If "
+                "Node {{ $labels.node }} has {{ $value }} GPU(s) fewer than earlier in the last "
+                "[[ gpu_count_window ]], according to source {{ $labels.source }}. Pods cannot use them. If "
                 "they were not removed on purpose, look for them with lspci and in the kernel log. This "
                 "alert ends [[ gpu_count_window ]] after the GPUs disappeared."
             ),

@@ -102,9 +102,9 @@ GROUP = Group(
             summary="Pod {{ $labels.namespace }}/{{ $labels.pod }} is rarely busy on its GPUs.",
             description=(
                 "Pod {{ $labels.namespace }}/{{ $labels.pod }} on node {{ $labels.node }} has held "
-                "{{ $value }} GPU(s) for [[ underused_window ]] and was busy for less than [[ "
-                "underused_busy_ratio ]] of that time. A shared GPU or a MIG device would be enough: change "
-                "its request."
+                "{{ $value }} GPU(s) for [[ underused_window ]] and was busy for less than "
+                "[[ underused_busy_ratio ]] of that time. A shared GPU or a MIG device would be "
+                "enough: change its request."
             ),
             for_="15m",
             keep_firing_for="1h",

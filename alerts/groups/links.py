@@ -95,9 +95,9 @@ ALERTS: tuple[Alert, ...] = (
         summary="GPU {{ $labels.gpu }} on {{ $labels.node }} has NVLinks that are down.",
         description=(
             "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
-            "{{ $labels.node }} has {{ $value }} NVLink(s) fewer than earlier in the last [[ link_window "
-            "]], or than the other GPUs of its model on the node. Jobs on several GPUs fail or are very "
-            "slow. Drain the node and reset its GPUs."
+            "{{ $labels.node }} has {{ $value }} NVLink(s) fewer than earlier in the last "
+            "[[ link_window ]], or than the other GPUs of its model on the node. Jobs on several "
+            "GPUs fail or are very slow. Drain the node and reset its GPUs."
         ),
         for_="5m",
         action=Action.DRAIN,
@@ -123,8 +123,8 @@ ALERTS: tuple[Alert, ...] = (
         summary="GPU {{ $labels.gpu }} on {{ $labels.node }} has XGMI links that are down.",
         description=(
             "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
-            "{{ $labels.node }} has {{ $value }} XGMI link(s) fewer than earlier in the last [[ "
-            "link_window ]], or than the other GPUs of its model on the node. Jobs on several GPUs fail "
+            "{{ $labels.node }} has {{ $value }} XGMI link(s) fewer than earlier in the last "
+            "[[ link_window ]], or than the other GPUs of its model on the node. Jobs on several GPUs fail "
             "or are very slow. Drain the node and restart it."
         ),
         for_="5m",

@@ -47,8 +47,7 @@ GROUP = Group(
             for_="15m",
             keep_firing_for="15m",
         ),
-        # More than half an hour ago, three times in a row: a sawtooth, a plateau or a warm-up does not do
-        # that.
+        # Growth in three half hours in a row excludes a sawtooth, a plateau and a warm-up.
         Alert(
             "GPUTallyMemoryLeak",
             """
@@ -83,8 +82,8 @@ GROUP = Group(
             summary="Pod {{ $labels.namespace }}/{{ $labels.pod }} may leak GPU memory.",
             description=(
                 "Pod {{ $labels.namespace }}/{{ $labels.pod }} on node {{ $labels.node }} has used more GPU "
-                "memory every half hour. It will need {{ $value | humanize1024 }}B more in [[ "
-                "leak_horizon_hours ]] hours, which is more than its GPU has free, and will run out of "
+                "memory every half hour. It will need {{ $value | humanize1024 }}B more in "
+                "[[ leak_horizon_hours ]] hours, which is more than its GPU has free, and will run out of "
                 "memory. Save its work and restart it."
             ),
             for_="30m",
