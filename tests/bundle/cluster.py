@@ -3,8 +3,7 @@
 import copy
 import json
 import subprocess
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from tools.servers.control_plane import ControlPlane
 Object = dict[str, Any]
 Place = tuple[str, str, str]
 """Kind, namespace and name of an object."""
-_SECONDS = 30
 # Written by the cluster itself, whenever it likes.
 _UNNOTED = ("Event", "Lease", "APIService")
 _IN_EVERY_NAMESPACE = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
@@ -35,7 +33,7 @@ def everything(plane: ControlPlane) -> set[Place]:
         place({"kind": kind, "metadata": item["metadata"]})
         for path, kind in resources(plane).values()
         if kind not in _UNNOTED
-        for item in plane.ask(path, _METADATA)["items"] or ()
+        for item in plane.api(path, _METADATA)["items"] or ()
         if (kind, item["metadata"]["name"]) not in _IN_EVERY_NAMESPACE
     }
 
@@ -54,7 +52,7 @@ def resources(plane: ControlPlane) -> dict[str, tuple[str, str]]:
     """Resource and group, as in `pods.` or `jobs.batch` -> where its objects are listed, and their kind."""
     found: dict[str, tuple[str, str]] = {}
     for root in ("/api", "/apis"):
-        for group in plane.ask(root, _DISCOVERY)["items"]:
+        for group in plane.api(root, _DISCOVERY)["items"]:
             name = group["metadata"].get("name", "")
             for version in group["versions"]:
                 path = "/".join(filter(None, (root, name, version["version"])))
@@ -77,14 +75,6 @@ def as_written(found: Object) -> Object:
     for key in ("clusterIP", "clusterIPs"):
         kept.get("spec", {}).pop(key, None)
     return kept
-
-
-def wait_until(done: Callable[[], bool], state: Callable[[], object]) -> None:
-    """Until it is so; otherwise, after half a minute, the test fails with the state."""
-    deadline = time.monotonic() + _SECONDS
-    while not done():
-        assert time.monotonic() < deadline, state()
-        time.sleep(0.2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +124,7 @@ class Release:
 
     def bytes_in_cluster(self) -> int:
         """Size of the largest Secret in which Helm keeps the release."""
-        secrets = self.plane.ask(f"/api/v1/namespaces/{self.namespace}/secrets")["items"]
+        secrets = self.plane.api(f"/api/v1/namespaces/{self.namespace}/secrets")["items"]
         return max(
             len(secret["data"]["release"]) * 3 // 4
             for secret in secrets

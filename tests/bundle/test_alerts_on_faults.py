@@ -1,7 +1,6 @@
 """The rules on a real Prometheus: each alert fires for its fault, and none fires on a healthy fleet."""
 
 import json
-import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,10 +13,11 @@ from alerts.groups import ALERTS
 from alerts.rules import rule_groups
 from tests.bundle.scenarios import fleet
 from tests.support.exporter import Exporter, Samples, parse_samples
-from tests.system.test_prometheus import Prometheus, prometheus_on
+from tests.support.prometheus import prometheus_in
 from tools.replay.firing import Firing, firing
 from tools.replay.fleet import Period
-from tools.servers.prometheus import UNMERGED, serving
+from tools.servers.prometheus import UNMERGED, Prometheus, serving
+from tools.servers.waiting import wait_until
 
 # The first test simulates the fleet.
 pytestmark = pytest.mark.timeout(900)
@@ -236,7 +236,7 @@ def test_no_rule_fails_while_two_exporters_of_a_node_are_there(tmp_path: Path) -
             "scrape_configs": [{"job_name": "gputally", "honor_labels": True, "static_configs": twice}],
         }
         (tmp_path / "prometheus.yml").write_text(json.dumps(config))
-        with prometheus_on(tmp_path) as prometheus:
+        with prometheus_in(tmp_path) as prometheus:
             prometheus.wait_for("count(up == 1) == 2")
             prometheus.wait_for('ALERTS{alertname="GPUTallyXidCritical"}')
             wait_for_evaluations(prometheus, groups)
@@ -248,7 +248,7 @@ def test_no_rule_fails_while_two_exporters_of_a_node_are_there(tmp_path: Path) -
 
 def own_samples(prometheus: Prometheus) -> Samples:
     """Prometheus's own metrics."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{prometheus.port}/metrics", timeout=10) as response:
+    with urllib.request.urlopen(f"{prometheus.url}/metrics", timeout=10) as response:
         return parse_samples(response.read().decode())
 
 
@@ -260,10 +260,10 @@ def wait_for_evaluations(prometheus: Prometheus, groups: list[dict[str, Any]]) -
 
     rules = {group["name"]: len(group["rules"]) for group in groups}
     before = evaluated()
-    deadline = time.monotonic() + 90
-    while any(
-        evaluated()[group] - before[group] < 10 * rules[group[0].rpartition(";")[2]] for group in before
-    ):
-        assert time.monotonic() < deadline, "Prometheus does not evaluate the rules"
-        time.sleep(0.5)
+
+    def evaluated_ten_times() -> bool:
+        now = evaluated()
+        return all(now[group] - before[group] >= 10 * rules[group[0].rpartition(";")[2]] for group in before)
+
+    wait_until(evaluated_ten_times, "Prometheus evaluates the rules", 90)
     assert len(before) == len(groups)

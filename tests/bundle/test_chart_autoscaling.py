@@ -68,7 +68,7 @@ def adapter_query(namespace: str, pods: set[str], **more: Any) -> str:
 
 def ask(lab: Prometheus, query: str) -> dict[str, float]:
     """pod -> value; the pod is empty where the query has put them together."""
-    found = lab.ask("query", query=query, time=str(END))["result"]
+    found = lab.api("query", query=query, time=str(END))["result"]
     values = [(one["metric"].get("pod", ""), float(one["value"][1])) for one in found]
     assert len(values) == len(dict(values)), "two series for one pod"
     return dict(values)
@@ -206,7 +206,7 @@ def test_one_cluster_does_not_scale_by_the_use_of_another() -> None:
 
 def test_the_adapter_finds_one_value_between_0_and_1_for_each_pod(lab: Prometheus) -> None:
     matched = adapter_rule(cluster=CLUSTER)["seriesQuery"]
-    series = lab.ask("series", **{"match[]": matched, "start": str(END - 60), "end": str(END)})
+    series = lab.api("series", **{"match[]": matched, "start": str(END - 60), "end": str(END)})
     assert {one["__name__"] for one in series} == {SERIES}
     pods: dict[str, set[str]] = {}
     for one in series:

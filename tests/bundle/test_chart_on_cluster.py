@@ -20,13 +20,13 @@ from tests.bundle.cluster import (
     place,
     read,
     resources,
-    wait_until,
 )
 from tools import ROOT
 from tools.dependencies import programs
 from tools.servers import control_plane, prometheus_operator
 from tools.servers.control_plane import ControlPlane
 from tools.servers.prometheus_operator import Generated
+from tools.servers.waiting import wait_until
 
 CHART = ROOT / chart.CHART
 PREVIOUS = Path(__file__).with_name("releases") / "gputally-0.1.0.tgz"
@@ -152,7 +152,7 @@ def define(plane: ControlPlane) -> None:
     def known() -> set[str]:
         return {resource.partition(".")[0] for resource in resources(plane)}
 
-    wait_until(lambda: wanted <= known(), lambda: wanted - known())
+    wait_until(lambda: wanted <= known(), "the API has the resources", state=lambda: wanted - known())
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +205,7 @@ def check_that_nothing_is_left(plane: ControlPlane, namespace: str, before: set[
         left = everything(plane) - before
         return not left
 
-    wait_until(gone, lambda: f"left behind: {sorted(left)}")
+    wait_until(gone, "nothing is left behind", state=lambda: sorted(left))
 
 
 @pytest.mark.parametrize("helm", HELMS)
@@ -286,7 +286,7 @@ def test_a_second_server_side_apply_changes_nothing(plane: ControlPlane, namespa
         return not changed
 
     # Controllers write a status at first, and sometimes right between the two looks.
-    wait_until(unchanged_by_applying, lambda: changed)
+    wait_until(unchanged_by_applying, "applying changes nothing", state=lambda: changed)
     assert again == made
     assert plane.kubectl("diff", "--server-side", "--filename=-", given=as_list(again)) == ""
 
@@ -360,7 +360,7 @@ def test_the_operator_scrapes_what_the_chart_tells_it_to(
         jobs = {job["job_name"].removesuffix("/0"): job for job in config.get("scrape_configs") or ()}
         return jobs.keys() == {exporters, *own}
 
-    wait_until(all_are_there, lambda: f"{[*jobs]}\n{generated.warnings()}")
+    wait_until(all_are_there, "the jobs exist", state=lambda: f"{[*jobs]}\n{generated.warnings()}")
     # Exporters speak of other pods, and those that are scraped by the others only of themselves.
     assert [jobs[name]["honor_labels"] for name in (exporters, *own)] == [True, False, False]
     assert jobs[exporters].get("scheme", "http") == ("https" if web else "http")
@@ -377,7 +377,7 @@ def test_the_operator_gives_prometheus_every_rule(
     release = Release(plane, namespace)
     release.install(CHART, {"prometheusRule": {"enabled": True}})
     (rule,) = (made for made in release.installed().values() if made["kind"] == "PrometheusRule")
-    wait_until(lambda: bool(generated.rules("all")), generated.warnings)
+    wait_until(lambda: generated.rules("all"), "there are rule files", state=generated.warnings)
     (text,) = generated.rules("all").values()
     assert [group["name"] for group in yaml.safe_load(text)["groups"]] == [
         group["name"] for group in rule["spec"]["groups"]
@@ -399,7 +399,7 @@ def test_the_operator_gives_alertmanager_every_route(
         receivers[:] = [receiver["name"] for receiver in config.get("receivers", ())]
         return any(name.startswith(f"{namespace}/") for name in receivers)
 
-    wait_until(all_are_there, lambda: f"{receivers}\n{generated.warnings()}")
+    wait_until(all_are_there, "the receivers exist", state=lambda: f"{receivers}\n{generated.warnings()}")
     text = generated.alertmanager("all")
     for secret in RECEIVERS.values():
         assert secret in text
@@ -417,7 +417,7 @@ def test_a_rule_that_the_operator_refuses_would_be_seen(plane: ControlPlane, nam
         "spec": {"groups": [{"name": "broken", "rules": [{"record": "a", "expr": "sum("}]}]},
     }
     apply(plane, [broken])
-    wait_until(lambda: bool(generated.warnings()), lambda: "no warning")
+    wait_until(generated.warnings, "there is a warning")
     assert generated.warnings()[0].startswith("PrometheusRule broken: ")
 
 

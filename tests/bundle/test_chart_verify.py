@@ -11,9 +11,8 @@ from alerts.rules import rule_groups
 from dashboards import registry
 from gputally.commands.verify.command import run
 from tests.bundle import chart, pod_security
-from tests.bundle.test_chart_stack_runs import VALUES, Stack, stack
+from tests.bundle.running_stack import VALUES, Stack
 
-__all__ = ["stack"]
 BCRYPT = "$2b$10$abcdefghijklmnopqrstuuNMy0YWQ3QK0GzR4oG9W7mO5v5pQ3e6C"
 PROTECTED: dict[str, Any] = {
     "tls": {"enabled": True, "secret": "web-tls"},

@@ -184,9 +184,9 @@ def test_every_query_has_a_result(name: str, namespace: str, lab: Prometheus) ->
             expr = filled(target["expr"], namespace)
             over = {"start": str(END - RANGE), "end": str(END), "step": str(STEP)}
             found = (
-                lab.ask("query_range", query=expr, **over)
+                lab.api("query_range", query=expr, **over)
                 if panel["type"] == "graph"
-                else lab.ask("query", query=expr, time=str(END))
+                else lab.api("query", query=expr, time=str(END))
             )
             if not found["result"]:
                 empty.append((panel["title"], target["refId"]))

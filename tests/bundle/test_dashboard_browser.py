@@ -82,7 +82,7 @@ def grafana(lab: Prometheus, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     made = Grafana(
         program=programs.path("grafana"),
         folder=folder,
-        port=free_port("Grafana", 0, 0),
+        port=free_port(),
         prometheus=lab.url,
         dashboards=files,
         # Half a step: Grafana draws an alert as one span only if its points are a minute apart at most.
@@ -160,7 +160,7 @@ def test_faults_are_found(seen: Seen) -> None:
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_grafana_stores_a_dashboard_unchanged(name: str, grafana: Grafana) -> None:
-    kept = grafana.ask(f"/api/dashboards/uid/{DASHBOARDS[name]['uid']}")["dashboard"]
+    kept = grafana.api(f"/api/dashboards/uid/{DASHBOARDS[name]['uid']}")["dashboard"]
     assert {**kept, "version": 1, "id": None} == {**DASHBOARDS[name], "id": None}
 
 

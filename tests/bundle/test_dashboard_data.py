@@ -49,9 +49,9 @@ def result(lab: Prometheus, dashboard: Json, query: Query, choice: Choice) -> li
     }
     expr = fill_variables(query.expr, {**choose(choice), **grafana_variables})
     if query.instant:
-        found = lab.ask("query", query=expr, time=str(END))
+        found = lab.api("query", query=expr, time=str(END))
     else:
-        found = lab.ask("query_range", query=expr, start=str(END - seconds), end=str(END), step=str(step))
+        found = lab.api("query_range", query=expr, start=str(END - seconds), end=str(END), step=str(step))
     samples: list[Json] = found["result"]
     return samples
 
@@ -93,7 +93,7 @@ def test_every_variable_offers_the_chosen_values(name: str, lab: Prometheus) -> 
     for variable in variables(dashboard).values():
         selector, label = label_values_query(variable)
         if selector:
-            found = lab.ask(
+            found = lab.api(
                 "series",
                 **{
                     "match[]": fill_variables(selector, EVERYTHING),

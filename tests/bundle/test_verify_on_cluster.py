@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from gputally.commands.verify import FAILURE, OK, Finding
-from tests.bundle.cluster import Release, resources, wait_until
-from tests.bundle.test_chart_on_cluster import CHART
+from tests.bundle.chart import CHART
+from tests.bundle.cluster import Release, resources
 from tools import ROOT, Failed
 from tools.dependencies import programs
 from tools.servers import control_plane
 from tools.servers.control_plane import ControlPlane
+from tools.servers.waiting import wait_until
 from tools.verification.command import look
 from tools.verification.kubectl import Kubectl
 from tools.verification.reach import Wanted
@@ -80,7 +81,7 @@ def wait_for_failure(namespace: str, subject: str) -> list[Finding]:
         found[:] = failures(namespace, subject)
         return bool(found)
 
-    wait_until(fails, lambda: verify(namespace))
+    wait_until(fails, "the check fails", state=lambda: verify(namespace))
     return found
 
 
@@ -125,7 +126,9 @@ def test_a_gpu_node_without_a_label_gets_it_by_the_advice(plane: ControlPlane) -
     (found,) = failures("second", "gpu nodes")
     assert found.text.startswith("gpu-1: GPUs, but no label")
     do(plane, found.fix, "kubectl")
-    wait_until(lambda: not failures("second", "gpu nodes"), lambda: verify("second"))
+    wait_until(
+        lambda: not failures("second", "gpu nodes"), "the nodes are checked", state=lambda: verify("second")
+    )
     (pods,) = wait_for_failure("second", "exporter pods")
     assert pods.text == "0 of 1 are ready"
 
@@ -147,7 +150,7 @@ def test_pods_that_pod_security_refuses(plane: ControlPlane) -> None:
     (found,) = wait_for_failure("strict", "exporter")
     assert found.text == "its pods are refused, as the namespace enforces Pod Security"
     do(plane, found.fix, "kubectl")
-    labels = plane.ask("/api/v1/namespaces/strict")["metadata"]["labels"]
+    labels = plane.api("/api/v1/namespaces/strict")["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
 
 
@@ -191,10 +194,10 @@ def test_pods_that_do_not_start(plane: ControlPlane, state: dict[str, Any], said
     make_node(plane, "gpu-1", LABELLED)
 
     def pods() -> list[str]:
-        found = plane.ask("/api/v1/namespaces/second/pods")["items"]
+        found = plane.api("/api/v1/namespaces/second/pods")["items"]
         return [one["metadata"]["name"] for one in found if "deletionTimestamp" not in one["metadata"]]
 
-    wait_until(lambda: bool(pods()), pods)
+    wait_until(pods, "there are pods")
     pod = pods()[0]
     container = {"name": "gputally", "image": "x", "imageID": "", "ready": False, "restartCount": 3, **state}
     set_status(plane, "pod", pod, {"containerStatuses": [container]}, "--namespace=second")
@@ -212,7 +215,11 @@ def define(plane: ControlPlane) -> None:
         for file in programs.path("prometheus-operator-crds").glob(f"*_{name}.yaml")
     ]
     plane.kubectl("apply", "--server-side", *files)
-    wait_until(lambda: wanted <= resources(plane).keys(), lambda: sorted(resources(plane)))
+    wait_until(
+        lambda: wanted <= resources(plane).keys(),
+        "the API has the resources",
+        state=lambda: sorted(resources(plane)),
+    )
 
 
 def operate(plane: ControlPlane, kind: str, namespace: str, **spec: Any) -> None:

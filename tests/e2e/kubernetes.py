@@ -3,7 +3,6 @@
 import hashlib
 import json
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 from tools import Failed
 from tools.dependencies import programs
 from tools.servers.control_plane import ControlPlane
+from tools.servers.waiting import wait_until
 from tools.test_cluster.images import WORKLOAD
 
 CHART = Path(__file__).parents[2] / "helm/gputally"
@@ -24,19 +24,9 @@ T = TypeVar("T")
 Object = dict[str, Any]
 
 
-def until(what: str, ask: Callable[[], T], seconds: float = _SECONDS) -> T:
-    """What `ask` answers as soon as that is something. A failure to ask is no answer."""
-    deadline = time.monotonic() + seconds
-    while True:
-        last = ""
-        try:
-            if answer := ask():
-                return answer
-        except (Failed, OSError) as failure:
-            last = f": {failure}"
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {seconds:.0f} s until {what}, in vain{last}")
-        time.sleep(0.2)
+def until(what: str, condition: Callable[[], T | None], seconds: float = _SECONDS) -> T:
+    """The first true result of `condition`; failures to reach the cluster do not end the wait."""
+    return wait_until(condition, what, seconds, ignore=(Failed, OSError))
 
 
 def pod(name: str, python: str, *, gpus: int = 0, labels: Mapping[str, str] = {}) -> Object:

@@ -110,7 +110,7 @@ def offered(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[list[s
 
 
 def allocatable(cluster: Cluster) -> int:
-    node = cluster.plane.ask(f"/api/v1/nodes/{layout.NODE_NAME}")
+    node = cluster.plane.api(f"/api/v1/nodes/{layout.NODE_NAME}")
     return int(node["status"]["allocatable"].get(device_plugin.RESOURCE, 0))
 
 

@@ -2,8 +2,6 @@
 
 import json
 import time
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,12 +19,13 @@ from tests.e2e.conftest import Keeper
 from tests.e2e.driver import Driver, on_a_gpu
 from tests.e2e.kubernetes import CHART, WAIT, Namespace, Object, node_pids, pod, until
 from tests.support.alerting import Inbox, Message, inbox
+from tests.support.command_line import levels, run
 from tests.support.worlds import world
-from tests.system.test_verify import gputally, levels
 from tools import Failed
 from tools.dependencies import programs
 from tools.rendering.metrics_page import readers_of
 from tools.servers import prometheus_operator
+from tools.servers.prometheus import Prometheus
 from tools.servers.prometheus_operator import Generated
 from tools.standin.scenario import Fault, FaultKind, Frame, write_scenario
 from tools.test_cluster import audit, layout
@@ -110,8 +109,8 @@ class Installation:
         return f"http://{given}:{port}"
 
     @property
-    def prometheus(self) -> str:
-        return self.address("prometheus-all-0", 9090)
+    def prometheus(self) -> Prometheus:
+        return Prometheus(self.address("prometheus-all-0", 9090))
 
     @property
     def alertmanager(self) -> str:
@@ -122,16 +121,9 @@ class Installation:
         (found,) = self.namespace.pods_of("gputally")
         return self.address(found["metadata"]["name"], 9400)
 
-    def ask(self, path: str, **query: str) -> Any:
-        """Prometheus. Raises OSError."""
-        url = f"{self.prometheus}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return json.load(answer)["data"]
-
-    def rows(self, query: str) -> list[Any]:
-        """What Prometheus answers, as soon as that is something."""
-        found: list[Any] = until(f"there is {query}", lambda: self.ask("query", query=query)["result"])
-        return found
+    def rows(self, query: str) -> list[dict[str, Any]]:
+        """The result of a query as soon as it has a series."""
+        return self.prometheus.wait_for(query, seconds=90)
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +142,7 @@ def installation(keeper: Keeper) -> Iterator[Installation]:
         namespace.apply(*access(namespace), *managed(namespace))
         # It finds all of it, and so its first configurations are the last ones.
         with prometheus_operator.operating(cluster.plane, reloader=RELOADER):
-            until("Prometheus has rules", lambda: found.ask("rules")["groups"])
+            until("Prometheus has rules", lambda: found.prometheus.api("rules")["groups"])
             yield found
             # Or else new pods come for those that are deleted.
             namespace.kubectl("delete", "prometheus,alertmanager", "--all", "--cascade=foreground")
@@ -248,7 +240,7 @@ def test_prometheus_runs_on_what_the_operator_makes_of_the_chart(installation: I
     namespace = installation.namespace
     generated = Generated(namespace.plane, namespace.name)
 
-    loaded = yaml.safe_load(installation.ask("status/config")["yaml"])
+    loaded = yaml.safe_load(installation.prometheus.api("status/config")["yaml"])
 
     (written,) = yaml.safe_load(generated.prometheus("all"))["scrape_configs"]
     (job,) = loaded["scrape_configs"]
@@ -266,7 +258,7 @@ def test_the_exporter_is_scraped_and_its_labels_are_those_of_the_workload(instal
     whose = {"namespace": namespace.name, "pod": "train", "container": "main"}
     assert row["metric"].items() >= (own | whose).items()
     assert not [label for label in row["metric"] if label.startswith("exported_")]
-    (target,) = installation.ask("targets")["activeTargets"]
+    (target,) = installation.prometheus.api("targets")["activeTargets"]
     (exporter,) = namespace.pods_of("gputally")
     assert (target["health"], target["lastError"]) == ("up", "")
     assert target["labels"]["pod"] == exporter["metadata"]["name"]
@@ -274,7 +266,7 @@ def test_the_exporter_is_scraped_and_its_labels_are_those_of_the_workload(instal
 
 def test_every_rule_is_loaded_and_can_be_evaluated(installation: Installation) -> None:
     def evaluated() -> list[Any]:
-        groups: list[Any] = installation.ask("rules")["groups"]
+        groups: list[Any] = installation.prometheus.api("rules")["groups"]
         known = [rule["health"] for group in groups for rule in group["rules"]]
         return groups if "unknown" not in known else []
 
@@ -289,7 +281,7 @@ def test_every_rule_is_loaded_and_can_be_evaluated(installation: Installation) -
 
 
 def test_every_rule_reads_what_prometheus_has(installation: Installation) -> None:
-    loaded = [rule for group in installation.ask("rules")["groups"] for rule in group["rules"]]
+    loaded = [rule for group in installation.prometheus.api("rules")["groups"] for rule in group["rules"]]
     recorded = {rule["name"] for rule in loaded if rule["type"] == "recording"}
     elsewhere = {
         # Only other drivers have these...
@@ -299,7 +291,7 @@ def test_every_rule_reads_what_prometheus_has(installation: Installation) -> Non
     }
 
     def all_there() -> bool:
-        here = installation.ask("label/__name__/values")
+        here = installation.prometheus.api("label/__name__/values")
         known = dict.fromkeys([*here, *recorded, *elsewhere], frozenset({promql.ANY}))
         if unread := dict(unreadable(loaded, known)):
             raise Failed(str(unread))
@@ -339,8 +331,8 @@ def test_the_exporter_may_do_in_the_api_what_it_does_and_no_more(installation: I
 
 
 def test_verify_finds_nothing_wrong(installation: Installation) -> None:
-    report = gputally(
-        *("verify", "--exporter", installation.exporter, "--prometheus", installation.prometheus),
+    report = run(
+        *("verify", "--exporter", installation.exporter, "--prometheus", installation.prometheus.url),
         *("--alertmanager", installation.alertmanager, "--cluster", CLUSTER),
         *("--rule-groups", str(len(rule_groups())), "--wait", "60s"),
     )

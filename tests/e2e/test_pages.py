@@ -36,7 +36,7 @@ from gputally.commands.verify.prometheus import Prometheus
 from tests.e2e.conftest import Keeper
 from tests.e2e.kubernetes import Namespace, until
 from tests.support.browser import Page, Seen, User, blank, empty, errors, look, missing, strays, unfilled
-from tests.system.test_verify import levels
+from tests.support.command_line import levels
 from tools import ROOT
 from tools.dependencies import programs
 from tools.replay.rule_files import parse_duration

@@ -9,8 +9,6 @@ import os
 import signal
 import subprocess
 import time
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -37,6 +35,7 @@ from tests.support.ledger_series import (
 from tests.support.worlds import world
 from tools import Failed
 from tools.dependencies import programs
+from tools.servers.prometheus import Prometheus
 from tools.standin.scenario import Frame, replace_scenario, scenario_text
 from tools.test_cluster import device_plugin, layout
 from tools.test_cluster.cluster import Cluster
@@ -64,23 +63,14 @@ TWO_PROCESSES = STAND_BY + "os.fork() and " + TELL + WAIT
 END = "import os, signal; os.kill(1, signal.SIGTERM)"
 
 
-@dataclass(frozen=True, slots=True)
-class Prometheus:
+class StackPrometheus(Prometheus):
     """The stack's own."""
-
-    address: str
-
-    def ask(self, query: str) -> list[dict[str, Any]]:
-        url = f"http://{self.address}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
-        return found
 
     def values(self, query: str, *labels: str) -> dict[tuple[str, ...], float]:
         """The labels of each series -> its value."""
         return {
             tuple(series["metric"].get(label, "") for label in labels): float(series["value"][1])
-            for series in self.ask(query)
+            for series in self.query(query)
         }
 
     def comes_to_show(
@@ -89,7 +79,7 @@ class Prometheus:
         with_what = f"{query} is {expected}"
         try:
             until(with_what, lambda: self.values(query, *labels) == expected, seconds)
-        except AssertionError:
+        except Failed:
             assert self.values(query, *labels) == expected
 
     def scraped_after(self, moment: float) -> None:
@@ -101,7 +91,7 @@ class Prometheus:
         seconds = math.ceil(time.time() - since)
         return sorted(
             float(at)
-            for series in self.ask(f'up{{job="gputally"}}[{seconds}s]')
+            for series in self.query(f'up{{job="gputally"}}[{seconds}s]')
             for at, value in series["values"]
             if value == "1" and float(at) > since
         )
@@ -109,7 +99,7 @@ class Prometheus:
     def told(self, since: float, metric: str, *labels: str) -> set[frozenset[tuple[str, ...]]]:
         """The labels of all series that one scrape since then had, for each of them that had others."""
         scrapes: dict[float, set[tuple[str, ...]]] = {at: set() for at in self.scrapes(since)}
-        for series in self.ask(f"{metric}[{math.ceil(time.time() - since)}s]"):
+        for series in self.query(f"{metric}[{math.ceil(time.time() - since)}s]"):
             for at, _ in series["values"]:
                 if at in scrapes:
                     scrapes[at].add(tuple(series["metric"].get(label, "") for label in labels))
@@ -117,7 +107,7 @@ class Prometheus:
 
     def books(self, since: float) -> History:
         seconds = math.ceil(time.time() - since)
-        return History(self.ask(f'{{__name__=~"{COUNTERS}"}}[{seconds}s]'))
+        return History(self.query(f'{{__name__=~"{COUNTERS}"}}[{seconds}s]'))
 
 
 @dataclass(slots=True)
@@ -175,7 +165,7 @@ class Bench:
 
     cluster: Cluster
     release: Namespace
-    prometheus: Prometheus
+    prometheus: StackPrometheus
     gpus: Gpus
     team: Namespace
     devices: Sequence[str]
@@ -240,7 +230,7 @@ def bench(keeper: Keeper) -> Iterator[Bench]:
         release.install(RELEASE, values(gpus.driver, cluster))
         release.wait_for_exporter(RELEASE)
         release.kubectl("rollout", "status", f"statefulset/{RELEASE}-prometheus", "--timeout=90s")
-        prometheus = Prometheus(release.address(f"{RELEASE}-prometheus"))
+        prometheus = StackPrometheus("http://" + release.address(f"{RELEASE}-prometheus"))
         prometheus.scraped_after(gpus.began)
         yield Bench(cluster, release, prometheus, gpus, team, devices)
         release.uninstall(RELEASE)
@@ -396,7 +386,7 @@ def test_the_series_of_a_job_are_gone_when_retention_is_over(bench: Bench, fleet
     everything = f'{{__name__=~"gputally_pod_.*",pod="{name}"}}'
     bench.prometheus.comes_to_show({}, everything, "__name__")
     gone = time.time()
-    (past,) = bench.prometheus.ask(f"{active}[{math.ceil(gone - ending)}s]")
+    (past,) = bench.prometheus.query(f"{active}[{math.ceil(gone - ending)}s]")
     ended = min(at for at, value in past["values"] if value == "0")
     assert gone - ended >= RETENTION_SECONDS - SCRAPE_SECONDS
     assert past["values"][-1][1] == "0"
@@ -435,7 +425,7 @@ def kill_api_server(bench: Bench) -> None:
     killed = bench.cluster.host_pid("kube-apiserver")
     os.kill(killed, signal.SIGKILL)
     until("another one runs", lambda: bench.cluster.host_pid("kube-apiserver") != killed)
-    until("it answers", lambda: bench.cluster.plane.answers("/readyz"))
+    until("it answers", lambda: bench.cluster.plane.responds("/readyz"))
 
 
 def kill_kubelet(bench: Bench) -> None:
@@ -455,7 +445,7 @@ def kill_kubelet(bench: Bench) -> None:
 
 
 def allocatable(bench: Bench) -> str:
-    status = bench.cluster.plane.ask(f"/api/v1/nodes/{layout.NODE_NAME}")["status"]
+    status = bench.cluster.plane.api(f"/api/v1/nodes/{layout.NODE_NAME}")["status"]
     return str(status["allocatable"][device_plugin.RESOURCE])
 
 

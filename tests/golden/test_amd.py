@@ -4,21 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.test_golden import check_scrape
-from tests.support.amd_trees import HOSTS, plant
+from tests.golden.scrapes import check_scrape
+from tests.support.amd_trees import HOSTS, log_pods, plant
 from tests.support.exporter import Exporter
-from tests.support.fake_procfs import uid
-
-
-def log_pods(folder: Path) -> Path:
-    """The kubelet's folders of the pods whose processes are in the trees."""
-    for namespace, pod, container, number in (
-        ("team-a", "vllm-0", "server", 0xA1),
-        ("team-b", "train-0", "main", 0xB2),
-        ("team-c", "notebook-7", "jupyter", 0xC3),
-    ):
-        (folder / f"{namespace}_{pod}_{uid(number)}" / container).mkdir(parents=True)
-    return folder
 
 
 @pytest.mark.parametrize("name", HOSTS)

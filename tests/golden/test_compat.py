@@ -9,8 +9,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from gputally.metrics.compat import PROFILES
-from tests.golden.test_golden import HERE
-from tests.golden.test_hosts import HOSTS, build, gpus, pod_resources
+from tests.golden.container_hosts import HOSTS, build, gpus, pod_resources
+from tests.golden.scrapes import GOLDEN
 from tests.support.exporter import Exporter
 from tests.support.kubelet_server import kubelet
 from tests.support.worlds import play
@@ -57,7 +57,7 @@ def test_a_profile_adds_its_names(name: str, tmp_path: Path, update_golden: bool
     with exporter_of_pods(tmp_path, "--compat", name) as exporter:
         exporter.next_snapshots(3)  # activity is measured between two readings
         text = scrape(exporter)
-    golden = HERE / f"compat-{name}.prom"
+    golden = GOLDEN / f"compat-{name}.prom"
     if update_golden:
         golden.write_text(steady(text))
     assert steady(text) == golden.read_text()
@@ -72,7 +72,7 @@ def test_all_profiles_together_give_each_name_once(tmp_path: Path) -> None:
     names = FAMILY.findall(text)
     assert len(names) == len(set(names))
     for profile in PROFILES:
-        alone = set(FAMILY.findall((HERE / f"compat-{profile}.prom").read_text()))
+        alone = set(FAMILY.findall((GOLDEN / f"compat-{profile}.prom").read_text()))
         assert alone
         assert alone <= set(names)
 
@@ -82,7 +82,7 @@ def test_pod_gpu_has_a_page_of_its_own(tmp_path: Path) -> None:
         exporter.next_snapshots(3)
         status, body = exporter.get("/gpu/metrics")
     assert status == 200
-    assert steady(body.decode()) == (HERE / "compat-pod-gpu.prom").read_text()
+    assert steady(body.decode()) == (GOLDEN / "compat-pod-gpu.prom").read_text()
 
 
 def test_without_profiles_there_is_no_such_page(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import http.server
 import json
 import subprocess
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -20,8 +19,11 @@ import yaml
 
 from alerts import manifests
 from alerts.rules import rule_groups
-from tests.system.test_prometheus import Prometheus, free_port, prometheus_on
+from tests.support.prometheus import prometheus_in
 from tools.dependencies import programs
+from tools.servers.ports import free_port
+from tools.servers.prometheus import Prometheus
+from tools.servers.waiting import wait_until
 
 TEAMS = {"nlp": "email"}
 
@@ -46,14 +48,12 @@ class Inbox:
     messages: list[Message] = field(default_factory=list)
 
     def wait_for(self, wanted: Callable[[Message], object], what: str, seconds: float = 60) -> Message:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            for message in list(self.messages):
-                if wanted(message):
-                    return message
-            time.sleep(0.1)
-        seen = "\n".join(f"{m.receiver} {m.status} {m.alerts}" for m in self.messages)
-        raise AssertionError(f"waited {seconds} s for {what}; what came:\n{seen}")
+        return wait_until(
+            lambda: next(filter(wanted, list(self.messages)), None),
+            f"{what} is received",
+            seconds,
+            state=lambda: "\n".join(f"{m.receiver} {m.status} {m.alerts}" for m in self.messages),
+        )
 
     def alert_names(self) -> set[str]:
         return {alert for message in self.messages for alert, _, _ in message.alerts}
@@ -147,15 +147,12 @@ class Alertmanager:
         """Say that alerts with these labels fire, as Prometheus would."""
         body = json.dumps([{"labels": labels} for labels in alerts]).encode()
         request = urllib.request.Request(self._url, body, {"Content-Type": "application/json"})
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                with urllib.request.urlopen(request, timeout=10):
-                    return
-            except urllib.error.URLError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
+
+        def send() -> bool:
+            with urllib.request.urlopen(request, timeout=10):
+                return True
+
+        wait_until(send, "Alertmanager accepts alerts", 30, ignore=(urllib.error.URLError,))
 
     def inhibited(self) -> list[dict[str, str]]:
         """The labels of alerts that are held back because of another."""
@@ -164,10 +161,7 @@ class Alertmanager:
         return [alert["labels"] for alert in listed if alert["status"]["inhibitedBy"]]
 
     def wait_for_inhibited(self) -> list[dict[str, str]]:
-        deadline = time.monotonic() + 30
-        while not (found := self.inhibited()) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        return found
+        return wait_until(self.inhibited, "an alert is inhibited", 30)
 
     @property
     def _url(self) -> str:
@@ -199,7 +193,7 @@ def stack(
         (folder / "prometheus.yml").write_text(json.dumps(config))
         alertmanager.start()
         try:
-            with prometheus_on(folder) as prometheus:
+            with prometheus_in(folder) as prometheus:
                 yield prometheus, alertmanager, box
         finally:
             alertmanager.stop()

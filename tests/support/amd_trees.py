@@ -14,6 +14,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from tests.support.fake_procfs import uid
 from tests.support.gpu_metrics_tables import build
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "amdgpu"
@@ -34,6 +35,17 @@ def planted(name: str) -> Path:
     shared = tempfile.TemporaryDirectory(prefix="amd-trees-")
     atexit.register(shared.cleanup)
     return plant(name, Path(shared.name))
+
+
+def log_pods(folder: Path) -> Path:
+    """The kubelet's folders of the pods whose processes are in the trees."""
+    for namespace, pod, container, number in (
+        ("team-a", "vllm-0", "server", 0xA1),
+        ("team-b", "train-0", "main", 0xB2),
+        ("team-c", "notebook-7", "jupyter", 0xC3),
+    ):
+        (folder / f"{namespace}_{pod}_{uid(number)}" / container).mkdir(parents=True)
+    return folder
 
 
 def _read(path: Path) -> list[tuple[str, str, list[str]]]:

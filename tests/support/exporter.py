@@ -15,6 +15,8 @@ from typing import TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tools.servers.waiting import wait_until
+
 T = TypeVar("T")
 Samples = dict[str, dict[tuple[str, ...], float]]
 _ADDRESS = re.compile(r"serves https?://(\S+?)/")
@@ -88,17 +90,13 @@ class Exporter:
         return None
 
     def wait_until(self, condition: Callable[[], T | None], what: str, seconds: float = 30) -> T:
-        deadline = time.monotonic() + seconds
-        while True:
-            if self.process.poll() is not None:
-                raise AssertionError(
-                    f"the exporter ended with {self.process.returncode}:\n{self.log.read_text()}"
-                )
-            if result := condition():
-                return result
-            if time.monotonic() > deadline:
-                raise AssertionError(f"waited {seconds} s until {what}; log:\n{self.log.read_text()[-3000:]}")
-            time.sleep(0.05)
+        return wait_until(
+            condition, what, seconds, check=self._check, state=lambda: self.log.read_text()[-3000:]
+        )
+
+    def _check(self) -> None:
+        code = self.process.poll()
+        assert code is None, f"the exporter ended with {code}:\n{self.log.read_text()}"
 
     def next_snapshots(self, count: int = 2) -> None:
         """Wait for `count` more snapshots."""

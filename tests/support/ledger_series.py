@@ -5,15 +5,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from gputally.simulator import simulated_reader
-from tests.support.exporter import Exporter
-from tests.system.test_prometheus import Prometheus, free_port, prometheus
+from tests.support.exporter import Exporter, Samples
+from tools.servers.ports import free_port
+from tools.servers.prometheus import Prometheus
 
 GPU = "gputally_gpu_energy_joules_total"
 POD = "gputally_pod_energy_joules_total"
@@ -87,6 +87,18 @@ def missing(scrape: Scrape) -> dict[str, int]:
         for gpu in gpus
     }
     return {gpu: difference for gpu, difference in differences.items() if difference}
+
+
+def check_balance(samples: Samples) -> None:
+    """The energy of owners and unattributed energy add up to each GPU's counter, to the millijoule."""
+    for (gpu, _), joules in samples.get("gputally_gpu_energy_joules_total", {}).items():
+        parts = (
+            value
+            for scope in ("pod", "host", "gpu_unattributed")
+            for labels, value in samples.get(f"gputally_{scope}_energy_joules_total", {}).items()
+            if labels[0] == gpu
+        )
+        assert sum(round(part * 1000) for part in parts) == round(joules * 1000), gpu
 
 
 def decreases(scrapes: Iterable[Scrape]) -> list[tuple[Series, float, float]]:
@@ -179,11 +191,6 @@ class History:
 def history(kept_by: Prometheus) -> History:
     answer = kept_by.api("query", query=f'{{__name__=~"{COUNTERS}"}}[1h]')
     return History(answer["result"])
-
-
-def prometheus_scraping(address: str, folder: Path, interval: str) -> AbstractContextManager[Prometheus]:
-    """A Prometheus that scrapes this address, whether or not somebody serves there."""
-    return prometheus(folder, address, scrape_interval=interval)
 
 
 class Simulation:

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from gputally.devices.amdgpu.gpu_metrics import decode
-from tests.golden.test_amd import log_pods
-from tests.golden.test_golden import check_books
 from tests.support.amd_meters import card_folder, set_energy
-from tests.support.amd_trees import plant
+from tests.support.amd_trees import log_pods, plant
 from tests.support.exporter import Exporter, Samples
+from tests.support.ledger_series import check_balance
 
 WATTS = 141  # what the card's power says
 UUID = "GPU-2250f807caf2231a"
@@ -65,7 +64,7 @@ def test_two_pods_on_one_card_while_its_counter_runs(tmp_path: Path) -> None:
             nonlocal scrapes
             scrapes += 1
             samples = exporter.samples()
-            check_books(samples)
+            check_balance(samples)
             return shared(samples, TRAIN) > 2 * WATTS * 1000
 
         with turning(card):
@@ -76,7 +75,7 @@ def test_two_pods_on_one_card_while_its_counter_runs(tmp_path: Path) -> None:
             "all that was counted is in the books",
         )
         samples = exporter.samples()
-        check_books(samples)
+        check_balance(samples)
     assert scrapes > 2
     train, notebook = shared(samples, TRAIN), shared(samples, NOTEBOOK)
     assert train + notebook == counted - before

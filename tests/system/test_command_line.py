@@ -1,25 +1,14 @@
 """The command `gputally` as a person meets it."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gputally import __version__
+from tests.support.command_line import NO_DRIVER, run
 from tests.support.exporter import Exporter, parse_samples
-
-NO_DRIVER = {"LD_LIBRARY_PATH": "", "PATH": "/nonexistent"}
-
-
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gputally", *arguments]
-    return subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=False
-    )
 
 
 def test_version() -> None:

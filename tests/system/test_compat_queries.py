@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.exporter import Exporter
-from tests.support.ledger_series import prometheus_scraping
-from tests.system.test_prometheus import Prometheus
+from tests.support.prometheus import prometheus_scraping_address
+from tools.servers.prometheus import Prometheus
 
 GPUS = {"0", "1", "2"}
 SCENARIO = """
@@ -131,7 +131,7 @@ def scraped(folder: Path, profile: str, model: str = "h100") -> Iterator[Prometh
     )
     with (
         Exporter(folder / "log", "simulate", *arguments) as exporter,
-        prometheus_scraping(exporter.address, folder, "500ms") as prometheus,
+        prometheus_scraping_address(folder, exporter.address, scrape_interval="500ms") as prometheus,
     ):
         prometheus.wait_for("rate(gputally_pod_energy_joules_total[1m]) > 0")
         yield prometheus

@@ -6,7 +6,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.unit.tools.demonstration.test_command import read_until, running_demo
+from tests.support.demo import read_until, running_demo
 
 LOST = """
 gpus = 2

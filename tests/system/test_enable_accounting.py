@@ -6,10 +6,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from tests.support.command_line import NO_DRIVER, run
 from tests.support.exporter import Exporter
 from tests.support.users import AS_NOBODY, AS_ROOT
 from tests.support.worlds import play, world
-from tests.system.test_command_line import NO_DRIVER, run
 from tools.standin.scenario import environment
 
 

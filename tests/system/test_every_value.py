@@ -1,6 +1,5 @@
 """Every value that the exporter serves is the one that the scenario put into the driver."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,23 +10,8 @@ from gputally.metrics.families import build_families
 from gputally.metrics.own_process import ExporterFacts
 from gputally.model import Reading, Snapshot
 from tests.support.exporter import Exporter, Samples
-from tests.support.worlds import mig_world, play, world
+from tests.support.worlds import EVERY_MODEL, play
 from tools.standin.scenario import environment
-
-SCENARIOS: dict[str, Callable[[], tuple[Reading, ...]]] = {
-    "a100": lambda: world("a100", 3),
-    "a100 with mig": lambda: mig_world("a100", "3g.20gb", "2g.10gb", "1g.5gb"),
-    "h100": lambda: world("h100", 3),
-    "h100 with mig": lambda: mig_world("h100", "4g.40gb", "1g.10gb"),
-    "h200": lambda: world("h200", 2),
-    "b200": lambda: world("b200", 3),
-    "gb200": lambda: world("gb200", 3),
-    "l4": lambda: world("l4", 2),
-    "l40s": lambda: world("l40s", 3),
-    "t4": lambda: world("t4", 3),
-    "rtx4090": lambda: world("rtx4090", 2),
-    "a desktop card without ecc or energy counter": lambda: world("gtx1080ti", 2),
-}
 
 # When an event came, whose a process is and what is in the books is the exporter's own observation.
 OBSERVED = {
@@ -54,9 +38,9 @@ def about_gpus(samples: Samples) -> Samples:
     }  # energy_source
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", EVERY_MODEL)
 def test_every_exported_value_equals_the_scenarios(name: str, tmp_path: Path) -> None:
-    readings = SCENARIOS[name]()
+    readings = EVERY_MODEL[name]()
     expected = about_gpus(expected_samples(readings))
     scenario = play(tmp_path / "world", readings)
     arguments = ("serve", "--reader", "nvml", "--interval", "200ms")

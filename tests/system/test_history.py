@@ -8,12 +8,13 @@ import pytest
 
 from gputally.simulator import simulated_reader
 from tests.support.exporter import Exporter
-from tests.system.test_prometheus import free_port, prometheus_scraping
+from tests.support.prometheus import prometheus_scraping
 from tools import Failed
 from tools.replay.blocks import write_history
 from tools.replay.firing import firing
 from tools.replay.fleet import WARM_UP_SECONDS, Node, Period
 from tools.replay.rules import record_rules
+from tools.servers.ports import free_port
 from tools.servers.prometheus import Prometheus, serving
 
 START = 1_794_700_800
@@ -64,7 +65,7 @@ OF_THE_PROCESS = ("process_", "gputally_source_", "gputally_exporter_info", "scr
 
 def matrix(prometheus: Prometheus, query: str, period: Period) -> dict[str, dict[float, float]]:
     """node -> second -> value."""
-    answer = prometheus.ask(
+    answer = prometheus.api(
         "query_range", query=query, start=str(period.first), end=str(period.last), step=str(period.step)
     )
     return {
@@ -191,7 +192,7 @@ def test_a_wrong_expression_fails_with_what_prometheus_says(fleet: Path, tmp_pat
 
 def test_a_node_that_is_down_is_gone_at_once_and_a_clone_has_its_own_names(fleet: Path) -> None:
     def labels(query: str, at: float) -> list[dict[str, Any]]:
-        answer = prometheus.ask("query", query=query, time=str(at))
+        answer = prometheus.api("query", query=query, time=str(at))
         return [found["metric"] for found in answer["result"]]
 
     with serving(fleet / "data") as prometheus:

@@ -24,11 +24,11 @@ from tests.support.ledger_series import (
     labels,
     millijoules,
     missing,
-    prometheus_scraping,
     wait_for_books,
 )
+from tests.support.prometheus import prometheus_scraping_address
 from tests.support.worlds import world
-from tests.system.test_prometheus import Prometheus
+from tools.servers.prometheus import Prometheus
 from tools.standin.scenario import Fault, FaultKind, Frame, environment, write_scenario
 
 GIB = 2**30
@@ -175,7 +175,7 @@ def test_two_pods_on_one_gpu_pay_120_and_80_of_200_joules(tmp_path: Path) -> Non
     sm = {POD_A: 0.6, POD_B: 0.4}
     with (
         node.exporter("--process-metrics") as exporter,
-        prometheus_scraping(exporter.address, tmp_path, "200ms") as prometheus,
+        prometheus_scraping_address(tmp_path, exporter.address, scrape_interval="200ms") as prometheus,
     ):
         node.start(POD_A, POD_B)
         see_them_run(node, exporter, sm)

@@ -13,8 +13,7 @@ import pytest
 
 from gputally.devices.nvidia_smi import NvidiaSmiReader
 from gputally.model import Reading
-from tests.support.worlds import play
-from tests.system.test_every_value import SCENARIOS
+from tests.support.worlds import EVERY_MODEL, play
 from tools.dependencies.programs import path as program
 from tools.standin.scenario import environment
 
@@ -61,11 +60,11 @@ def compute_pids(reading: Reading) -> set[int]:
 
 
 @pytest.mark.parametrize("version", ["535", "550"])
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", EVERY_MODEL)
 def test_nvidia_smi_tells_what_nvml_tells(
     name: str, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scenario: Callable[[], tuple[Reading, ...]] = SCENARIOS[name]
+    scenario: Callable[[], tuple[Reading, ...]] = EVERY_MODEL[name]
     expected = scenario()
     for variable, value in environment(play(tmp_path / "world", expected)).items():
         monkeypatch.setenv(variable, value)

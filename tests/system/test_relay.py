@@ -12,7 +12,8 @@ import pytest
 from gputally.metrics.exposition import OPENMETRICS, TEXT
 from gputally.simulator import simulated_reader
 from tests.support.exporter import Exporter, parse_samples
-from tests.system.test_prometheus import free_port, prometheus_scraping
+from tests.support.prometheus import prometheus_scraping
+from tools.servers.ports import free_port
 
 SIMULATE = ("simulate", "--interval", "200ms", "--gpus", "2", "--seed", "7", "--scenario-start", "1760000000")
 

@@ -26,9 +26,9 @@ from tests.support.ledger_series import (
     labels,
     millijoules,
     missing,
-    prometheus_scraping,
     wait_for_books,
 )
+from tests.support.prometheus import prometheus_scraping_address
 
 RESTARTS = 200
 
@@ -56,7 +56,9 @@ def test_killed_200_times_and_not_a_joule_is_lost_or_counted_twice(tmp_path: Pat
     simulation = Simulation(tmp_path)
     state = ("--state-file", str(tmp_path / "books"))
     moments = random.Random(200)
-    with prometheus_scraping(f"127.0.0.1:{simulation.port}", tmp_path, "100ms") as prometheus:
+    with prometheus_scraping_address(
+        tmp_path, f"127.0.0.1:{simulation.port}", scrape_interval="100ms"
+    ) as prometheus:
         with simulation.start(*state) as exporter:
             wait_for_books(exporter, charged, "the books are worth saving")
             prometheus.wait_for(f"count({GPU} > on (gpu) {UNATTRIBUTED}{{reason='initial'}}) == 2")
@@ -109,7 +111,9 @@ def test_without_a_state_file_every_start_is_a_reset_that_increase_understands(t
     def worth_losing(scrape: Scrape) -> bool:
         return millijoules(scrape, POD, **steady) > 0
 
-    with prometheus_scraping(f"127.0.0.1:{simulation.port}", tmp_path, "100ms") as prometheus:
+    with prometheus_scraping_address(
+        tmp_path, f"127.0.0.1:{simulation.port}", scrape_interval="100ms"
+    ) as prometheus:
         started_at = time.time()
         for _ in range(15):
             with simulation.start() as exporter:

@@ -20,7 +20,7 @@ from tests.support.ledger_series import (
     millijoules,
     wait_for_books,
 )
-from tests.system.test_prometheus import free_port
+from tools.servers.ports import free_port
 
 STEADY = {"namespace": "nlp", "pod": "steady"}
 

@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,11 +14,14 @@ import pytest
 from alerts.rules import rule_groups
 from dashboards.registry import texts
 from tests.support.alerting import Alertmanager, inbox, write_alertmanager_config, write_rules
+from tests.support.command_line import levels, run
 from tests.support.exporter import Exporter
-from tests.system.test_prometheus import Prometheus, free_port, prometheus_on
+from tests.support.prometheus import prometheus_in
 from tools.dependencies import programs
 from tools.servers.children import Children
 from tools.servers.grafana import ADMINISTRATOR, Grafana
+from tools.servers.ports import free_port
+from tools.servers.prometheus import Prometheus
 
 WELL = """
 gpus = 2
@@ -38,22 +40,6 @@ EVERYTHING = (
     *("exporter", "targets", "sources", "gpus", "pods", "labels"),
     *("rules", "records", "alertmanager", "dashboards", "data source"),
 )
-
-
-def gputally(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gputally", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-
-
-def levels(report: str) -> dict[str, str]:
-    """subject -> the worst level said of it."""
-    found: dict[str, str] = {}
-    order = ("ok", "not checked", "warning", "failure")
-    for line in report.splitlines():
-        level, subject, *_ = [*re.split(" {2,}", line), ""]
-        if level in order:
-            found[subject] = max(level, found.get(subject, "ok"), key=order.index)
-    return found
 
 
 @contextmanager
@@ -94,8 +80,8 @@ def prometheus(
         config["alerting"] = {"alertmanagers": known}
     change(config)
     (folder / "prometheus.yml").write_text(json.dumps(config))
-    with prometheus_on(folder) as running:
-        yield f"http://127.0.0.1:{running.port}"
+    with prometheus_in(folder) as running:
+        yield running.url
 
 
 def as_it_is(config: Any) -> None:
@@ -143,7 +129,7 @@ class World:
         return f"http://{self.exporter.address}"
 
     def verify(self, prometheus: str, *more: str, wait: str = "40s") -> subprocess.CompletedProcess[str]:
-        return gputally(
+        return run(
             *("verify", "--exporter", self.url, "--prometheus", prometheus),
             *("--alertmanager", f"http://127.0.0.1:{self.alertmanager.port}"),
             *("--rule-groups", str(len(rule_groups(disabled_too=True))), "--wait", wait, *more),
@@ -218,7 +204,7 @@ def test_a_fault_of_prometheus_fails_its_own_line_and_no_other(
 ) -> None:
     address, port = world.exporter.address, world.alertmanager.port
     with prometheus(tmp_path, [address], port, change) as url:
-        Prometheus(int(url.rpartition(":")[2])).wait_for(f"count(up == 1) and {RECORDED}")
+        Prometheus(url).wait_for(f"count(up == 1) and {RECORDED}")
         report = world.verify(url, wait="1s")
     found = levels(report.stdout)
     assert {subject for subject, level in found.items() if level == "failure"} == failing, report.stdout
@@ -230,7 +216,7 @@ def test_an_exporter_that_is_down_is_named_with_the_reason(world: World, tmp_pat
     nobody = f"127.0.0.1:{free_port()}"
     port = world.alertmanager.port
     with prometheus(tmp_path, [world.exporter.address, nobody], port, as_it_is) as url:
-        Prometheus(int(url.rpartition(":")[2])).wait_for(f"count(up) == 2 and {RECORDED}")
+        Prometheus(url).wait_for(f"count(up) == 2 and {RECORDED}")
         report = world.verify(url, "--exporter", f"http://{nobody}", wait="1s")
     failures = [line for line in report.stdout.splitlines() if line.startswith("failure")]
     assert [re.split(" {2,}", line)[1] for line in failures] == ["exporter", "targets"], report.stdout
@@ -255,7 +241,7 @@ def test_what_an_exporter_cannot_tell_fails_its_own_line(
         play(tmp_path, scenario) as exporter,
         prometheus(tmp_path, [exporter.address], world.alertmanager.port, as_it_is) as url,
     ):
-        Prometheus(int(url.rpartition(":")[2])).wait_for(f"gputally_source_up and on () {ready}")
+        Prometheus(url).wait_for(f"gputally_source_up and on () {ready}")
         report = world.verify(url, wait="1s")
     found = levels(report.stdout)
     assert {subject for subject, level in found.items() if level == "failure"} == failing, report.stdout
@@ -265,18 +251,18 @@ def test_what_an_exporter_cannot_tell_fails_its_own_line(
 def test_a_pod_that_made_load_was_seen_used_and_charged(world: World, tmp_path: Path) -> None:
     with prometheus(tmp_path, [world.exporter.address], None, as_it_is) as url:
         asked = ("verify", "pod", "--prometheus", url, "--namespace", "nlp")
-        seen = gputally(*asked, "--pod", "tr.+", "--utilization", "0.5", "--wait", "30s")
+        seen = run(*asked, "--pod", "tr.+", "--utilization", "0.5", "--wait", "30s")
         assert seen.returncode == 0, seen.stdout
         assert levels(seen.stdout) == dict.fromkeys(("pod", "utilization", "gpu seconds", "energy"), "ok")
-        more = gputally(*asked, "--pod", "train", "--utilization", "1.5")
+        more = run(*asked, "--pod", "train", "--utilization", "1.5")
         assert [key for key, level in levels(more.stdout).items() if level == "failure"] == ["utilization"]
-        nobody = gputally(*asked, "--pod", "tr")
+        nobody = run(*asked, "--pod", "tr")
         assert levels(nobody.stdout)["pod"] == "failure"
         assert (more.returncode, nobody.returncode) == (1, 1)
 
 
 def test_what_is_not_given_is_not_checked(world: World) -> None:
-    report = gputally("verify", "--exporter", world.url)
+    report = run("verify", "--exporter", world.url)
     assert report.returncode == 0
     found = levels(report.stdout)
     assert found.pop("exporter") == "ok"

@@ -4,8 +4,8 @@ import json
 import os
 from pathlib import Path
 
+from tests.support.command_line import run
 from tests.support.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
-from tests.system.test_command_line import run
 
 
 def host(folder: Path) -> tuple[str, ...]:

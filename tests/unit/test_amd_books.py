@@ -19,11 +19,11 @@ from gputally.metrics.exposition import render_text
 from gputally.metrics.families import build_families
 from gputally.metrics.own_process import read_exporter_facts
 from gputally.model import PodInfo, Snapshot
-from tests.golden.test_golden import check_books
 from tests.support.amd_meters import card_folder, rewrite, set_energy, set_engine_time
 from tests.support.amd_trees import plant
 from tests.support.exporter import Samples, parse_samples
 from tests.support.fake_procfs import container_id, pod_cgroup, uid
+from tests.support.ledger_series import check_balance
 
 SECOND_NS = 1_000_000_000
 VLLM = ("team-a", "vllm-0", "server")
@@ -75,7 +75,7 @@ class Host:
         samples = parse_samples(
             render_text(build_families(snapshot, read_exporter_facts("1", "host"))).decode()
         )
-        check_books(samples)
+        check_balance(samples)
         return samples
 
     def move_into_pod(self, pid: int, number: int) -> None:

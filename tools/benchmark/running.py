@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +11,8 @@ from pathlib import Path
 
 from tools.benchmark.contenders import Contender
 from tools.benchmark.http_answer import BadAnswer
-from tools.benchmark.scrape import HOST, Scraper
+from tools.benchmark.scrape import Scraper
+from tools.servers.ports import free_port
 
 START_TIMEOUT_SECONDS = 30.0
 _POLL_SECONDS = 0.002
@@ -46,7 +46,7 @@ class Child:
 @contextmanager
 def running(contender: Contender, stage: Stage, interval_seconds: float) -> Iterator[Child]:
     """The exporter, from its first GPU data until the block ends. Raises DidNotRun."""
-    port = _free_port()
+    port = free_port()
     log = stage.folder / f"{contender.name}.log"
     with log.open("wb") as output:
         started = time.perf_counter()
@@ -97,12 +97,6 @@ def _wait_for_gpus(process: subprocess.Popen[bytes], port: int, uuids: Sequence[
 def _last_words(log: Path) -> str:
     lines = log.read_text(errors="replace").strip().splitlines()
     return f": {lines[-1][:200]}" if lines else ""
-
-
-def _free_port() -> int:
-    with socket.create_server((HOST, 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -11,19 +11,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from tools import Failed
 from tools.demonstration import servers
-from tools.demonstration.asking import Prometheus, answers
 from tools.demonstration.inbox import Inbox
 from tools.demonstration.past import write_past, write_rules
 from tools.demonstration.plan import PYTHON, Plan, make_plan
-from tools.demonstration.words import welcome
+from tools.demonstration.words import alert_line, welcome
 from tools.replay.rule_files import parse_duration
 from tools.servers.children import Children
+from tools.servers.prometheus import Prometheus
+from tools.servers.waiting import responds, wait_until
+
+_SECONDS_TO_START = 120
 
 
 def run(plan: Plan, folder: Path, exit_after: float | None) -> None:
@@ -37,22 +41,21 @@ def run(plan: Plan, folder: Path, exit_after: float | None) -> None:
         for machine in plan.machines:
             children.start(machine.exporter(PYTHON, folder, plan.began))
         for machine in plan.machines:
-            is_ready = partial(answers, f"http://{machine.address}/readyz")
-            _wait(f"the exporter of {machine.name}", is_ready, children)
+            _wait(partial(responds, f"http://{machine.address}/readyz"), f"{machine.name} is ready", children)
         # The exporters count already: when Prometheus comes to them, nothing is missing between then and now.
         if plan.past_seconds:
             write_past(plan.machines, folder, rule_files, plan.past_seconds, plan.began)
         children.start(servers.prometheus(plan, folder, rule_files))
-        ask = Prometheus(plan.prometheus.url)
-        _wait("Prometheus to scrape", lambda: ask.targets_up() == len(plan.machines), children)
+        prometheus = Prometheus(plan.prometheus.url)
+        _wait(lambda: _targets_up(prometheus) == len(plan.machines), "Prometheus scrapes", children)
         say(welcome(plan))
-        _wait("data", lambda: ask.number("count(gputally_gpu_info)"), children)
-        gpus = ask.number("count(count by (node, uuid) (gputally_gpu_info))")
-        series = ask.number('count({__name__=~"gputally_.+"})')
+        _wait(lambda: prometheus.query("gputally_gpu_info"), "Prometheus has data", children)
+        gpus = _number(prometheus, "count(count by (node, uuid) (gputally_gpu_info))")
+        series = _number(prometheus, 'count({__name__=~"gputally_.+"})')
         say(f"data has arrived: {gpus:.0f} GPUs, {series:.0f} series. Ctrl-C stops everything.")
         # The last child has been started: from here on there may be threads.
         inbox.start()
-        _stay(ask, children, time.monotonic() + exit_after if exit_after is not None else float("inf"))
+        _stay(prometheus, children, time.monotonic() + exit_after if exit_after is not None else float("inf"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -105,19 +108,35 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _stay(ask: Prometheus, children: Children, end: float) -> None:
-    """Until the end; says which alerts fire, once each."""
-    known: set[str] = set()
-    next_look = time.monotonic()
+def _stay(prometheus: Prometheus, children: Children, end: float) -> None:
+    """Returns at the end; prints each alert that fires, once."""
+    printed: set[str] = set()
+    next_query = time.monotonic()
     while time.monotonic() < end:
         time.sleep(0.2)
         children.check()
-        if time.monotonic() >= next_look:
-            next_look = time.monotonic() + servers.EVALUATION_SECONDS
-            new = ask.firing() - known
-            known |= new
-            for alert in sorted(new):
-                say(f"alert fires: {alert}")
+        if time.monotonic() >= next_query:
+            next_query = time.monotonic() + servers.EVALUATION_SECONDS
+            with suppress(Failed):
+                new = _firing(prometheus) - printed
+                printed |= new
+                for alert in sorted(new):
+                    say(f"alert fires: {alert}")
+
+
+def _number(prometheus: Prometheus, expression: str) -> float:
+    (series,) = prometheus.query(expression)
+    return float(series["value"][1])
+
+
+def _targets_up(prometheus: Prometheus) -> int:
+    """How many have been scraped; the metric `up` would also count what the written history says."""
+    return sum(target["health"] == "up" for target in prometheus.api("targets")["activeTargets"])
+
+
+def _firing(prometheus: Prometheus) -> set[str]:
+    alerts = prometheus.api("alerts")["alerts"]
+    return {alert_line(alert["labels"]) for alert in alerts if alert["state"] == "firing"}
 
 
 def _interrupt(*_: object) -> NoReturn:
@@ -127,13 +146,8 @@ def _interrupt(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _wait(what: str, done: Callable[[], object], children: Children, seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        children.check()
-        if time.monotonic() > deadline:
-            raise Failed(f"waited {seconds:.0f} s for {what}, in vain")
-        time.sleep(0.2)
+def _wait(condition: Callable[[], object], what: str, children: Children) -> None:
+    wait_until(condition, what, _SECONDS_TO_START, check=children.check, ignore=(Failed,))
 
 
 if __name__ == "__main__":

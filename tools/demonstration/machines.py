@@ -13,7 +13,7 @@ from gputally.simulator.scenario_file import load_scenario
 from tools.replay.fleet import PORT, Node
 from tools.replay.rule_files import parse_duration
 from tools.servers.children import Child
-from tools.servers.ports import HOST, free_port
+from tools.servers.ports import HOST, choose_port
 
 CLUSTER = "demo"
 SAMPLE_SECONDS = 5
@@ -104,5 +104,5 @@ def dated(scenario: str, story_seconds: int) -> str:
 def _port(asked: int | None, number: int = 0) -> int:
     """Of the exporter with this number: the one after the other, unless any will do."""
     if number == 0 or asked == 0:
-        return free_port("the exporter", asked, PORT)
-    return free_port("an exporter", None, (asked or PORT) + number)
+        return choose_port("the exporter", asked, PORT)
+    return choose_port("an exporter", None, (asked or PORT) + number)

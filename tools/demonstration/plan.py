@@ -19,7 +19,7 @@ from tools.demonstration.machines import (
 )
 from tools.demonstration.past import STORY_SECONDS, story_seconds
 from tools.dependencies import programs
-from tools.servers.ports import HOST, free_port
+from tools.servers.ports import HOST, choose_port
 
 PYTHON = Path(sys.executable)
 
@@ -77,7 +77,7 @@ def make_plan(options: Namespace, folder: Path, python: Path = PYTHON) -> Plan:
         machines=machines,
         began=time.time() - story,
         past_seconds=options.history if all(machine.scenario for machine in machines) else 0,
-        prometheus=Server(prometheus, free_port("Prometheus", options.prometheus_port, 9090)),
+        prometheus=Server(prometheus, choose_port("Prometheus", options.prometheus_port, 9090)),
         pages=pages,
         alertmanager=_server(alertmanager, "Alertmanager", options.alertmanager_port, 9093),
         grafana=_server(grafana, "Grafana", options.grafana_port, 3000),
@@ -96,7 +96,7 @@ def _host_has_gpus(python: Path) -> bool:
 
 
 def _server(program: Path | None, who: str, asked: int | None, usual: int) -> Server | None:
-    return Server(program, free_port(who, asked, usual)) if program else None
+    return Server(program, choose_port(who, asked, usual)) if program else None
 
 
 def _program(name: str, who: str) -> Path | None:

@@ -1,6 +1,6 @@
 """What the demo tells whoever started it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dashboards import links
 from tools.demonstration.plan import Plan
@@ -31,3 +31,11 @@ def _sights(plan: Plan) -> Iterator[str]:
         yield "  Alertmanager: the same, grouped by node, without what something worse explains. Its"
         yield "    receivers would need secrets: what they would get is shown here, when our routes send it."
     yield "All of it can be reached from this machine only, and is gone at the end."
+
+
+def alert_line(labels: Mapping[str, str]) -> str:
+    """Severity, name and location of an alert."""
+    gpu = f"GPU {labels['gpu']}" if labels.get("gpu") else ""
+    pod = "/".join(labels[name] for name in ("namespace", "pod") if labels.get(name))
+    location = ", ".join(filter(None, (labels.get("node"), gpu, pod)))
+    return f"{labels['severity']}: {labels['alertname']}: {location}"

@@ -75,7 +75,7 @@ def write_history(
         played = time.monotonic()
         with serving(folder / "data", *_RECEIVER) as prometheus:
             _load(prometheus, _requests(nodes, files, job=job, cluster=cluster))
-            snapshot = folder / "data" / "snapshots" / prometheus.ask("admin/tsdb/snapshot")["name"]
+            snapshot = folder / "data" / "snapshots" / prometheus.api("admin/tsdb/snapshot")["name"]
         blocks = move_blocks(snapshot, data_folder)
         return Written(
             seconds_playing=played - begun,

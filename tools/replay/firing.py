@@ -77,7 +77,7 @@ def _active(prometheus: Prometheus, alert: Alert, period: Period) -> dict[AlertL
     found: defaultdict[AlertLabels, set[int]] = defaultdict(set)
     for begin in range(0, len(period), _MOST_POINTS):
         end = min(begin + _MOST_POINTS, len(period)) - 1
-        answer = prometheus.ask(
+        answer = prometheus.api(
             "query_range",
             query=alert.expr,
             start=f"{period.at(begin):.3f}",

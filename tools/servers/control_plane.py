@@ -8,7 +8,6 @@ import json
 import os
 import ssl
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -23,9 +22,10 @@ from tools import Failed
 from tools.dependencies import programs
 from tools.servers.children import Child, Children
 from tools.servers.ports import HOST, free_port
+from tools.servers.waiting import responds, wait_until
 
 _SECONDS_TO_START = 60
-_SECONDS_TO_ANSWER = 30
+_SECONDS_TO_RESPOND = 30
 _SECONDS_TO_STOP = 5
 _SERVICE_ADDRESSES = "10.96.0.0/16"
 _SERVER_NAMES = (HOST, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
@@ -85,29 +85,28 @@ class ControlPlane:
             raise Failed(f"kubectl {' '.join(map(str, arguments))}: {ran.stderr.strip()}")
         return ran.stdout
 
-    def ask(self, path: str, accept: str = "application/json") -> Any:
-        """What the API answers to a GET. Raises Failed with what the server says is wrong."""
+    def api(self, path: str, accept: str = "application/json") -> Any:
+        """The response to a GET. Raises Failed with the error that the server returns."""
         request = urllib.request.Request(self.url + path, headers={"Accept": accept})
-        deadline = time.monotonic() + _SECONDS_TO_ANSWER
-        while True:
+
+        def get() -> list[Any]:
             try:
                 with urllib.request.urlopen(
-                    request, timeout=_SECONDS_TO_ANSWER, context=self._tls()
+                    request, timeout=_SECONDS_TO_RESPOND, context=self._tls()
                 ) as response:
-                    return json.load(response)
+                    return [json.load(response)]
             except urllib.error.HTTPError as error:
                 with error:
-                    # A resource that has just been defined is not yet there to be read.
-                    if error.code != http.HTTPStatus.TOO_MANY_REQUESTS or time.monotonic() > deadline:
-                        raise Failed(f"{path}: {error.read().decode(errors='replace')}") from None
-            time.sleep(0.1)
+                    # A resource that has just been defined cannot be read at once.
+                    if error.code == http.HTTPStatus.TOO_MANY_REQUESTS:
+                        return []
+                    raise Failed(f"{path}: {error.read().decode(errors='replace')}") from None
 
-    def answers(self, path: str) -> bool:
-        try:
-            with urllib.request.urlopen(self.url + path, timeout=5, context=self._tls()):
-                return True
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            return False
+        (found,) = wait_until(get, f"{path} can be read", _SECONDS_TO_RESPOND)
+        return found
+
+    def responds(self, path: str) -> bool:
+        return responds(self.url + path, self._tls())
 
     def _tls(self) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(self.authority))
@@ -122,10 +121,10 @@ def running(folder: Path, *, scheduler: bool = False) -> Iterator[ControlPlane]:
     All that it writes goes to `folder`: keys, objects and one log per program.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    plane = ControlPlane(folder, free_port("the API server", 0, 0))
+    plane = ControlPlane(folder, free_port())
     write_certificates(plane)
     write_kubeconfig(plane, "administrator", plane.kubeconfig)
-    store, peers = (f"http://{HOST}:{free_port('etcd', 0, 0)}" for _ in range(2))
+    store, peers = (f"http://{HOST}:{free_port()}" for _ in range(2))
     with Children(_SECONDS_TO_STOP) as children:
 
         def start(name: str, flags: list[str]) -> None:
@@ -239,9 +238,9 @@ def scheduler_flags(plane: ControlPlane) -> list[str]:
 
 
 def _wait_for(plane: ControlPlane, path: str, children: Children) -> None:
-    deadline = time.monotonic() + _SECONDS_TO_START
-    while not plane.answers(path):
-        children.check()
-        if time.monotonic() > deadline:
-            raise Failed(f"Kubernetes had no {path} within {_SECONDS_TO_START} s; logs are in {plane.folder}")
-        time.sleep(0.1)
+    wait_until(
+        lambda: plane.responds(path),
+        f"Kubernetes responds to {path}; logs are in {plane.folder}",
+        _SECONDS_TO_START,
+        check=children.check,
+    )

@@ -4,7 +4,6 @@ import base64
 import json
 import secrets
 import shutil
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -14,11 +13,12 @@ from typing import Any
 
 from tools import Failed
 from tools.servers.children import Child, Children
+from tools.servers.ports import HOST
+from tools.servers.waiting import wait_until
 
-HOST = "127.0.0.1"
 ADMINISTRATOR = "admin"
-_STUMBLING = b"failed to create default organization"
-_MOST_STUMBLES = 4
+_DATABASE_ERROR = b"failed to create default organization"
+_MOST_RESTARTS = 4
 PROMETHEUS_UID = "prometheus"
 ALERTMANAGER_UID = "alertmanager"
 # Newer Grafanas call home in more ways than older ones know; they ignore what they do not know.
@@ -68,21 +68,21 @@ class Grafana:
     def start(self, children: Children, seconds: float = 90) -> Child:
         """Start it and wait until it is ready. Raises Failed."""
         child = children.start(self.prepare())
-        deadline = time.monotonic() + seconds
-        stumbles = 0
-        while not self.is_ready():
+        restarts = 0
+
+        def check() -> None:
+            nonlocal restarts
             try:
                 children.check()
             except Failed:
-                if stumbles == _MOST_STUMBLES or not _has_stumbled(child):
+                if restarts == _MOST_RESTARTS or not _has_failed_on_its_database(child):
                     raise
-                stumbles += 1
+                restarts += 1
                 children.dismiss(child)
                 shutil.rmtree(self.folder / "data")
                 children.start(child)
-            if time.monotonic() > deadline:
-                raise Failed(f"waited {seconds:.0f} s for Grafana, in vain; its log: {child.log}")
-            time.sleep(0.2)
+
+        wait_until(self.is_ready, f"Grafana is ready; its log: {child.log}", seconds, check=check)
         return child
 
     def prepare(self) -> Child:
@@ -164,11 +164,11 @@ class Grafana:
         """Whether it answers and has all the dashboards, which it reads after its first answers."""
         wanted = len(list(self.dashboards.rglob("*.json")))
         try:
-            return len(self.ask("/api/search?type=dash-db&limit=5000")) >= wanted
+            return len(self.api("/api/search?type=dash-db&limit=5000")) >= wanted
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return False
 
-    def ask(self, path: str) -> Any:
+    def api(self, path: str) -> Any:
         """What its API says, as the administrator."""
         credentials = base64.b64encode(f"{ADMINISTRATOR}:{self.password}".encode()).decode()
         request = urllib.request.Request(self.url + path, headers={"Authorization": f"Basic {credentials}"})
@@ -176,10 +176,10 @@ class Grafana:
             return json.load(response)
 
 
-def _has_stumbled(child: Child) -> bool:
+def _has_failed_on_its_database(child: Child) -> bool:
     """Now and then Grafana 10 finds in its new database what it has just put there, and gives up."""
     ended = child.process is not None and child.process.poll() is not None
-    return ended and _STUMBLING in child.log.read_bytes()
+    return ended and _DATABASE_ERROR in child.log.read_bytes()
 
 
 def installation(program: Path) -> tuple[Path, Path]:

@@ -5,20 +5,17 @@ It wants its definitions (the kit prometheus-operator-crds) to be there when it 
 
 import base64
 import gzip
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools import Failed
 from tools.dependencies import programs
 from tools.servers.children import Child, Children
 from tools.servers.control_plane import ControlPlane
 from tools.servers.ports import HOST, free_port
+from tools.servers.waiting import responds, wait_until
 
 _SECONDS_TO_START = 60
 
@@ -62,7 +59,7 @@ class Generated:
         return ""
 
     def _all(self, resource: str) -> list[Any]:
-        items: list[Any] = self.plane.ask(f"/api/v1/namespaces/{self.namespace}/{resource}")["items"]
+        items: list[Any] = self.plane.api(f"/api/v1/namespaces/{self.namespace}/{resource}")["items"]
         return items
 
 
@@ -72,7 +69,7 @@ def operating(plane: ControlPlane, *, reloader: str | None = None) -> Iterator[N
 
     `reloader` is the image of prometheus-config-reloader, for a cluster that has nodes to run it.
     """
-    address = f"{HOST}:{free_port('the Prometheus operator', 0, 0)}"
+    address = f"{HOST}:{free_port()}"
     command: list[str | Path] = [
         programs.path("prometheus-operator"),
         f"--apiserver={plane.url}",
@@ -85,19 +82,11 @@ def operating(plane: ControlPlane, *, reloader: str | None = None) -> Iterator[N
     with Children() as children:
         log = plane.folder / "prometheus-operator.log"
         children.start(Child("prometheus-operator", command, plane.folder, log))
-        _wait_until_ready(address, children)
+        wait_until(
+            lambda: responds(f"http://{address}/healthz"),
+            "the Prometheus operator is ready",
+            _SECONDS_TO_START,
+            check=children.check,
+        )
         yield
         children.check()
-
-
-def _wait_until_ready(address: str, children: Children) -> None:
-    deadline = time.monotonic() + _SECONDS_TO_START
-    while True:
-        children.check()
-        try:
-            with urllib.request.urlopen(f"http://{address}/healthz", timeout=5):
-                return
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            if time.monotonic() > deadline:
-                raise Failed(f"the Prometheus operator was not ready within {_SECONDS_TO_START} s") from None
-        time.sleep(0.1)

@@ -44,7 +44,7 @@ class Cluster:
 
     def node_is_ready(self) -> bool:
         try:
-            node = self.plane.ask(f"/api/v1/nodes/{layout.NODE_NAME}")
+            node = self.plane.api(f"/api/v1/nodes/{layout.NODE_NAME}")
         except (Failed, OSError):
             return False
         return any(
@@ -91,7 +91,7 @@ def up(folder: Path, say: Say, *, with_images: bool = True) -> Cluster:
         cluster = Cluster(place)
         _link(cluster)
         say(f"started in {folder} ({time.monotonic() - begin:.1f} s)")
-        _wait_for(cluster, "the API server", lambda: cluster.plane.answers(_DEFAULT_ACCOUNT))
+        _wait_for(cluster, "the API server", lambda: cluster.plane.responds(_DEFAULT_ACCOUNT))
         say(f"API server answers ({time.monotonic() - begin:.1f} s)")
         _wait_for(cluster, "the node to be ready", cluster.node_is_ready)
         _wait_for(cluster, "names of Services", lambda: dns.knows("kubernetes.default.svc.cluster.local"))

@@ -49,7 +49,7 @@ class Node:
             time.sleep(0.1)
 
     def _start_what_can_be(self) -> None:
-        self._api_answered = self._api_answered or self.place.plane.answers("/readyz")
+        self._api_answered = self._api_answered or self.place.plane.responds("/readyz")
         for program in self._programs:
             rested = time.monotonic() - program.last_start >= _SECONDS_BETWEEN_STARTS
             if program.process is None and rested and (self._api_answered or not program.needs_api):

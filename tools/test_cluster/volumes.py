@@ -61,8 +61,8 @@ def name_of(claim: Object) -> str:
 def serve(place: Layout) -> None:
     """Look once for claims that wait, and for volumes whose claim has gone."""
     plane = place.plane
-    claims = plane.ask("/api/v1/persistentvolumeclaims")["items"]
-    volumes = plane.ask("/api/v1/persistentvolumes")["items"]
+    claims = plane.api("/api/v1/persistentvolumeclaims")["items"]
+    volumes = plane.api("/api/v1/persistentvolumes")["items"]
     known = {volume["metadata"]["name"] for volume in volumes}
     for claim in claims:
         if claim["spec"].get("storageClassName") == STORAGE_CLASS and name_of(claim) not in known:

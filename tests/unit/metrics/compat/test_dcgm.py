@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from gputally.metrics.catalog import CATALOG, Kind
+from gputally.metrics.catalog import CATALOG
 from gputally.metrics.compat.dcgm import ROWS, families
 from gputally.model import (
     THROTTLE_REASONS,
@@ -25,18 +25,8 @@ from gputally.model import (
 )
 from tests.support.snapshots import amd, check_sound, ours, scene, simulated, snapshots, told
 from tests.support.worlds import mig_world
+from tests.unit.metrics.compat.dcgm_lists import DEFAULT, listed
 
-# The rows of etc/default-counters.csv, dcgm-exporter 4.5.3-4.8.2, that are on.
-DEFAULT = """
-gauge DEV_SM_CLOCK DEV_MEM_CLOCK DEV_MEMORY_TEMP DEV_GPU_TEMP DEV_POWER_USAGE
-counter DEV_TOTAL_ENERGY_CONSUMPTION DEV_PCIE_REPLAY_COUNTER
-gauge DEV_GPU_UTIL DEV_MEM_COPY_UTIL DEV_ENC_UTIL DEV_DEC_UTIL DEV_XID_ERRORS
-gauge DEV_FB_FREE DEV_FB_USED DEV_FB_RESERVED
-counter DEV_NVLINK_BANDWIDTH_TOTAL
-counter DEV_UNCORRECTABLE_REMAPPED_ROWS DEV_CORRECTABLE_REMAPPED_ROWS
-gauge DEV_ROW_REMAP_FAILURE
-gauge PROF_GR_ENGINE_ACTIVE PROF_PIPE_TENSOR_ACTIVE PROF_DRAM_ACTIVE PROF_PCIE_TX_BYTES PROF_PCIE_RX_BYTES
-"""
 # Those that stand there as comments.
 OPTIONAL = """
 counter DEV_POWER_VIOLATION DEV_THERMAL_VIOLATION DEV_SYNC_BOOST_VIOLATION DEV_BOARD_LIMIT_VIOLATION
@@ -70,11 +60,6 @@ SERVE = Owner("pod", namespace="team", pod="serve-0", container="server")
 DOCKER = Owner("docker", "docker/1")
 NOTHING = Snapshot(taken_at_seconds=1000.0, age_seconds=0.0, readings=(), sources=())
 Found = dict[tuple[str, str], float]
-
-
-def listed(text: str) -> dict[str, Kind]:
-    lines = (line.split() for line in text.strip().splitlines())
-    return {f"DCGM_FI_{name}": Kind(kind) for kind, *names in lines for name in names}
 
 
 def use(owner: Owner | Unknown, uuid: str = "GPU-a", **what: object) -> Use:

@@ -8,7 +8,7 @@ from gputally.metrics.compat.dcgm_fields import FIELDS
 from gputally.metrics.compat.dcgm_renamed import ROWS, families
 from gputally.model import Snapshot
 from tests.support.snapshots import check_sound, scene, simulated, snapshots, told
-from tests.unit.metrics.compat.test_dcgm import DEFAULT, listed
+from tests.unit.metrics.compat.dcgm_lists import DEFAULT, listed
 
 # What dcgm-exporter 4.9.0 renames of its default list. Names: dcgm_fields.h of DCGM 4.6.0, the test
 # base_unit_fields_test.go of go-dcgm b7fa315, and the catalogue of fields of DCGM 4.7.0. Not here:

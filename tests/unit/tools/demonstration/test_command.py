@@ -3,57 +3,12 @@
 import os
 import re
 import signal
-import subprocess
-import sys
-import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tools import ROOT, Failed
-from tools.demonstration import command as demo
-from tools.servers.children import Children
-
-
-@contextmanager
-def running_demo(*arguments: str, scratch: Path) -> Iterator[subprocess.Popen[str]]:
-    ports = [f"--{which}port=0" for which in ("", "prometheus-", "alertmanager-")]
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "tools.demonstration.command",
-        "--no-ui",
-        "--no-grafana",
-        *ports,
-        *arguments,
-    ]
-    paths = {"PYTHONPATH": f"{ROOT}:{ROOT / 'exporter'}", "TMPDIR": str(scratch)}
-    with subprocess.Popen(
-        command,
-        cwd=scratch,
-        env={**os.environ, **paths},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def read_until(process: subprocess.Popen[str], words: str) -> str:
-    assert process.stdout is not None
-    said = ""
-    for line in process.stdout:
-        said += line
-        if words in line:
-            return said
-    raise AssertionError(f"the demo ended without saying {words!r}:\n{said}")
+from tests.support.demo import read_until, running_demo
 
 
 def children_of(pid: int) -> set[int]:
@@ -121,10 +76,3 @@ def test_a_wrong_scenario_is_refused_in_one_line(tmp_path: Path) -> None:
         said, _ = process.communicate(timeout=60)
     assert process.returncode == 1
     assert said.splitlines()[-1] == "gpus: 0 is not allowed; allowed: 1 to 1024"
-
-
-def test_what_is_waited_for_in_vain_is_named() -> None:
-    begin = time.monotonic()
-    with pytest.raises(Failed, match="waited 1 s for data, in vain"):
-        demo._wait("data", lambda: False, Children(), seconds=1)
-    assert time.monotonic() - begin < 30

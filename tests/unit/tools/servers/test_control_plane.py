@@ -42,7 +42,7 @@ def processes_of(folder: Path) -> list[str]:
 
 
 def names(plane: ControlPlane, resource: str) -> list[str]:
-    items = plane.ask(f"/api/v1/namespaces/default/{resource}")["items"]
+    items = plane.api(f"/api/v1/namespaces/default/{resource}")["items"]
     return [item["metadata"]["name"] for item in items]
 
 
@@ -53,7 +53,7 @@ def test_kubectl_needs_no_more_than_its_environment(plane: ControlPlane) -> None
 
 def test_what_the_server_refuses_is_said(plane: ControlPlane) -> None:
     with pytest.raises(Failed, match="NotFound"):
-        plane.ask("/api/v1/namespaces/none")
+        plane.api("/api/v1/namespaces/none")
     with pytest.raises(Failed, match=r"kubectl get nonesuch: .*the server doesn't have a resource type"):
         plane.kubectl("get", "nonesuch")
 
@@ -82,7 +82,7 @@ def test_an_account_may_do_only_what_a_role_says(plane: ControlPlane) -> None:
 
 def test_what_belongs_to_a_deleted_object_is_deleted_too(plane: ControlPlane) -> None:
     plane.kubectl("create", "configmap", "owner")
-    uid = plane.ask("/api/v1/namespaces/default/configmaps/owner")["metadata"]["uid"]
+    uid = plane.api("/api/v1/namespaces/default/configmaps/owner")["metadata"]["uid"]
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}
     owned = {
         "apiVersion": "v1",
@@ -104,7 +104,7 @@ def test_a_second_one_has_objects_of_its_own_and_ends_also_by_an_error(
         assert sorted(processes_of(tmp_path)) == PROGRAMS
         raise KeyboardInterrupt
     assert processes_of(tmp_path) == []
-    assert plane.answers("/readyz")
+    assert plane.responds("/readyz")
 
 
 def test_one_that_cannot_start_says_which_program_and_why(

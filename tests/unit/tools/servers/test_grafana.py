@@ -133,7 +133,7 @@ def test_a_program_without_its_files_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_grafana_that_does_not_get_ready_is_not_waited_for_forever(tmp_path: Path) -> None:
-    plan = replace(grafana(tmp_path), port=free_port("Grafana", 0, 0))
+    plan = replace(grafana(tmp_path), port=free_port())
     plan.program.write_text("#!/bin/sh\nexec sleep 60\n")
     plan.program.chmod(0o755)
     with Children() as children, pytest.raises(Failed, match=re.escape(str(plan.folder / "grafana.log"))):
@@ -141,7 +141,7 @@ def test_a_grafana_that_does_not_get_ready_is_not_waited_for_forever(tmp_path: P
 
 
 def test_a_grafana_that_ends_at_once_is_not_waited_for(tmp_path: Path) -> None:
-    plan = replace(grafana(tmp_path), port=free_port("Grafana", 0, 0))
+    plan = replace(grafana(tmp_path), port=free_port())
     plan.program.write_text("#!/bin/sh\necho no database\nexit 1\n")
     plan.program.chmod(0o755)
     with Children() as children, pytest.raises(Failed, match="no database"):
@@ -149,7 +149,7 @@ def test_a_grafana_that_ends_at_once_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_grafana_that_stumbles_over_its_own_new_database_gets_another_one(tmp_path: Path) -> None:
-    plan = replace(grafana(tmp_path), port=free_port("Grafana", 0, 0))
+    plan = replace(grafana(tmp_path), port=free_port())
     plan.program.write_text(
         '#!/bin/sh\necho start >> "$0.starts"\nmkdir data\n'
         "echo failed to create default organization: UNIQUE constraint failed\nexit 1\n"
@@ -170,7 +170,7 @@ def test_the_real_one_shows_provisioned_dashboards_to_anybody_and_takes_changes_
     plan = Grafana(
         programs.path("grafana"),
         own,
-        free_port("Grafana", 0, 0),
+        free_port(),
         PROMETHEUS,
         dashboards,
         alertmanager="http://127.0.0.1:9093",
@@ -178,8 +178,8 @@ def test_the_real_one_shows_provisioned_dashboards_to_anybody_and_takes_changes_
     )
     with Children() as children:
         plan.start(children)
-        assert plan.ask("/api/dashboards/uid/one")["meta"]["folderTitle"] == "GPUs"
-        uids = {source["uid"] for source in plan.ask("/api/datasources")}
+        assert plan.api("/api/dashboards/uid/one")["meta"]["folderTitle"] == "GPUs"
+        uids = {source["uid"] for source in plan.api("/api/datasources")}
         assert uids == {PROMETHEUS_UID, ALERTMANAGER_UID}
         with urllib.request.urlopen(f"{plan.url}/d/one", timeout=10) as page:
             assert b"public/build/app." in page.read()
