@@ -11,7 +11,7 @@ import yaml
 
 from tests.bundle.chart import CHART, at, merged, objects, refusal
 from tests.bundle.exporter_pod import config, container, parsed
-from tools.chart_values import reading
+from tools.chart_values import source
 
 TABLE = (
     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: flags}\n"
@@ -19,7 +19,7 @@ TABLE = (
 )
 VALUES = {
     value.dotted: value
-    for value in reading.every(reading.values((CHART / "values.yaml").read_text()))
+    for value in source.every(source.values((CHART / "values.yaml").read_text()))
     if not value.children
 }
 # What some values need besides, and a value that no schema describes.

@@ -8,12 +8,12 @@ import pytest
 
 from tests.bundle.chart import CHART, PRESETS
 from tools import ROOT
-from tools.chart_values import reading
+from tools.chart_values import source
 from tools.dependencies import programs
 
 README = (CHART / "README.md").read_text()
 BLOCKS = re.findall(r"^```\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-VALUES = list(reading.every(reading.values((CHART / "values.yaml").read_text())))
+VALUES = list(source.every(source.values((CHART / "values.yaml").read_text())))
 INSTALLS = [block for block in BLOCKS if block.startswith("helm install gputally helm/gputally ")]
 
 

@@ -256,8 +256,8 @@ def test_receivers_without_an_alertmanager_are_refused() -> None:
 
 
 def test_each_interval_of_each_route_is_a_value() -> None:
-    times = {"critical": {"groupWait": "1s", "repeatInterval": "1h"}, "team": {"groupInterval": "2h"}}
-    values = {**AS_PLAIN, "namespaces": {"nlp": "slack"}, "times": times}
+    timing = {"critical": {"groupWait": "1s", "repeatInterval": "1h"}, "team": {"groupInterval": "2h"}}
+    values = {**AS_PLAIN, "namespaces": {"nlp": "slack"}, "timing": timing}
 
     (ours,) = yaml.safe_load(alertmanager(values))["route"]["routes"]
     routes = resource(values)["spec"]["route"]["routes"]

@@ -18,15 +18,15 @@ from gputally.config import LOG_FORMATS, LOG_LEVELS, READERS
 from gputally.metrics.compat import PROFILES
 from tests.bundle import chart
 from tests.bundle.chart import CHART, PRESETS, at
-from tools.chart_values import reading
+from tools.chart_values import source
 from tools.chart_values.definitions import DEFINITIONS
-from tools.chart_values.reading import Value
+from tools.chart_values.source import Value
 from tools.dependencies import programs
 
 HELMS = ("helm", "helm-4")
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 SOURCE = (CHART / "values.yaml").read_text()
-LEAVES = [value for value in reading.every(reading.values(SOURCE)) if not value.children]
+LEAVES = [value for value in source.every(source.values(SOURCE)) if not value.children]
 RELEASES = Path(__file__).with_name("releases")
 
 # Lines of Helm 3 (`- exporter.port: Must be ...`), and of Helm 4 (`- at '/exporter/port': minimum: ...`).

@@ -161,7 +161,7 @@ def values(driver: Driver) -> dict[str, Any]:
             "secret": "receivers",
             "critical": "webhook",
             "default": "webhook",
-            "times": {"critical": {"groupWait": "1s", "groupInterval": "2s"}},
+            "timing": {"critical": {"groupWait": "1s", "groupInterval": "2s"}},
         },
         "rules": {
             "settings": {"scrapeInterval": "1s", "scrapeTimeout": "1s"},

@@ -1,1 +1,1 @@
-"""What is made from the chart's values.yaml: its schema, its README, and its defaults without comments."""
+"""Generates the chart's schema, README and plain defaults from values.yaml, and checks it."""

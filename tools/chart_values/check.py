@@ -1,13 +1,11 @@
-"""Says what is wrong with values.yaml and the presets: one line per fault, with its place."""
+"""Finds mistakes in values.yaml and the presets."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tools.chart_values import presets, rules
-from tools.chart_values.definitions import DEFINITIONS
-from tools.chart_values.descriptions import description
-from tools.chart_values.reading import Value, every, values
+from tools.chart_values.schema import DEFINITIONS
+from tools.chart_values.source import Preset, Value, every, values
 
 _KEYWORDS = {
     "type", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum",
@@ -18,33 +16,38 @@ _SCHEMAS_BY_NAME = {"properties", "patternProperties"}
 _SCHEMAS = {"items", "additionalProperties"}
 
 
-def problems(source: str, preset_texts: Mapping[str, str]) -> list[str]:
-    """Everything that is wrong; empty when all is well."""
+def problems(source: str, presets: Sequence[Preset]) -> list[str]:
+    """One line per mistake, with its file and key; empty if there is none."""
     try:
         tree = values(source)
     except ValueError as error:
         return [f"values.yaml: {error}"]
     found = [f"values.yaml: {value.dotted}: {fault}" for value in every(tree) for fault in _faults(value)]
     seen = Counter(value.dotted for value in every(tree))
-    found += [f"values.yaml: {name}: stands there {count} times" for name, count in seen.items() if count > 1]
-    return found + [fault for name, text in preset_texts.items() for fault in presets.faults(name, text)]
+    found += [f"values.yaml: {name}: defined {count} times" for name, count in seen.items() if count > 1]
+    for preset in presets:
+        if not preset.target:
+            found.append(f"presets/{preset.name}: the first line is not a comment with the kind of cluster")
+        if not preset.pod_security:
+            found.append(f"presets/{preset.name}: missing comment line `# Pod Security: LEVEL`")
+    return found
 
 
 def _faults(value: Value) -> Iterator[str]:
     if value.children:
         return
-    if not description(value):
-        yield "nothing says what it is: a comment above it does"
+    if not value.description:
+        yield "no description: add a comment above the key"
     if value.default is None:
-        yield "has no default, so nothing says of what kind it is"
+        yield "no default, so its type is unknown"
     if isinstance(value.default, list) and not value.schema.keys() & {"$ref", "items"}:
-        yield "a list, and nothing says of what: @schema {items: ...} does"
+        yield "a list of an unknown type: add @schema {items: ...}"
     if isinstance(value.default, dict) and not value.schema.keys() & {
         "$ref",
         "additionalProperties",
         "properties",
     }:
-        yield "a map, and nothing says of what: @schema {$ref: ...} or {additionalProperties: ...} does"
+        yield "a map of an unknown type: add @schema {$ref: ...} or {additionalProperties: ...}"
     yield from _schema_faults(dict(value.schema))
 
 
@@ -53,7 +56,7 @@ def _schema_faults(schema: Any) -> Iterator[str]:
         return
     for keyword, content in schema.items():
         if keyword not in _KEYWORDS:
-            yield f"@schema: {keyword} is none of the words of a schema that are used here"
+            yield f"@schema: unknown keyword {keyword}"
         elif keyword in _SCHEMAS_BY_NAME:
             for inner in content.values():
                 yield from _schema_faults(inner)
@@ -61,7 +64,7 @@ def _schema_faults(schema: Any) -> Iterator[str]:
             yield from _schema_faults(content)
     if "$ref" in schema:
         name = str(schema["$ref"]).removeprefix("#/$defs/")
-        if name not in DEFINITIONS | rules.DEFINITIONS:
+        if name not in DEFINITIONS:
             yield f"@schema: {schema['$ref']} is not defined"
         if len(schema) > 1:
-            yield "@schema: what stands beside $ref is not looked at"
+            yield "@schema: keywords beside $ref are ignored"

@@ -1,6 +1,6 @@
-"""What several values are: `#/$defs/NAME` in an @schema line.
+"""Schemas that several values share: `#/$defs/NAME` in an @schema line.
 
-Kinds are told apart by `type` and never by anyOf: the validators of Helm then say one line, with the path.
+Alternatives are lists in `type`, never anyOf: Helm then reports a mistake in one line, with the path.
 """
 
 from typing import Any
@@ -34,12 +34,12 @@ def a_list(items: Schema) -> Schema:
 
 
 def a_map(keys: str, values: Schema) -> Schema:
-    """Keys of the user's own, that fit the pattern."""
+    """A map whose keys the user chooses; they match the pattern."""
     return {"type": "object", "patternProperties": {f"^{keys}$": values}, "additionalProperties": False}
 
 
 def strict(properties: dict[str, Schema], required: tuple[str, ...] = ()) -> Schema:
-    """Exactly these keys: any other is a mistake."""
+    """A map with exactly these keys; any other key is an error."""
     schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
     return schema | ({"required": list(required)} if required else {})
 
@@ -162,7 +162,7 @@ DEFINITIONS: dict[str, Schema] = {
             ("name", "mountPath"),
         )
     ),
-    # What is not Kubernetes's own has a / in its name, so a misspelt `memroy` is seen.
+    # Extended resources have a / in their names, so a misspelt `memroy` is refused.
     "resourceList": a_map("(cpu|memory|ephemeral-storage|hugepages-.+|.+/.+)", ref("quantity")),
     "resources": strict(
         {
@@ -217,7 +217,7 @@ DEFINITIONS: dict[str, Schema] = {
         )
         | {"minProperties": 1}
     ),
-    "routingTimes": strict(
+    "routingTiming": strict(
         dict.fromkeys(
             ("critical", "warning", "info", "team"),
             strict(dict.fromkeys(("groupWait", "groupInterval", "repeatInterval"), ref("duration"))),

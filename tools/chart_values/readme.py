@@ -1,4 +1,4 @@
-"""README.md of the chart: text by hand (readme.md.j2), and the tables of values and presets."""
+"""README.md of the chart: the text of readme.md.j2 and the tables of values and presets."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,10 +7,8 @@ from typing import Any
 
 from alerts.runbooks import BASE_URL
 from alerts.templating import fill
-from tools.chart_values import presets
-from tools.chart_values.descriptions import description
-from tools.chart_values.reading import Value, every, sections
-from tools.chart_values.schema import of
+from tools.chart_values.schema import schema_of
+from tools.chart_values.source import Preset, Value, every, sections
 from tools.rendering.markdown import table
 
 _TEMPLATE = Path(__file__).with_name("readme.md.j2")
@@ -24,15 +22,15 @@ _KINDS = {
     "networkPolicyPeers": "list of peers",
     "object": "map",
     "objectName": "name",
-    "routingTimes": "durations",
+    "routingTiming": "durations",
     "samplingTime": "duration",
     "seriesLabels": "labels",
     "timeIntervals": "list of time intervals",
 }
-"""Other words for kinds, where those of the schema say less."""
+"""Names of types in the tables, where the schema's own name is less clear."""
 
 
-def text(source: str, preset_texts: Mapping[str, str]) -> str:
+def text(source: str, presets: Sequence[Preset]) -> str:
     parts = [
         {"title": section.title, "text": section.text, "table": values_table(section.values)}
         for section in sections(source)
@@ -40,31 +38,30 @@ def text(source: str, preset_texts: Mapping[str, str]) -> str:
     return fill(
         _TEMPLATE.read_text(),
         docs=BASE_URL.removesuffix("/runbooks"),
-        presets=presets_table(preset_texts),
+        presets=presets_table(presets),
         sections=parts,
     )
 
 
-def presets_table(preset_texts: Mapping[str, str]) -> str:
-    read = [presets.preset(name, text) for name, text in preset_texts.items()]
-    rows = [(f"`{preset.name}`", preset.for_whom, preset.pod_security) for preset in read]
+def presets_table(presets: Sequence[Preset]) -> str:
+    rows = [(f"`{preset.name}`", preset.target, preset.pod_security) for preset in presets]
     return table(("file", "for", "Pod Security"), rows)
 
 
 def values_table(values: Sequence[Value]) -> str:
-    """A group has a row when a comment says something of it as a whole."""
-    rows = [_row(value) for value in every(values) if description(value)]
-    return table(("value", "type", "default", "what it is"), rows)
+    """One row per value, and per group that has a comment."""
+    rows = [_row(value) for value in every(values) if value.description]
+    return table(("value", "type", "default", "description"), rows)
 
 
 def _row(value: Value) -> tuple[str, str, str, str]:
     if value.children:
-        return (f"`{value.dotted}`", "", "", description(value))
-    return (f"`{value.dotted}`", kind(of(value)), _default(value), description(value))
+        return (f"`{value.dotted}`", "", "", value.description)
+    return (f"`{value.dotted}`", kind(schema_of(value)), _default(value), value.description)
 
 
 def kind(schema: Mapping[str, Any]) -> str:
-    """In a word or two, what may stand there."""
+    """The type of a value, in a word or two."""
     if "$ref" in schema:
         return _word(str(schema["$ref"]).rpartition("/")[2])
     if "enum" in schema:

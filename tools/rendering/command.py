@@ -13,7 +13,7 @@ from dashboards import check as dashboards_check
 from dashboards import registry
 from tools import ROOT, Failed
 from tools.chart_values import check as values_check
-from tools.chart_values import defaults, presets, readme, schema
+from tools.chart_values import readme, schema, source
 from tools.rendering import accuracy, alerts_page, metrics_page, migrate_page, plain_install
 
 CHART = ROOT / chart.CHART
@@ -64,8 +64,8 @@ def chart_values() -> str:
     return stamp_values((CHART / "values.yaml").read_text())
 
 
-def chart_presets() -> dict[str, str]:
-    return presets.texts(CHART / "presets")
+def chart_presets() -> list[source.Preset]:
+    return source.presets(CHART / "presets")
 
 
 def whole(text: str) -> Render:
@@ -84,7 +84,7 @@ GENERATED: tuple[tuple[str, Render], ...] = (
     ("deploy/argocd/applicationset.yaml", stamp_version(r"targetRevision: v(\S+)")),
     ("helm/gputally/values.yaml", stamp_values),
     ("helm/gputally/values.schema.json", lambda _: schema.text(chart_values())),
-    ("helm/gputally/files/values.yaml", lambda _: defaults.text(chart_values())),
+    ("helm/gputally/files/values.yaml", lambda _: source.without_comments(chart_values())),
     ("helm/gputally/README.md", lambda _: readme.text(chart_values(), chart_presets())),
     *((path, whole(text)) for path, text in (manifests.files() | chart.files() | registry.files()).items()),
     # Last: Helm makes them of the chart as it then is.

@@ -43,7 +43,7 @@ Runbook: {{ .Annotations.runbook_url }}
 {{- $critical := .Values.routing.critical | default $default -}}
 {{- $title := include "gputally.routing.title" . | toJson -}}
 {{- $text := include "gputally.routing.text" . | toJson -}}
-{{- $times := .Values.routing.times | default dict -}}
+{{- $times := .Values.routing.timing | default dict -}}
 route:
   # Alerts of other products are not sent.
   receiver: discard
@@ -196,7 +196,7 @@ receivers:
 {{- $critical := .Values.routing.critical | default $default -}}
 {{- $title := include "gputally.routing.title" . | toJson -}}
 {{- $text := include "gputally.routing.text" . | toJson -}}
-{{- $times := .Values.routing.times | default dict -}}
+{{- $times := .Values.routing.timing | default dict -}}
 {{- $secret := .Values.routing.secret -}}
 route:
   matchers: [{"name": "alertname", "matchType": "=~", "value": "GPUTally.+"}]

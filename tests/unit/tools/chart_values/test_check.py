@@ -1,46 +1,46 @@
-"""What is said of a values.yaml and of presets that lack something."""
+"""The check of values.yaml and the presets."""
 
 import pytest
 
 from tools.chart_values.check import problems
+from tools.chart_values.source import Preset
 
-GOOD = {"a.yaml": "# For A.\n# Pod Security: restricted\nexporter: {}\n"}
+GOOD = [Preset("a.yaml", "Clusters of A.", "restricted")]
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "named"),
     [
-        ("key: 1", "key: nothing says what it is"),
-        ("# A group.\ngroup:\n  key: 1", "group.key: nothing says what it is"),
-        ("# A key.\nkey: []", "key: a list, and nothing says of what"),
-        ("# A key.\nkey: {}", "key: a map, and nothing says of what"),
-        ("# A key.\nkey:", "key: has no default"),
-        ("# A key.\n# @schema {patern: a}\nkey: a", "key: @schema: patern is none of the words"),
-        ("# A key.\n# @schema {items: {minimun: 1}}\nkey: []", "key: @schema: minimun is none of the words"),
+        ("key: 1", "key: no description"),
+        ("# A group.\ngroup:\n  key: 1", "group.key: no description"),
+        ("# A key.\nkey: []", "key: a list of an unknown type"),
+        ("# A key.\nkey: {}", "key: a map of an unknown type"),
+        ("# A key.\nkey:", "key: no default"),
+        ("# A key.\n# @schema {patern: a}\nkey: a", "key: @schema: unknown keyword patern"),
+        ("# A key.\n# @schema {items: {minimun: 1}}\nkey: []", "key: @schema: unknown keyword minimun"),
         ('# A key.\n# @schema {$ref: "#/$defs/prot"}\nkey: 1', "key: @schema: #/$defs/prot is not defined"),
         (
             '# A key.\n# @schema {$ref: "#/$defs/port", minimum: 9}\nkey: 1',
-            "key: @schema: what stands beside",
+            "key: @schema: keywords beside $ref",
         ),
-        ("# A key.\n# @schema [1]\nkey: 1", "key: @schema is no map"),
-        ("# A key.\nkey: 1\n# Again.\nkey: 2", "key: stands there 2 times"),
+        ("# A key.\n# @schema [1]\nkey: 1", "key: @schema is not a map"),
+        ("# A key.\nkey: 1\n# Again.\nkey: 2", "key: defined 2 times"),
     ],
 )
-def test_each_fault_of_the_values_is_one_line_with_its_place(lines: str, said: str) -> None:
+def test_each_mistake_in_the_values_is_one_line_with_the_key(lines: str, named: str) -> None:
     (found,) = problems(f"{lines}\n", GOOD)
-    assert found.startswith(f"values.yaml: {said}")
+    assert found.startswith(f"values.yaml: {named}")
 
 
-def test_a_name_that_is_the_same_everywhere_needs_no_comment() -> None:
+def test_a_name_with_a_usual_description_needs_no_comment() -> None:
     assert problems('# @schema {$ref: "#/$defs/tolerations"}\ntolerations: []\n', GOOD) == []
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("exporter: {}\n# For A.\n# Pod Security: baseline\n", "its first line does not say for whom it is"),
-        ("# For A.\nexporter: {}\n", "no line `# Pod Security: LEVEL`"),
-    ],
+    ("preset", "named"),
+    [(Preset("b.yaml", "", "baseline"), "first line"), (Preset("b.yaml", "For B.", ""), "Pod Security")],
 )
-def test_a_preset_says_for_whom_it_is_and_what_pod_security_thinks(text: str, said: str) -> None:
-    assert problems("# A key.\nkey: 1\n", {"b.yaml": text}) == [f"presets/b.yaml: {said}"]
+def test_a_preset_needs_its_kind_of_cluster_and_its_pod_security_level(preset: Preset, named: str) -> None:
+    (found,) = problems("# A key.\nkey: 1\n", [preset])
+    assert found.startswith("presets/b.yaml: ")
+    assert named in found

@@ -1,9 +1,10 @@
 """README.md of the chart."""
 
 from tools.chart_values import readme
+from tools.chart_values.source import Preset
 
 VALUES = """\
-# Not for users.
+# Internal.
 defaultsVersion: 1.2.3
 
 # -- First -----
@@ -31,7 +32,7 @@ group:
 # @schema {items: {type: [object, string]}}
 objects: []
 """
-PRESETS = {"x.yaml": "# Clusters of X.\n# More of it.\n# Pod Security: baseline, for Y\nkey: 1\n"}
+PRESETS = [Preset("x.yaml", "Clusters of X.", "baseline, for Y")]
 
 
 def test_each_section_has_a_table_of_its_values() -> None:
@@ -41,7 +42,7 @@ def test_each_section_has_a_table_of_its_values() -> None:
         r'| `word` | `""`, `one` | `""` | The word, a\|b. |',
         "| `group` |  |  | All of these. |",
         "| `group.names` | list of name | `[]` | The list. |",
-        "| `group.tolerations` | tolerations | see values.yaml | Taints of nodes that the pods accept. |",
+        "| `group.tolerations` | tolerations | see values.yaml | Tolerations of the pods. |",
         "| `group.inner.share` | number | `0.5` | The share. |",
         "| `group.inner.text` | string | `v1` | The text. |",
     ]
@@ -49,9 +50,9 @@ def test_each_section_has_a_table_of_its_values() -> None:
     assert "| `objects` | list of map or string | `[]` | Text or map. |" in second
 
 
-def test_what_is_not_for_users_is_left_out() -> None:
+def test_internal_values_are_left_out() -> None:
     assert "defaultsVersion" not in readme.text(VALUES, PRESETS)
 
 
-def test_presets_are_told_by_their_own_words() -> None:
+def test_each_preset_is_a_row() -> None:
     assert "| `x.yaml` | Clusters of X. | baseline, for Y |" in readme.text(VALUES, PRESETS)

@@ -1,4 +1,4 @@
-"""The schema that is made of values.yaml, on small ones."""
+"""The schema that is generated from a values.yaml."""
 
 import json
 import re
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from alerts.model import Setting
 from alerts.settings import SETTINGS
 from alerts.templating import camel
-from tools.chart_values import rules, schema
-from tools.chart_values.definitions import DEFINITIONS
+from tools.chart_values import schema
+from tools.chart_values.schema import DEFINITIONS
 
 VALUES = """\
 defaultsVersion: 1.2.3
@@ -56,18 +56,18 @@ def test_types_come_from_defaults_and_descriptions_from_comments() -> None:
     assert properties["word"] == {"description": "A word.", "enum": ["one", "two"]}
 
 
-def test_an_unknown_key_is_refused_everywhere_but_in_global() -> None:
+def test_an_unknown_key_is_refused_except_in_global() -> None:
     assert complaints({"prot": 1}) == ["$: Additional properties are not allowed ('prot' was unexpected)"]
     assert len(complaints({"group": {"lits": []}})) == 1
     assert complaints({"global": {"of": "a parent chart"}}) == []
 
 
-def test_a_parent_chart_may_have_its_condition_here_but_it_is_no_switch() -> None:
+def test_a_parent_charts_condition_may_be_true_but_not_false() -> None:
     assert complaints({"enabled": True}) == []
     assert complaints({"enabled": False}) == ["$.enabled: True was expected"]
 
 
-def test_with_the_defaults_of_this_chart_nothing_may_be_missing_but_lists() -> None:
+def test_with_the_defaults_of_this_chart_only_lists_may_be_missing() -> None:
     missing = complaints({"defaultsVersion": "1.2.3", "group": {}, "global": {"shared": ""}})
     assert missing == [
         "$: 'port' is a required property",
@@ -82,27 +82,25 @@ def test_values_of_an_older_chart_may_lack_anything(older: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
-def test_every_setting_of_the_rules_takes_its_default_and_no_other_kind(setting: Setting) -> None:
-    definitions = DEFINITIONS | rules.DEFINITIONS
-    validator = jsonschema.Draft7Validator({"$ref": "#/definitions/rules", "definitions": definitions})
+def test_every_setting_of_the_rules_accepts_its_default_and_no_other_type(setting: Setting) -> None:
+    validator = jsonschema.Draft7Validator({"$ref": "#/definitions/rules", "definitions": DEFINITIONS})
 
-    def taken(value: Any) -> bool:
+    def accepted(value: Any) -> bool:
         return validator.is_valid({"settings": {camel(setting.name): value}})
 
     default = [*setting.value] if isinstance(setting.value, tuple) else setting.value
-    assert taken(default)
+    assert accepted(default)
     kinds: dict[type, list[Any]] = {
         str: [1, True, None],
         int: ["1", True, -1],
         float: ["0.5", None, -0.5],
         list: ["48|79", ["48"], 48],
     }
-    assert [wrong for wrong in kinds[type(default)] if taken(wrong)] == []
+    assert [wrong for wrong in kinds[type(default)] if accepted(wrong)] == []
 
 
-def test_a_share_in_percent_is_refused_where_a_ratio_is_meant() -> None:
-    definitions = DEFINITIONS | rules.DEFINITIONS
-    validator = jsonschema.Draft7Validator({"$ref": "#/definitions/rules", "definitions": definitions})
+def test_a_percentage_is_refused_as_a_ratio() -> None:
+    validator = jsonschema.Draft7Validator({"$ref": "#/definitions/rules", "definitions": DEFINITIONS})
     assert not validator.is_valid({"settings": {"memoryFullRatio": 95}})
     assert validator.is_valid({"settings": {"anomalyMarginRatio": 1.5}})
 
@@ -111,7 +109,7 @@ UNITS = ("y", "w", "d", "h", "m", "s", "ms")
 
 
 @given(st.lists(st.sampled_from(UNITS), min_size=1, unique=True), st.integers(0, 999))
-def test_whatever_prometheus_calls_a_duration_is_one(units: list[str], number: int) -> None:
+def test_every_duration_of_prometheus_is_accepted(units: list[str], number: int) -> None:
     text = "".join(f"{number}{unit}" for unit in sorted(units, key=UNITS.index))
     assert re.search(DEFINITIONS["duration"]["pattern"], text)
 
@@ -134,9 +132,7 @@ def test_whatever_prometheus_calls_a_duration_is_one(units: list[str], number: i
         ("resourceList", [{"nvidia.com/gpu": 1, "cpu": "10m"}], [{"memroy": "1Gi"}, {"cpu": "1 core"}]),
     ],
 )
-def test_a_definition_takes_what_is_right_and_no_more(
-    definition: str, good: list[Any], bad: list[Any]
-) -> None:
+def test_a_definition_accepts_valid_values_only(definition: str, good: list[Any], bad: list[Any]) -> None:
     validator = jsonschema.Draft7Validator(
         {"$ref": f"#/definitions/{definition}", "definitions": DEFINITIONS}
     )
