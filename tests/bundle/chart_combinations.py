@@ -1,6 +1,6 @@
-"""The chart's switches, and the values with which its tests render it.
+"""The chart's switches, and the values with which the tests render it.
 
-Every two options of different switches meet in some combination, but for those that the chart refuses.
+Every two options of different switches occur together in some combination, unless the chart refuses them.
 """
 
 import json
@@ -26,7 +26,7 @@ SCRAPE_EXTRAS = {
     "metricRelabelings": [DROPPING],
 }
 CONTAINER_SIZES = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": 2, "memory": "2Gi"}}
-PLACE = {
+SCHEDULING = {
     "nodeSelector": {"pool": "monitoring"},
     "tolerations": [{"key": "pool", "operator": "Equal", "value": "monitoring"}],
     "affinity": {
@@ -37,7 +37,7 @@ PLACE = {
         }
     },
 }
-# By this, objects that are not the chart's own are told from those that are.
+# The labels of extraObjects, which distinguish them from the objects of the chart.
 EXTRA = {"example.org/extra": "true"}
 OBSERVABILITY = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "observability"}}}
 EPHEMERAL = {"persistence": {"enabled": False}}
@@ -95,7 +95,11 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
         "with a GPU": {},
         "all": {"exporter": {"gpuNodesOnly": False, "tolerations": []}},
         "chosen": {
-            "exporter": {**PLACE, "runtimeClassName": "nvidia", "priorityClassName": "system-node-critical"}
+            "exporter": {
+                **SCHEDULING,
+                "runtimeClassName": "nvidia",
+                "priorityClassName": "system-node-critical",
+            }
         },
     },
     "hostPID": {"on": {}, "off": {"privileges": {"hostPID": False}}},
@@ -142,9 +146,9 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
         },
     },
     "account": {
-        "made": {},
+        "created": {},
         "named": {"serviceAccount": {"name": "gpu-metrics", "annotations": {"a": "b"}}},
-        "existing": {"serviceAccount": {"create": False, "name": "somebody-elses"}},
+        "existing": {"serviceAccount": {"create": False, "name": "existing-account"}},
     },
     "rbac": {"on": {}, "off": {"rbac": {"create": False}}},
     "constraints": {"off": {}, "on": {"securityContextConstraints": {"enabled": True}}},
@@ -201,7 +205,7 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
         "on": {"alertmanagerConfig": {"enabled": True, "additionalLabels": {"release": "kps"}}},
     },
     "routing": {
-        "nobody": {},
+        "none": {},
         "slack": {"routing": {"secret": "receivers", "default": "slack"}},
         "many": {
             "routing": {
@@ -280,9 +284,9 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
                     "alertmanagers": [{"static_configs": [{"targets": ["alerts.example.org:9093"]}]}],
                     "persistence": {"storageClass": "fast", "size": "1Ti", "whenDeleted": "Delete"},
                     "resources": CONTAINER_SIZES,
-                    **PLACE,
+                    **SCHEDULING,
                 },
-                "alertmanager": {"persistence": {"storageClass": "fast"}, **PLACE},
+                "alertmanager": {"persistence": {"storageClass": "fast"}, **SCHEDULING},
                 "grafana": {
                     "admin": {"secret": "grafana-admin"},
                     "rootUrl": "https://grafana.example.org",
@@ -294,7 +298,7 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
                         "annotations": {"a": "b"},
                         "tlsSecret": "grafana-tls",
                     },
-                    **PLACE,
+                    **SCHEDULING,
                 },
             }
         },
@@ -354,36 +358,38 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
     },
 }
 
-# What the chart refuses, and what its message says.
+# Options that the chart refuses together -> the key that its message begins with.
 REFUSED: Mapping[Options, str] = {
     **{
-        frozenset({("exporter", "off"), ("scraping", scraper)}): "there is nothing to scrape"
+        frozenset({("exporter", "off"), ("scraping", scraper)}): f"{scraper}.enabled"
         for scraper in ("scrapeConfig", "serviceMonitor", "podMonitor")
     },
-    frozenset({("exporter", "off"), ("constraints", "on")}): "there is nobody to give them to",
-    frozenset({("scraping", "serviceMonitor"), ("service", "off")}): "it looks for a Service",
-    frozenset({("accounting", "on"), ("reader", "simulated")}): "only NVIDIA's driver",
-    frozenset({("privileged", "on"), ("capabilities", "some")}): "a privileged container has all of them",
-    frozenset({("login", "on"), ("service", "node port"), ("tls", "off")}): "in the clear",
-    frozenset({("alertmanagerConfig", "on"), ("routing", "nobody")}): "nobody would hear of any alert",
+    frozenset({("exporter", "off"), ("constraints", "on")}): "securityContextConstraints.enabled",
+    frozenset({("scraping", "serviceMonitor"), ("service", "off")}): "serviceMonitor.enabled",
+    frozenset({("accounting", "on"), ("reader", "simulated")}): "privileges.accounting",
+    frozenset({("privileged", "on"), ("capabilities", "some")}): "privileges.capabilities",
+    frozenset(
+        {("login", "on"), ("service", "node port"), ("tls", "off")}
+    ): "web.basicAuth.enabled with service.type NodePort",
+    frozenset({("alertmanagerConfig", "on"), ("routing", "none")}): "alertmanagerConfig.enabled",
     **{
-        frozenset({("routing", to), ("alertmanagerConfig", "off"), ("stack", stack)}): "nothing routes them"
+        frozenset({("routing", to), ("alertmanagerConfig", "off"), ("stack", stack)}): "routing"
         for to in ("slack", "many")
         for stack in ("off", "prometheus only")
     },
     **{
         frozenset(
             {("kubernetes", api), ("rbac", "off"), ("account", account)}
-        ): "nobody can have given a role"
+        ): "kubernetes.enabled without rbac.create"
         for api in ("on", "labels")
-        for account in ("made", "named")
+        for account in ("created", "named")
     },
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Values to render the chart with: the files first."""
+    """Values files and values to render the chart with."""
 
     values: Values
     files: Sequence[Path] = ()
@@ -395,12 +401,12 @@ class Case:
 
     @property
     def given(self) -> dict[str, Any]:
-        """All that differs from the chart's defaults."""
+        """The values that differ from the chart's defaults."""
         return reduce(merged, (*(yaml.safe_load(file.read_text()) for file in self.files), self.values), {})
 
     @property
     def named(self) -> set[str]:
-        """Every text in the values: what an object names and the chart does not render stands here."""
+        """Every text in the values, among them the names of objects that the chart does not render."""
         return {*_texts(self.given)}
 
 
@@ -421,7 +427,7 @@ def of_options(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _with_every_option(combinations: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """A few combinations that together hold every option."""
+    """A few combinations that together contain every option."""
     waiting = {option for combination in combinations for option in combination.items()}
     chosen = []
     while waiting:
@@ -441,7 +447,7 @@ def _cases(combinations: Sequence[dict[str, str]]) -> dict[str, Case]:
 COMBINATIONS = pairwise({switch: [*options] for switch, options in SWITCHES.items()}, REFUSED)
 _PLAIN = {
     "defaults": Case({}),
-    # What needs a Prometheus asks the stack's own, where no other is named.
+    # Without prometheusUrl, the stack's Prometheus is queried.
     "stack": Case(
         {
             "stack": {"enabled": True},
@@ -452,5 +458,5 @@ _PLAIN = {
     **{f"preset {name}": Case({}, (file,)) for name, file in PRESETS.items()},
 }
 CASES = {**_PLAIN, **_cases(COMBINATIONS)}
-# For what depends on no two options together.
+# For tests that do not depend on pairs of options.
 FEW_CASES = {**_PLAIN, **_cases(_with_every_option(COMBINATIONS))}

@@ -1,6 +1,6 @@
 """The Pod Security Standards, control by control: https://kubernetes.io/docs/concepts/security/pod-security-standards/
 
-A control's name is that of the standard. It returns what a pod does against it.
+A control has the name of the standard and returns the violations of a pod.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,20 +32,20 @@ APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 class Control:
     name: str
     level: str
-    """The laxest level that has it."""
+    """The least strict level that includes it."""
     faults: Callable[[Pod], Iterator[str]]
 
 
 def level(pod: Pod) -> str:
     """The strictest level that a pod meets."""
-    failed = {control.level for control in against(pod)}
+    failed = {control.level for control in violations(pod)}
     if "baseline" in failed:
         return "privileged"
     return "baseline" if failed else "restricted"
 
 
-def against(pod: Pod) -> dict[Control, list[str]]:
-    """The controls that a pod fails, and by what."""
+def violations(pod: Pod) -> dict[Control, list[str]]:
+    """The controls that a pod fails -> the fields that fail them."""
     found = {control: [*control.faults(pod)] for control in CONTROLS}
     return {control: faults for control, faults in found.items() if faults}
 
@@ -56,7 +56,7 @@ def _security(container: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _contexts(pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The security contexts of the pod and of its containers, each with whose it is."""
+    """(`pod` or container name, security context) of the pod and its containers."""
     yield "pod", _security(pod.spec)
     for container in pod.containers:
         yield container["name"], _security(container)

@@ -1,4 +1,4 @@
-"""Argo: the applications of Argo CD, the sidecar of workflows, and the workflow that tests everything."""
+"""Argo: the Argo CD applications, the sidecar of workflows, and the stress test."""
 
 import io
 import json
@@ -45,7 +45,7 @@ def application_set() -> Object:
 
 
 def application_for(folder: Path, secret: dict[str, Any]) -> Object:
-    """What the ApplicationSet makes of a cluster: Helm fills in such templates with the same functions."""
+    """The Application that the ApplicationSet generates for a cluster; Helm has the same functions."""
     chart = folder / "set"
     (chart / "templates").mkdir(parents=True)
     (chart / "Chart.yaml").write_text("{apiVersion: v2, name: set, version: 0.0.0}")
@@ -58,7 +58,7 @@ def application_for(folder: Path, secret: dict[str, Any]) -> Object:
 
 
 def cluster_secret(**labels: str) -> dict[str, Any]:
-    """As the generator of clusters hands it on."""
+    """The parameters of the cluster generator."""
     return {
         "name": "West_1",
         "nameNormalized": "west-1",
@@ -68,7 +68,7 @@ def cluster_secret(**labels: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("made", [application(), application_set()], ids=lambda made: made["kind"])
-def test_argo_cd_takes_them(made: Object) -> None:
+def test_the_applications_are_valid(made: Object) -> None:
     assert crds.faults(made, "argo-cd-crds") == []
 
 
@@ -85,7 +85,7 @@ def test_an_application_is_this_chart_at_this_version(spec: Object) -> None:
 @pytest.mark.parametrize(
     "spec", [application()["spec"], application_set()["spec"]["template"]["spec"]], ids=["one", "set"]
 )
-def test_an_application_is_applied_by_the_server_and_in_a_namespace_that_lets_it_in(spec: Object) -> None:
+def test_an_application_uses_server_side_apply_and_labels_the_namespace(spec: Object) -> None:
     policy = spec["syncPolicy"]
     assert {*policy["syncOptions"]} == {
         "ServerSideApply=true",
@@ -103,7 +103,7 @@ def without_templates(values: Object) -> Object:
     return {name: value for name, value in values.items() if "{{" not in str(value)}
 
 
-def test_the_values_of_the_application_give_rules_scrape_and_dashboards_to_the_operator() -> None:
+def test_the_values_of_the_application_enable_rules_scraping_and_dashboards() -> None:
     values = application()["spec"]["source"]["helm"]["valuesObject"]
     made = render(values, namespace="gputally")
     for kind in ("DaemonSet", "ScrapeConfig", "PrometheusRule", "ConfigMap"):
@@ -126,7 +126,7 @@ def test_each_cluster_gets_an_application_with_its_name_on_every_series(tmp_path
     }.items()
 
 
-def test_a_cluster_can_have_the_values_of_its_provider(tmp_path: Path) -> None:
+def test_a_cluster_can_have_a_preset(tmp_path: Path) -> None:
     labelled = application_for(tmp_path / "a", cluster_secret(**{"gputally.io/preset": "gke"}))
     (file,) = labelled["spec"]["source"]["helm"]["valueFiles"]
     assert (CHART / file).is_file()
@@ -161,13 +161,13 @@ def workflow_defaults(**values: Any) -> Object:
 
 
 def settings(container: Object) -> Config:
-    """What the exporter understands of the flags of a container."""
-    assert container["command"] == ["gputally"], "Argo has to know what it starts"
+    """The exporter's settings, as it parses the container's arguments."""
+    assert container["command"] == ["gputally"], "Argo requires a command"
     return read_config(_parser().parse_args(container["args"]), {})
 
 
 def pod(template: Object) -> Object:
-    """What Argo makes of the template: its own containers aside."""
+    """The pod that Argo creates from the template, without Argo's own containers."""
     parameters = {"resource": "nvidia.com/gpu", "gpus": "2"}
     patch = re.sub(
         r"\{\{inputs\.parameters\.(\w+)\}\}", lambda found: parameters[found[1]], template["podSpecPatch"]
@@ -183,7 +183,7 @@ def pod(template: Object) -> Object:
     }
 
 
-def test_a_workflow_can_run_its_step_with_the_exporter_beside_it() -> None:
+def test_a_workflow_can_run_a_step_with_the_exporter_as_a_sidecar() -> None:
     made = pod(sidecar_template())
     assert kubernetes_schemas.faults([made], NEWEST) == []
     main, sidecar = made["spec"]["containers"]
@@ -203,7 +203,7 @@ def test_a_workflow_can_run_its_step_with_the_exporter_beside_it() -> None:
     assert variables["GPUTALLY_CONTAINER_NAME"]["value"] == main["name"] == "main"
 
 
-def test_a_sidecar_takes_no_gpu_and_has_no_privilege() -> None:
+def test_a_sidecar_requests_no_gpu_and_has_no_privilege() -> None:
     (sidecar,) = sidecar_template()["sidecars"]
     assert "nvidia.com/gpu" not in str(sidecar["resources"])
     assert sidecar["securityContext"] == {
@@ -218,7 +218,7 @@ def test_a_sidecar_takes_no_gpu_and_has_no_privilege() -> None:
     assert volume.keys() == {"name", "downwardAPI"}
 
 
-def test_a_sidecar_puts_the_workflow_on_its_metrics() -> None:
+def test_a_sidecar_exports_the_workflows_name() -> None:
     template = sidecar_template(kubernetes={"enabled": True, "podLabels": ["team"]})
     (sidecar,) = template["sidecars"]
     assert settings(sidecar).pod_labels == ("team", "workflows.argoproj.io/workflow")
@@ -235,7 +235,7 @@ def test_the_reader_of_sidecars_is_a_value(reader: str) -> None:
     assert settings(sidecar).reader == reader
 
 
-def test_sidecars_are_found_by_their_pod_monitor() -> None:
+def test_the_pod_monitor_selects_sidecars() -> None:
     monitored = {"podMonitor": {"sidecars": {"enabled": True, "port": "gpu", "matchLabels": {"gpu": "yes"}}}}
     (monitor,) = objects("PodMonitor", {**SIDECAR, **monitored})
     template = sidecar_template(**monitored)
@@ -245,11 +245,11 @@ def test_sidecars_are_found_by_their_pod_monitor() -> None:
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     assert endpoint["port"] == port["name"] == "gpu"
     assert settings(template["sidecars"][0]).port == port["containerPort"]
-    # A sidecar has no certificate: it is in a namespace where the chart's Secret is not.
+    # A sidecar has no certificate: the Secret is in another namespace.
     assert endpoint.get("scheme", "http").lower() == "http"
 
 
-def test_workflow_defaults_give_the_same_sidecar_to_every_step() -> None:
+def test_workflow_defaults_add_the_same_sidecar_to_every_step() -> None:
     defaults = workflow_defaults()["spec"]
     template = sidecar_template()
     assert defaults["templateDefaults"] == {
@@ -267,13 +267,13 @@ def test_workflow_defaults_give_the_same_sidecar_to_every_step() -> None:
     assert kubernetes_schemas.faults([workflow], NEWEST) == []
 
 
-def test_a_list_of_namespaces_can_be_taken_away() -> None:
+def test_the_list_of_namespaces_can_be_null() -> None:
     none = {"enabled": True, "namespaces": None}
     made = objects("WorkflowTemplate", {"argoWorkflows": {"sidecar": none}})
     assert [one["metadata"]["namespace"] for one in made] == ["monitoring"]
 
 
-def test_each_namespace_gets_them_once() -> None:
+def test_each_namespace_has_the_objects_once() -> None:
     namespaces = {"namespaces": ["ml", "monitoring", "vision"]}
     values = {"argoWorkflows": {"sidecar": {"enabled": True, **namespaces}}}
     made = [one for one in render(values) if one["metadata"]["name"].startswith("gputally-")]
@@ -283,11 +283,11 @@ def test_each_namespace_gets_them_once() -> None:
         assert sorted(where) == ["ml", "monitoring", "vision"]
 
 
-def test_the_defaults_of_a_namespace_are_taken_by_argo_only_when_wanted() -> None:
+def test_the_defaults_of_a_namespace_are_labelled_only_on_request() -> None:
     kind = "workflows.argoproj.io/configmap-type"
 
-    def labels(wanted: bool) -> Object:
-        values = {"argoWorkflows": {"sidecar": {"enabled": True, "namespaceDefaults": wanted}}}
+    def labels(labelled: bool) -> Object:
+        values = {"argoWorkflows": {"sidecar": {"enabled": True, "namespaceDefaults": labelled}}}
         (made,) = [
             one for one in objects("ConfigMap", values) if one["metadata"]["name"].endswith("-defaults")
         ]
@@ -313,7 +313,7 @@ def step(made: Object, name: str) -> Object:
     return found
 
 
-def test_load_comes_before_the_look_at_it() -> None:
+def test_load_comes_before_verify() -> None:
     made = stress_test()
     steps = step(made, made["spec"]["entrypoint"])["steps"]
     assert [[one["template"] for one in together] for together in steps] == [["load"], ["verify"]]
@@ -337,7 +337,7 @@ def test_the_load_is_a_value() -> None:
     assert made["spec"]["arguments"]["parameters"] == [{"name": "utilization", "value": "0.9"}]
 
 
-def test_the_load_gets_to_where_gpus_are() -> None:
+def test_the_load_tolerates_the_taints_of_gpu_nodes() -> None:
     taint = {"key": "pool", "operator": "Exists"}
     made = stress_test(exporter={"tolerations": [taint], "runtimeClassName": "nvidia"})
     load = step(made, "load")
@@ -345,13 +345,13 @@ def test_the_load_gets_to_where_gpus_are() -> None:
     assert json.loads(load["podSpecPatch"]) == {"runtimeClassName": "nvidia"}
 
 
-def test_a_step_that_is_taken_from_the_template_gets_there_too() -> None:
-    """What is in the template comes along with templateRef, what is beside it does not."""
+def test_a_step_with_template_ref_has_the_same_tolerations() -> None:
+    """templateRef copies the template, but not the specification around it."""
     taint = {"key": "pool", "operator": "Exists"}
     assert sidecar_template(exporter={"tolerations": [taint]})["tolerations"] == [taint]
 
 
-def test_the_stacks_prometheus_lets_the_last_step_in() -> None:
+def test_the_last_step_may_reach_the_stacks_prometheus() -> None:
     values = {"stack": {"enabled": True}, "prometheusUrl": ""}
     labels = step(stress_test(**values), "verify")["metadata"]["labels"]
     policies = objects("NetworkPolicy", {**values, "argoWorkflows": {"stressTest": {"enabled": True}}})
@@ -367,7 +367,7 @@ def test_only_the_load_is_on_a_gpu() -> None:
 
 
 @pytest.mark.parametrize("cluster", kubernetes_schemas.CLUSTERS)
-def test_argo_workflows_takes_the_templates(cluster: str) -> None:
+def test_the_workflow_templates_are_valid(cluster: str) -> None:
     values = {**SIDECAR, "global": {"imagePullSecrets": ["pull"]}}
     made = [*objects("WorkflowTemplate", values), stress_test(exporter={"runtimeClassName": "nvidia"})]
     assert kubernetes_schemas.faults(made, cluster) == []
@@ -396,7 +396,7 @@ controller = "Workflow/{IDLE}"
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Has seen the loads of two workflows in the last minutes, one of which did nothing."""
+    """Has the last minutes of two workflows, one of them idle."""
     folder, now = tmp_path_factory.mktemp("stress"), int(time.time())
     write_history([Node(name="gpu-1", scenario=SCENARIO)], Period(now - 300, now, 15), folder)
     with serving(folder) as found:
@@ -404,7 +404,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
 
 
 def verified(prometheus: Prometheus, workflow: str) -> tuple[int, str]:
-    """Exit status and words of the last step of a workflow with this name."""
+    """Exit status and output of the last step of a workflow with this name."""
     variables = {
         "workflow.name": workflow,
         "workflow.namespace": "ml",
@@ -419,47 +419,44 @@ def verified(prometheus: Prometheus, workflow: str) -> tuple[int, str]:
         if not argument.startswith("--wait")
     ]
     assert command == "verify"
-    said = io.StringIO()
-    return run(arguments, said), said.getvalue()
+    printed = io.StringIO()
+    return run(arguments, printed), printed.getvalue()
 
 
 @pytest.mark.timeout(600)
-def test_the_last_step_is_content_when_prometheus_has_seen_the_load(prometheus: Prometheus) -> None:
-    status, said = verified(prometheus, LOADED)
-    assert status == 0, said
-    assert re.search(r"ok +energy +[1-9]", said), said
-    assert re.search(r"ok +gpu seconds +[1-9]", said), said
+def test_the_last_step_succeeds_if_prometheus_has_the_load(prometheus: Prometheus) -> None:
+    status, printed = verified(prometheus, LOADED)
+    assert status == 0, printed
+    assert re.search(r"ok +energy +[1-9]", printed), printed
+    assert re.search(r"ok +gpu seconds +[1-9]", printed), printed
 
 
 @pytest.mark.timeout(600)
-def test_the_last_step_fails_when_the_load_was_none(prometheus: Prometheus) -> None:
-    status, said = verified(prometheus, IDLE)
+def test_the_last_step_fails_if_the_load_was_idle(prometheus: Prometheus) -> None:
+    status, printed = verified(prometheus, IDLE)
     assert status == 1
-    assert re.search(r"failure +utilization", said), said
+    assert re.search(r"failure +utilization", printed), printed
 
 
 @pytest.mark.timeout(600)
-def test_the_last_step_fails_when_nobody_has_seen_the_pod(prometheus: Prometheus) -> None:
-    status, said = verified(prometheus, "gputally-stress-test-nobody")
+def test_the_last_step_fails_if_prometheus_has_no_series_of_the_pod(prometheus: Prometheus) -> None:
+    status, printed = verified(prometheus, "gputally-stress-test-missing")
     assert status == 1
-    assert "was not seen on a GPU" in said
+    assert re.search(r"failure +pod +ml/gputally-stress-test-missing-", printed), printed
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "key"),
     [
-        (
-            {"argoWorkflows": {"stressTest": {"enabled": True}}},
-            "argoWorkflows.stressTest.enabled: set prometheusUrl",
-        ),
+        ({"argoWorkflows": {"stressTest": {"enabled": True}}}, "argoWorkflows.stressTest.enabled"),
         (
             {
                 "prometheusUrl": PROMETHEUS,
                 "argoWorkflows": {"stressTest": {"enabled": True, "command": []}},
             },
-            "argoWorkflows.stressTest.command: say what makes the load",
+            "argoWorkflows.stressTest.command",
         ),
     ],
 )
-def test_what_cannot_work_is_refused_in_one_line(values: dict[str, Any], told: str) -> None:
-    assert told in refusal(values)
+def test_a_mistake_is_refused_in_one_line(values: dict[str, Any], key: str) -> None:
+    assert refusal(values).startswith(f"{key}: ")

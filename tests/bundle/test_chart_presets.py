@@ -1,4 +1,4 @@
-"""Each preset fits its platform: what was found out about it stands here once more, as a test."""
+"""Each preset fits its platform."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def rendered(*presets: str) -> dict[str, list[Object]]:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_preset_says_for_whom_it_is_and_how_it_is_installed(preset: str) -> None:
+def test_a_preset_has_its_install_command_and_pod_security_level(preset: str) -> None:
     text = PRESETS[preset].read_text()
     head = text[: text.index("\n\n")]
     assert f"--values helm/gputally/presets/{preset}.yaml" in head
@@ -31,7 +31,7 @@ def test_a_preset_says_for_whom_it_is_and_how_it_is_installed(preset: str) -> No
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_goes_with_the_stack_and_with_an_operator(preset: str) -> None:
+def test_every_preset_works_with_the_stack_and_with_an_operator(preset: str) -> None:
     alone = {("Service", "gputally"), ("DaemonSet", "gputally")}
     for more in ({"stack": {"enabled": True}}, {"podMonitor": {"sidecars": {"enabled": True}}}):
         made = {(one["kind"], one["metadata"]["name"]) for one in render(more, files=[PRESETS[preset]])}
@@ -39,14 +39,14 @@ def test_every_preset_goes_with_the_stack_and_with_an_operator(preset: str) -> N
 
 
 @pytest.mark.parametrize("platform", sorted(PLATFORMS - {"openshift"}))
-def test_platforms_go_with_kube_prometheus_stack_and_with_argo(platform: str) -> None:
+def test_platforms_work_with_kube_prometheus_stack_and_with_argo(platform: str) -> None:
     found = rendered(platform, "kube-prometheus-stack", "argo")
     (scrape,) = found["ScrapeConfig"]
     assert scrape["metadata"]["labels"]["release"] == "kube-prometheus-stack"
     assert "ClusterRole" in found
 
 
-def test_gke_brings_its_driver_and_is_privileged_because_it_has_no_nvidia_runtime() -> None:
+def test_gke_mounts_its_driver_and_is_privileged_without_the_nvidia_runtime() -> None:
     pod = exporter("gke")
     (container,) = pod.spec["containers"]
     (driver,) = [volume for volume in pod.spec["volumes"] if volume["name"] == "driver"]
@@ -57,7 +57,7 @@ def test_gke_brings_its_driver_and_is_privileged_because_it_has_no_nvidia_runtim
     assert schedulable(pod, GPU_NODES["GKE"])
 
 
-def test_eks_takes_nodes_of_every_provisioner_without_a_capability() -> None:
+def test_eks_selects_nodes_of_every_provisioner_without_a_capability() -> None:
     pod = exporter("eks")
     for node in ("EKS Auto Mode", "Karpenter", "EKS node groups"):
         assert schedulable(pod, GPU_NODES[node])
@@ -67,7 +67,7 @@ def test_eks_takes_nodes_of_every_provisioner_without_a_capability() -> None:
     assert bottlerocket.spec["containers"][0]["securityContext"]["capabilities"]["add"] == ["SYS_ADMIN"]
 
 
-def test_aks_takes_gpu_pools_and_spot_pools() -> None:
+def test_aks_selects_gpu_pools_and_spot_pools() -> None:
     pod = exporter("aks")
     assert schedulable(pod, GPU_NODES["AKS"])
     assert schedulable(pod, GPU_NODES["AKS auto-provisioning"])
@@ -76,22 +76,22 @@ def test_aks_takes_gpu_pools_and_spot_pools() -> None:
     assert "runtimeClassName" not in pod.spec
 
 
-def test_k3s_asks_for_its_nvidia_runtime_on_nodes_with_a_label_only() -> None:
+def test_k3s_uses_the_nvidia_runtime_on_labelled_nodes_only() -> None:
     pod = exporter("k3s")
     assert pod.spec["runtimeClassName"] == "nvidia"
     assert schedulable(pod, {"nvidia.com/gpu.present": "true"})
     assert not schedulable(pod, {})
 
 
-def test_beside_nvidia_s_operator_the_exporter_steps_aside_for_a_new_driver() -> None:
+def test_with_nvidias_operator_the_exporter_leaves_while_the_driver_is_replaced() -> None:
     pod = exporter("gpu-operator")
     assert pod.spec["runtimeClassName"] == "nvidia"
     assert pod.spec["nodeSelector"]["nvidia.com/gpu.deploy.dcgm-exporter"] == "true"
     assert tolerates(pod, "nvidia.com/gpu", "", "NoSchedule")
-    assert pod.spec.get("hostNetwork") is None, "dcgm-exporter has port 9400 too"
+    assert pod.spec.get("hostNetwork") is None, "dcgm-exporter uses port 9400 too"
 
 
-def test_openshift_has_constraints_and_what_its_own_monitoring_reads() -> None:
+def test_openshift_has_constraints_and_objects_for_its_monitoring() -> None:
     found = rendered("openshift")
     assert {"SecurityContextConstraints", "ServiceMonitor", "PrometheusRule"} <= found.keys()
     assert "ScrapeConfig" not in found
@@ -108,7 +108,7 @@ def test_openshift_has_constraints_and_what_its_own_monitoring_reads() -> None:
     assert constraints["seLinuxContext"] == {"type": "RunAsAny"}
 
 
-def test_amd_reads_the_kernel_s_driver_and_may_see_kfd() -> None:
+def test_amd_uses_the_amdgpu_reader_with_access_to_kfd() -> None:
     pod = exporter("amd")
     (container,) = pod.spec["containers"]
     assert "--reader=amdgpu" in container["args"]
@@ -123,7 +123,7 @@ def test_amd_reads_the_kernel_s_driver_and_may_see_kfd() -> None:
         assert tolerates(pod, taint, "up", effect)
 
 
-def test_argo_has_the_label_that_its_dashboard_shows() -> None:
+def test_argo_exports_the_label_of_its_dashboard() -> None:
     (container,) = exporter("argo").spec["containers"]
     (labels,) = [flag for flag in container["args"] if flag.startswith("--pod-labels=")]
     assert "workflows.argoproj.io/workflow" in labels.partition("=")[2].split(",")
@@ -132,7 +132,7 @@ def test_argo_has_the_label_that_its_dashboard_shows() -> None:
     assert "WorkflowTemplate" not in rendered("argo")
 
 
-def test_minimal_has_nothing_and_misses_nothing() -> None:
+def test_minimal_has_no_privilege_and_reports_no_missing_source() -> None:
     pod = exporter("minimal")
     assert "hostPID" not in pod.spec
     assert [volume for volume in pod.spec["volumes"] if "hostPath" in volume] == []
@@ -142,7 +142,7 @@ def test_minimal_has_nothing_and_misses_nothing() -> None:
     assert 'source!~"state_file|cgroup"' in str(rule)
 
 
-def test_kube_prometheus_stack_gets_all_that_it_reads_with_its_label() -> None:
+def test_kube_prometheus_stack_selects_the_objects_by_its_label() -> None:
     found = rendered("kube-prometheus-stack")
     for kind in ("ScrapeConfig", "PrometheusRule"):
         (made,) = found[kind]
@@ -151,7 +151,7 @@ def test_kube_prometheus_stack_gets_all_that_it_reads_with_its_label() -> None:
     assert "StatefulSet" not in found
 
 
-def test_no_preset_changes_how_the_exporter_reckons() -> None:
+def test_no_preset_changes_the_sampling_interval() -> None:
     defaults = config()
     for preset in PRESETS:
         flags = exporter(preset).spec["containers"][0]["args"]

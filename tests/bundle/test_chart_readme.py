@@ -1,4 +1,4 @@
-"""README.md of the chart: what it tells one to type works."""
+"""README.md of the chart: its commands work and its values exist."""
 
 import re
 import shlex
@@ -24,14 +24,14 @@ def template(flags: list[str]) -> str:
     return done.stdout
 
 
-def test_there_are_two_ways_to_install() -> None:
+def test_two_installations_are_documented() -> None:
     assert len(INSTALLS) == 2
 
 
 @pytest.mark.parametrize("block", INSTALLS)
 @pytest.mark.parametrize("simulated", [False, True])
-def test_each_way_to_install_works_also_without_gpus(block: str, simulated: bool) -> None:
-    (without_gpus,) = re.findall(r"No GPU at hand\? `([^`]+)`", README)
+def test_each_installation_works_also_without_gpus(block: str, simulated: bool) -> None:
+    (without_gpus,) = re.findall(r"Without a GPU, add `([^`]+)`", README)
     flags = shlex.split(block.replace("\\\n", " "))[4:] + (shlex.split(without_gpus) if simulated else [])
     assert "\nkind: DaemonSet\n" in template(flags)
 
@@ -46,10 +46,10 @@ def test_every_preset_is_in_the_table() -> None:
     assert [name for name in PRESETS if f"| `{name}.yaml` |" not in README] == []
 
 
-def test_every_value_that_the_text_speaks_of_exists() -> None:
+def test_every_value_in_the_text_exists() -> None:
     text = "\n".join(line for line in README.splitlines() if not line.startswith("|"))
-    spoken_of = set(re.findall(r"`(?:--set )?([a-z]\w+(?:\.[a-z]\w+)+)(?:=\w+)?`", text))
-    assert len(spoken_of) > 8
+    mentioned = set(re.findall(r"`(?:--set )?([a-z]\w+(?:\.[a-z]\w+)+)(?:=\w+)?`", text))
+    assert len(mentioned) > 8
     known = " ".join(f".{value.dotted} " for value in VALUES)
     own_keys = tuple(f"{value.dotted}." for value in VALUES if value.schema.get("$ref") == "#/$defs/labels")
-    assert {name for name in spoken_of if f".{name} " not in known and not name.startswith(own_keys)} == set()
+    assert {name for name in mentioned if f".{name} " not in known and not name.startswith(own_keys)} == set()

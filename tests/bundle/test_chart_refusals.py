@@ -1,4 +1,4 @@
-"""What no schema can tell, the chart itself refuses: in one line that names the value and says what to do."""
+"""Values that the schema allows and the templates refuse."""
 
 from typing import Any
 
@@ -8,10 +8,12 @@ from tests.bundle.chart import refusal, render
 
 USERS = {"prometheus": "$2b$10$" + "a" * 53}
 
-MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+# Title -> values, the key that the message begins with, and what it has to name besides.
+MISTAKES: dict[str, tuple[dict[str, Any], str, list[str]]] = {
     "scraped twice": (
         {"scrapeConfig": {"enabled": True}, "serviceMonitor": {"enabled": True}},
-        "scrapeConfig.enabled and serviceMonitor.enabled: choose one, or everything is scraped twice",
+        "scrapeConfig.enabled and serviceMonitor.enabled",
+        [],
     ),
     "scraped three times": (
         {
@@ -19,171 +21,209 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
             "serviceMonitor": {"enabled": True},
             "podMonitor": {"enabled": True},
         },
-        "scrapeConfig.enabled and serviceMonitor.enabled and podMonitor.enabled: choose one",
+        "scrapeConfig.enabled and serviceMonitor.enabled and podMonitor.enabled",
+        [],
     ),
-    "nothing at all": ({"exporter": {"enabled": False}}, "nothing is enabled: set exporter.enabled"),
-    "a scraper of nothing": (
+    "nothing enabled": ({"exporter": {"enabled": False}}, "nothing is enabled", ["exporter.enabled"]),
+    "scraping without an exporter": (
         {
             "exporter": {"enabled": False},
             "podMonitor": {"enabled": True},
             "prometheusRule": {"enabled": True},
         },
-        "podMonitor.enabled: there is nothing to scrape while exporter.enabled is false",
+        "podMonitor.enabled",
+        ["exporter.enabled is false"],
     ),
-    "constraints of nobody": (
+    "constraints without an exporter": (
         {
             "exporter": {"enabled": False},
             "prometheusRule": {"enabled": True},
             "securityContextConstraints": {"enabled": True},
         },
-        "securityContextConstraints.enabled: there is nobody to give them to",
+        "securityContextConstraints.enabled",
+        ["exporter.enabled is false"],
     ),
-    "a monitor of a Service that is not there": (
+    "a ServiceMonitor without a Service": (
         {"serviceMonitor": {"enabled": True}, "service": {"enabled": False}},
-        "serviceMonitor.enabled: it looks for a Service; set service.enabled",
+        "serviceMonitor.enabled",
+        ["service.enabled", "podMonitor", "scrapeConfig"],
     ),
     "TLS without a certificate": (
         {"web": {"tls": {"enabled": True}}},
-        "web.tls.secret: name the Secret with tls.crt and tls.key",
+        "web.tls.secret",
+        ["tls.crt", "tls.key"],
     ),
     "a certificate without TLS": (
         {"web": {"tls": {"secret": "certificate"}}},
-        "web.tls: it is set but not on; set web.tls.enabled",
+        "web.tls",
+        ["web.tls.enabled"],
     ),
     "a login without users": (
         {"web": {"basicAuth": {"enabled": True, "secret": "login"}}},
-        "web.basicAuth.users: without a user nobody can log in",
+        "web.basicAuth.users",
+        ["htpasswd -nBC 10 USER"],
     ),
-    "a login that the scraper does not know": (
+    "a login without the scraper's Secret": (
         {"web": {"basicAuth": {"enabled": True, "users": USERS}}},
-        "web.basicAuth.secret: name the Secret with username and password",
+        "web.basicAuth.secret",
+        ["username", "password"],
     ),
     "users without a login": (
         {"web": {"basicAuth": {"users": USERS}}},
-        "web.basicAuth: it is set but not on; set web.basicAuth.enabled",
+        "web.basicAuth",
+        ["web.basicAuth.enabled"],
     ),
-    "a password for all to read": (
+    "an unencrypted password on a node port": (
         {
             "web": {"basicAuth": {"enabled": True, "users": USERS, "secret": "login"}},
             "service": {"type": "NodePort"},
         },
-        "web.basicAuth.enabled with service.type NodePort: passwords would leave the cluster in the clear",
+        "web.basicAuth.enabled with service.type NodePort",
+        ["web.tls.enabled"],
     ),
-    "labels of pods that nobody reads": (
+    "pod labels without a source": (
         {"kubernetes": {"podLabels": ["app"]}},
-        "kubernetes.podLabels: nothing reads them; set kubernetes.enabled",
+        "kubernetes.podLabels",
+        ["kubernetes.enabled", "privileges.kubeletPods"],
     ),
-    "annotations of pods that nobody reads": (
+    "pod annotations without a source": (
         {"kubernetes": {"podAnnotations": ["app"]}},
-        "kubernetes.podAnnotations: nothing reads them; set kubernetes.enabled",
+        "kubernetes.podAnnotations",
+        ["kubernetes.enabled", "privileges.kubeletPods"],
     ),
-    "labels of nodes that nobody reads": (
+    "node labels without a source": (
         {"kubernetes": {"nodeLabels": ["zone"]}, "privileges": {"kubeletPods": True}},
-        "kubernetes.nodeLabels: only the API server knows them; set kubernetes.enabled",
+        "kubernetes.nodeLabels",
+        ["kubernetes.enabled"],
     ),
-    "an account that cannot have a role": (
+    "an account without a role": (
         {"kubernetes": {"enabled": True}, "rbac": {"create": False}},
-        "kubernetes.enabled without rbac.create: nobody can have given a role",
+        "kubernetes.enabled without rbac.create",
+        ["serviceAccount.create=false", "serviceAccount.name"],
     ),
-    "a role for everybody's account": (
+    "a role for the namespace's default account": (
         {"kubernetes": {"enabled": True}, "serviceAccount": {"create": False}},
-        "serviceAccount.name: name the account",
+        "serviceAccount.name",
+        ["serviceAccount.create=false"],
     ),
-    "a state without a folder": (
+    "a state file without a directory": (
         {"state": {"hostPath": ""}},
-        "state.hostPath: name a folder of the node, or set state.volume to emptyDir or none",
+        "state.hostPath",
+        ["state.volume", "emptyDir", "none"],
     ),
-    "a driver that is mounted nowhere": (
+    "a driver without a mount path": (
         {"driver": {"hostPath": "/home/kubernetes/bin/nvidia", "mountPath": ""}},
-        "driver.mountPath: say where the container has driver.hostPath",
+        "driver.mountPath",
+        ["driver.hostPath"],
     ),
-    "a library of no driver": (
+    "a library without a driver": (
         {"driver": {"libraries": ["libnvidia-ml.so.1"]}},
-        "driver.libraries: they are looked for below driver.hostPath; set it",
+        "driver.libraries",
+        ["driver.hostPath"],
     ),
-    "capabilities of a container that has all": (
+    "capabilities of a privileged container": (
         {"privileges": {"privileged": True, "capabilities": ["SYS_ADMIN"]}},
-        "privileges.capabilities: a privileged container has all of them",
+        "privileges.capabilities",
+        ["privileges.privileged=false"],
     ),
-    "accounting on AMD's GPUs": (
+    "accounting on AMD GPUs": (
         {"privileges": {"accounting": True}, "exporter": {"reader": "amdgpu"}},
-        "privileges.accounting: only NVIDIA's driver has an accounting mode, and exporter.reader is amdgpu",
+        "privileges.accounting",
+        ["exporter.reader is amdgpu"],
     ),
-    "a GPU for the exporter": (
+    "a GPU request of the exporter": (
         {"exporter": {"resources": {"limits": {"nvidia.com/gpu": 1}}}},
-        "exporter.resources: nvidia.com/gpu would take a GPU away",
+        "exporter.resources",
+        ["nvidia.com/gpu"],
     ),
     "a flag that is a value": (
         {"exporter": {"extraArgs": ["--interval=1s"]}},
-        "exporter.extraArgs: for --interval there is the value exporter.interval",
+        "exporter.extraArgs",
+        ["--interval", "exporter.interval"],
     ),
-    "an address that nobody would scrape": (
+    "another listen address": (
         {"exporter": {"extraArgs": ["--listen-address=:9500"]}},
-        "exporter.extraArgs: for --listen-address there is the value exporter.port",
+        "exporter.extraArgs",
+        ["--listen-address", "exporter.port"],
     ),
-    "a path that nobody would scrape": (
+    "another metrics path": (
         {"exporter": {"extraArgs": ["--metrics-path=/gpus"]}},
-        "exporter.extraArgs: leave --metrics-path out: everything scrapes /metrics",
+        "exporter.extraArgs",
+        ["--metrics-path", "/metrics"],
     ),
-    "a pod that ends": (
+    "a pod that exits": (
         {"exporter": {"extraArgs": ["--once"]}},
-        "exporter.extraArgs: leave --once out: the pod would end",
+        "exporter.extraArgs",
+        ["--once"],
     ),
-    "a sidecar that is none": (
+    "the exporter as a sidecar": (
         {"exporter": {"extraArgs": ["--sidecar"]}},
-        "exporter.extraArgs: leave --sidecar out",
+        "exporter.extraArgs",
+        ["--sidecar", "argoWorkflows.sidecar"],
     ),
-    "nobody to relay": (
+    "relayed metrics without a relay": (
         {"exporter": {"extraArgs": ["--relay-metrics"]}},
-        "exporter.extraArgs: --relay-metrics is of no use without exporter.relay",
+        "exporter.extraArgs",
+        ["--relay-metrics", "exporter.relay"],
     ),
-    "simulated GPUs of a real reader": (
+    "a flag of the simulator with a real reader": (
         {"exporter": {"extraArgs": ["--gpus=4"]}},
-        "exporter.extraArgs: --gpus is for exporter.reader simulated",
+        "exporter.extraArgs",
+        ["--gpus", "exporter.reader=simulated"],
     ),
-    "a label that is the chart's": (
+    "a reserved label": (
         {"commonLabels": {"app.kubernetes.io/component": "gpu"}},
-        "commonLabels: app.kubernetes.io/component is the chart's own",
+        "commonLabels",
+        ["app.kubernetes.io/component"],
     ),
-    "a pod's label that is the chart's": (
+    "a reserved pod label": (
         {"exporter": {"podLabels": {"app.kubernetes.io/name": "gpu"}}},
-        "exporter.podLabels: app.kubernetes.io/name is the chart's own",
+        "exporter.podLabels",
+        ["app.kubernetes.io/name"],
     ),
-    "routes of nobody": (
+    "routes without a receiver": (
         {"alertmanagerConfig": {"enabled": True}},
-        "alertmanagerConfig.enabled: nobody would hear of any alert",
+        "alertmanagerConfig.enabled",
+        ["routing.default"],
     ),
-    "an address of no Grafana": (
+    "an Ingress without Grafana": (
         {"stack": {"grafana": {"ingress": {"enabled": True, "host": "gpus.example"}}}},
-        "stack.grafana.ingress.enabled: there is no Grafana to reach",
+        "stack.grafana.ingress.enabled",
+        ["stack.enabled", "stack.grafana.enabled"],
     ),
-    "a test that asks nobody": (
+    "a stress test without Prometheus": (
         {"argoWorkflows": {"stressTest": {"enabled": True}}},
-        "argoWorkflows.stressTest.enabled: set prometheusUrl",
+        "argoWorkflows.stressTest.enabled",
+        ["prometheusUrl", "stack.enabled"],
     ),
-    "nothing to scale": (
+    "a ScaledObject without a target": (
         {"autoscaling": {"keda": {"enabled": True}}, "prometheusUrl": "http://prometheus:9090"},
         "autoscaling.keda.target.name",
+        [],
     ),
 }
 
 
-@pytest.mark.parametrize(("values", "line"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_answered_in_one_clear_line(values: dict[str, Any], line: str) -> None:
-    assert refusal(values).startswith(line)
+@pytest.mark.parametrize(("values", "key", "named"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_refused_in_one_line_with_the_key_and_the_remedy(
+    values: dict[str, Any], key: str, named: list[str]
+) -> None:
+    line = refusal(values)
+    assert line.startswith(f"{key}: ")
+    assert [term for term in named if term not in line] == []
 
 
 FINE: dict[str, dict[str, Any]] = {
-    "labels of pods by the kubelet": {
+    "pod labels from the kubelet": {
         "kubernetes": {"podLabels": ["app"]},
         "privileges": {"kubeletPods": True},
     },
-    "a role that somebody else gives": {
+    "a role outside the chart": {
         "kubernetes": {"enabled": True},
         "rbac": {"create": False},
         "serviceAccount": {"create": False, "name": "gpus"},
     },
-    "operator and stack, each with its Prometheus": {
+    "the operator and the stack, each with its Prometheus": {
         "stack": {"enabled": True},
         "scrapeConfig": {"enabled": True},
     },
@@ -197,12 +237,12 @@ FINE: dict[str, dict[str, Any]] = {
         "podMonitor": {"sidecars": {"enabled": True}},
     },
     "simulated GPUs": {"exporter": {"reader": "simulated", "extraArgs": ["--gpus=4"]}},
-    "relayed series among ours": {
+    "relayed metrics": {
         "exporter": {"relay": "http://$(NODE_IP):9400/metrics", "extraArgs": ["--relay-metrics"]}
     },
 }
 
 
 @pytest.mark.parametrize("values", FINE.values(), ids=FINE)
-def test_what_only_looks_like_a_mistake_is_rendered(values: dict[str, Any]) -> None:
+def test_similar_values_without_a_mistake_are_rendered(values: dict[str, Any]) -> None:
     assert render(values)

@@ -1,4 +1,4 @@
-"""What the chart's pods may do: no more than a value says, and no preset more than it claims."""
+"""Privileges of the chart's pods: each is requested by a value, and presets document them."""
 
 import re
 from collections.abc import Mapping
@@ -11,21 +11,21 @@ import yaml
 from tests.bundle import exporter_pod
 from tests.bundle.chart import PRESETS, Pod, merged, objects, pods, render
 from tests.bundle.chart_combinations import CASES, Case
-from tests.bundle.pod_security import CONTROLS, LEVELS, against, level
+from tests.bundle.pod_security import CONTROLS, LEVELS, level, violations
 from tools import ROOT
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 every_preset = pytest.mark.parametrize("preset", PRESETS)
 
 DOCUMENT = ROOT / "docs" / "privileges.md"
-# Of the standard, what a privilege costs; with all of them off, the exporter is restricted.
-NODE_FOLDER = {"HostPath Volumes", "Volume Types"}
+# The controls that each privilege fails; without privileges, the exporter is restricted.
+HOST_PATH = {"HostPath Volumes", "Volume Types"}
 USER_0 = {"Running as Non-root", "Running as Non-root user"}
-PRICES: dict[str, tuple[dict[str, Any], set[str]]] = {
+CONTROLS_FAILED: dict[str, tuple[dict[str, Any], set[str]]] = {
     "hostPID": ({"privileges": {"hostPID": True}}, {"Host Namespaces"}),
-    "podLogs": ({"privileges": {"podLogs": True}}, NODE_FOLDER),
-    "podResources": ({"privileges": {"podResources": True}}, NODE_FOLDER | USER_0),
-    "kubeletPods": ({"privileges": {"kubeletPods": True}}, NODE_FOLDER | USER_0),
+    "podLogs": ({"privileges": {"podLogs": True}}, HOST_PATH),
+    "podResources": ({"privileges": {"podResources": True}}, HOST_PATH | USER_0),
+    "kubeletPods": ({"privileges": {"kubeletPods": True}}, HOST_PATH | USER_0),
     "accounting": ({"privileges": {"accounting": True}}, {"Capabilities", *USER_0}),
     "capabilities": ({"privileges": {"capabilities": ["SYS_PTRACE"]}}, {"Capabilities", *USER_0}),
     "privileged": (
@@ -34,9 +34,9 @@ PRICES: dict[str, tuple[dict[str, Any], set[str]]] = {
     ),
     "seLinuxType": ({"privileges": {"seLinuxType": "spc_t"}}, {"SELinux"}),
     "supplementalGroups": ({"privileges": {"supplementalGroups": [0]}}, set()),
-    "a driver of the host": ({"driver": {"hostPath": "/home/kubernetes/bin/nvidia"}}, NODE_FOLDER),
-    "a state of the host": ({"state": {"volume": "hostPath"}}, NODE_FOLDER | USER_0),
-    "the API": ({"kubernetes": {"enabled": True}}, set()),
+    "driver.hostPath": ({"driver": {"hostPath": "/home/kubernetes/bin/nvidia"}}, HOST_PATH),
+    "state.volume": ({"state": {"volume": "hostPath"}}, HOST_PATH | USER_0),
+    "kubernetes.enabled": ({"kubernetes": {"enabled": True}}, set()),
 }
 PODS_RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
 NODES_RULE = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}
@@ -49,7 +49,7 @@ def exporter(values: dict[str, Any]) -> Pod:
 
 
 def own_pods(case: Case) -> list[Pod]:
-    """The chart's pods, without the containers that a workflow gets from whoever runs it."""
+    """The chart's pods, without the user's containers in workflows."""
     return [
         replace(pod, spec={**pod.spec, "containers": [c for c in pod.spec["containers"] if is_own(pod, c)]})
         for pod in pods(render(**case.arguments))
@@ -61,31 +61,31 @@ def is_own(pod: Pod, container: Mapping[str, Any]) -> bool:
 
 
 def failed(pod: Pod) -> set[str]:
-    return {control.name for control in against(pod)}
+    return {control.name for control in violations(pod)}
 
 
 def head(preset: str) -> str:
-    """The comment with which a preset begins."""
+    """The first comment of a preset."""
     lines = PRESETS[preset].read_text().splitlines()
     return "\n".join(lines[: next(n for n, line in enumerate(lines) if not line.startswith("#"))])
 
 
 @every_preset
-def test_a_preset_is_exactly_as_restricted_as_it_says(preset: str) -> None:
-    said = re.search(r"^# Pod Security: (\w+)\b", head(preset), re.MULTILINE)
-    assert said, "the head of a preset says `# Pod Security: restricted`, or baseline, or privileged, and why"
+def test_a_preset_needs_exactly_its_documented_level(preset: str) -> None:
+    documented = re.search(r"^# Pod Security: (\w+)\b", head(preset), re.MULTILINE)
+    assert documented, "missing line `# Pod Security: LEVEL`"
     levels = [level(pod) for pod in pods(render(files=[PRESETS[preset]]))]
-    assert said[1] == max(levels, key=LEVELS.index)
+    assert documented[1] == max(levels, key=LEVELS.index)
 
 
 @every_preset
-def test_a_preset_that_is_not_restricted_explains_every_control_that_it_fails(preset: str) -> None:
+def test_every_control_that_a_preset_fails_is_explained(preset: str) -> None:
     explained = DOCUMENT.read_text() + head(preset)
     for pod in pods(render(files=[PRESETS[preset]])):
         assert [name for name in failed(pod) if f"**{name}**" not in explained] == [], pod.title
 
 
-def test_the_document_explains_no_control_that_is_none() -> None:
+def test_the_document_explains_existing_controls_only() -> None:
     named = {*re.findall(r"^\| \*\*(.+?)\*\*", DOCUMENT.read_text(), re.MULTILINE)}
     assert named <= {control.name for control in CONTROLS}
 
@@ -94,21 +94,21 @@ def test_without_privileges_the_exporter_is_restricted() -> None:
     assert failed(exporter({})) == set()
 
 
-@pytest.mark.parametrize("privilege", PRICES)
-def test_a_privilege_costs_what_it_must_and_no_more(privilege: str) -> None:
-    values, price = PRICES[privilege]
-    assert failed(exporter(values)) == price
+@pytest.mark.parametrize("privilege", CONTROLS_FAILED)
+def test_a_privilege_fails_its_controls_only(privilege: str) -> None:
+    values, controls = CONTROLS_FAILED[privilege]
+    assert failed(exporter(values)) == controls
 
 
 @every_case
-def test_all_but_the_exporter_is_restricted(case: Case) -> None:
+def test_all_pods_except_the_exporter_are_restricted(case: Case) -> None:
     for pod in own_pods(case):
         if pod.component != "exporter":
-            assert against(pod) == {}, pod.title
+            assert violations(pod) == {}, pod.title
 
 
 @every_case
-def test_every_container_is_held_as_tightly_as_its_values_allow(case: Case) -> None:
+def test_every_container_has_only_the_privileges_of_its_values(case: Case) -> None:
     privileges = case.given.get("privileges", {})
     given = {"gputally": privileges.get("capabilities", []), "accounting": ["SYS_ADMIN"]}
     for pod in own_pods(case):
@@ -128,22 +128,22 @@ def test_every_container_is_held_as_tightly_as_its_values_allow(case: Case) -> N
 
 
 @every_case
-def test_only_what_asks_the_api_has_a_token_for_it(case: Case) -> None:
-    asks_the_api = {"prometheus"}
+def test_only_clients_of_the_api_have_a_token(case: Case) -> None:
+    api_clients = {"prometheus"}
     if case.given.get("kubernetes", {}).get("enabled"):
-        asks_the_api.add("exporter")
+        api_clients.add("exporter")
     for pod in pods(render(**case.arguments)):
         # Argo reports through the account of a workflow's pods.
         if pod.owner["kind"] != "WorkflowTemplate":
-            assert pod.spec["automountServiceAccountToken"] is (pod.component in asks_the_api), pod.title
+            assert pod.spec["automountServiceAccountToken"] is (pod.component in api_clients), pod.title
     for account in objects("ServiceAccount", **case.arguments):
         assert account["automountServiceAccountToken"] is False
 
 
 @every_case
-def test_nobody_may_do_more_in_the_api_than_is_written_down(case: Case) -> None:
+def test_roles_grant_only_the_documented_permissions(case: Case) -> None:
     kubernetes = case.given.get("kubernetes", {})
-    written = {
+    documented = {
         ("ClusterRole", "exporter"): [PODS_RULE, *([NODES_RULE] if kubernetes.get("nodeLabels") else [])],
         ("Role", "prometheus"): [PODS_RULE],
     }
@@ -152,19 +152,19 @@ def test_nobody_may_do_more_in_the_api_than_is_written_down(case: Case) -> None:
         for made in render(**case.arguments)
         if made["kind"] in {"ClusterRole", "Role"}
     }
-    assert roles == {role: written[role] for role in roles}
+    assert roles == {role: documented[role] for role in roles}
     asked = kubernetes.get("enabled") and case.given.get("exporter", {}).get("enabled", True)
     given = bool(asked and case.given.get("rbac", {}).get("create", True))
     assert (("ClusterRole", "exporter") in roles) == given
 
 
-def test_the_document_has_the_exporters_permissions() -> None:
+def test_the_document_lists_the_exporters_permissions() -> None:
     (block,) = re.findall(r"^kind: ClusterRole\n(.*?)^---$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
     assert yaml.safe_load(block)["rules"] == [PODS_RULE, NODES_RULE]
 
 
 @every_case
-def test_openshift_is_asked_for_exactly_what_the_exporter_uses(case: Case) -> None:
+def test_the_constraints_allow_exactly_what_the_exporter_uses(case: Case) -> None:
     rendered = render(**case.arguments)
     found = [pod for pod in pods(rendered) if pod.owner["kind"] == "DaemonSet"]
     for constraints in objects("SecurityContextConstraints", **case.arguments):
@@ -188,7 +188,7 @@ def test_openshift_is_asked_for_exactly_what_the_exporter_uses(case: Case) -> No
 
 
 @every_case
-def test_no_pod_asks_for_a_gpu_of_its_own_but_the_stress_test(case: Case) -> None:
+def test_only_the_stress_test_requests_a_gpu(case: Case) -> None:
     for pod in pods(render(**case.arguments)):
         for container in pod.containers:
             asked = {*container.get("resources", {}).get("limits", {})}

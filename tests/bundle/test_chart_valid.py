@@ -1,4 +1,4 @@
-"""What the chart renders is what clusters take: for every preset, and for every two options together."""
+"""The rendered objects are valid, for every preset and every pair of options."""
 
 import re
 from collections import Counter
@@ -25,9 +25,9 @@ every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 few_cases = pytest.mark.parametrize("case", FEW_CASES.values(), ids=FEW_CASES)
 
 CONFIGMAP_LIMIT = 1024 * 1024
-# Helm's own limit for a release's name. It does not hold the chart's name, so that is added.
+# 53 characters, Helm's limit. It does not contain the chart's name, so the chart appends it.
 LONG_NAME = "a-release-with-the-longest-name-that-helm-still-takes"
-# A StatefulSet's pods have its name and a hash in one label.
+# A label of a StatefulSet's pods contains its name and a hash.
 NAME_LENGTHS = {"StatefulSet": 52, "CronJob": 52}
 STANDARD_LABELS = {
     "app.kubernetes.io/name",
@@ -43,7 +43,7 @@ OPENSHIFT_CONSOLE = "openshift-config-managed"
 
 
 def ours(rendered: list[Object]) -> list[Object]:
-    """Without the objects that somebody else wrote."""
+    """Without `extraObjects`."""
     return [made for made in rendered if made["metadata"].get("labels") != EXTRA]
 
 
@@ -59,8 +59,8 @@ def label_values(rendered: list[Object]) -> Iterator[str]:
         yield from pod.labels.values()
 
 
-def tells_teams(made: Object) -> bool:
-    """Whether it has routes to Microsoft Teams, whose way of today the older operator does not know."""
+def has_teams_receiver(made: Object) -> bool:
+    """Whether it has a receiver for Microsoft Teams, which the older operator does not support."""
     receivers = made["spec"]["receivers"] if made["kind"] == "AlertmanagerConfig" else []
     return any("msteamsv2Configs" in receiver for receiver in receivers)
 
@@ -70,9 +70,9 @@ def test_there_is_a_preset_for_each_platform() -> None:
     assert platforms <= chart.PRESETS.keys()
 
 
-def test_everything_that_can_be_on_or_off_is_in_the_combinations_as_both() -> None:
-    defaults = on_or_off(yaml.safe_load((chart.CHART / "values.yaml").read_text()))
-    switched = [on_or_off(values) for options in SWITCHES.values() for values in options.values()]
+def test_every_boolean_value_occurs_as_true_and_false_in_the_combinations() -> None:
+    defaults = booleans(yaml.safe_load((chart.CHART / "values.yaml").read_text()))
+    switched = [booleans(values) for options in SWITCHES.values() for values in options.values()]
     assert [
         name
         for name, default in defaults.items()
@@ -80,33 +80,33 @@ def test_everything_that_can_be_on_or_off_is_in_the_combinations_as_both() -> No
     ] == []
 
 
-def on_or_off(values: Mapping[str, Any], above: str = "") -> dict[str, bool]:
-    """Path -> value, of all that is true or false."""
+def booleans(values: Mapping[str, Any], above: str = "") -> dict[str, bool]:
+    """Path -> value of all booleans."""
     found: dict[str, bool] = {}
     for key, value in values.items():
         if isinstance(value, bool):
             found[above + key] = value
         elif isinstance(value, Mapping):
-            found |= on_or_off(value, f"{above}{key}.")
+            found |= booleans(value, f"{above}{key}.")
     return found
 
 
 @every_case
-def test_helm_lint_has_nothing_against_it(case: Case) -> None:
+def test_helm_lint_finds_nothing(case: Case) -> None:
     assert chart.lint(**case.arguments) == ""
 
 
 @pytest.mark.parametrize("cluster", kubernetes_schemas.CLUSTERS)
-def test_the_cluster_knows_every_kind_and_every_field(cluster: str) -> None:
+def test_every_kind_and_field_is_in_the_schemas_of_the_cluster(cluster: str) -> None:
     rendered = [made for case in CASES.values() for made in render(**case.arguments)]
     if cluster == "1.25":
-        rendered = [made for made in rendered if not tells_teams(made)]
+        rendered = [made for made in rendered if not has_teams_receiver(made)]
     assert kubernetes_schemas.faults(rendered, cluster) == []
 
 
 @pytest.mark.parametrize("cluster", kubernetes_schemas.CLUSTERS)
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "reported"),
     [
         (lambda made: made["spec"].update(updateStrategi={}), "'updateStrategi' not allowed"),
         (lambda made: made["metadata"].update(label={}), "'label' not allowed"),
@@ -116,11 +116,11 @@ def test_the_cluster_knows_every_kind_and_every_field(cluster: str) -> None:
         (lambda made: made.update(kind="DemonSet"), "could not find schema for DemonSet"),
     ],
 )
-def test_a_fault_is_found(cluster: str, spoil: Callable[[Object], None], told: str) -> None:
+def test_a_fault_is_found(cluster: str, spoil: Callable[[Object], None], reported: str) -> None:
     (made,) = yaml.safe_load_all(yaml.safe_dump_all(objects("DaemonSet")))
     spoil(made)
     (fault,) = kubernetes_schemas.faults([made], cluster)
-    assert told in fault
+    assert reported in fault
 
 
 @every_case
@@ -130,14 +130,14 @@ def test_helm_3_and_helm_4_render_the_same_objects(case: Case) -> None:
 
 
 @every_case
-def test_what_is_rendered_does_not_depend_on_chance_the_cluster_or_the_occasion(case: Case) -> None:
+def test_the_rendered_text_is_deterministic_and_independent_of_the_cluster(case: Case) -> None:
     known = sorted({made["apiVersion"] for made in render(**case.arguments)})
     again = ["--is-upgrade", *(f"--api-versions={version}" for version in known)]
     assert chart.text(**case.arguments, arguments=again) == chart.text(**case.arguments)
 
 
 @every_case
-def test_what_is_stored_is_small_enough(case: Case) -> None:
+def test_config_maps_and_the_release_are_small_enough(case: Case) -> None:
     for made in objects("ConfigMap", **case.arguments):
         size = sum(len(key) + len(value.encode()) for key, value in made.get("data", {}).items())
         assert size < CONFIGMAP_LIMIT, made["metadata"]["name"]
@@ -160,7 +160,7 @@ def test_names_are_unique_and_short_enough(case: Case, name: str) -> None:
 
 
 @few_cases
-def test_every_object_says_its_namespace_and_it_is_the_right_one(case: Case) -> None:
+def test_every_object_has_the_right_namespace(case: Case) -> None:
     expected = case.given.get("namespaceOverride") or "gpu-monitoring-of-this-release"
     named = {*case.named, OPENSHIFT_CONSOLE}
     for made in ours(render(**case.arguments, namespace="gpu-monitoring-of-this-release")):
@@ -172,7 +172,7 @@ def test_every_object_says_its_namespace_and_it_is_the_right_one(case: Case) -> 
 
 
 @few_cases
-def test_with_another_namespace_nothing_points_at_that_of_the_release(case: Case) -> None:
+def test_with_namespace_override_no_object_refers_to_the_releases_namespace(case: Case) -> None:
     elsewhere = {**case.values, "namespaceOverride": "somewhere-else"}
     shown = chart.text(elsewhere, files=case.files, namespace="namespace-of-the-release")
     assert "namespace-of-the-release" not in shown
@@ -181,7 +181,7 @@ def test_with_another_namespace_nothing_points_at_that_of_the_release(case: Case
 @few_cases
 def test_two_releases_do_not_collide(case: Case) -> None:
     if case.given.get("fullnameOverride"):
-        return  # they were told to have one name
+        return  # both releases have the same name
     one, beside, elsewhere = (
         {
             identity(made)
@@ -192,7 +192,7 @@ def test_two_releases_do_not_collide(case: Case) -> None:
     )
     assert one & beside == set()
     if not case.given.get("namespaceOverride"):
-        # Where values send both into one namespace, they have to have two names.
+        # With namespaceOverride both releases are in one namespace.
         assert {made for made in one & elsewhere if made[2] not in case.named} == set()
 
 
@@ -209,7 +209,7 @@ def test_every_object_has_the_standard_labels(case: Case) -> None:
 
 
 @every_case
-def test_selectors_hold_nothing_that_an_upgrade_changes(case: Case) -> None:
+def test_selectors_contain_no_label_that_an_upgrade_changes(case: Case) -> None:
     for made in ours(render(**case.arguments)):
         if made["kind"] in {"DaemonSet", "Deployment", "StatefulSet"}:
             assert made["spec"]["selector"] == {
@@ -218,6 +218,7 @@ def test_selectors_hold_nothing_that_an_upgrade_changes(case: Case) -> None:
 
 
 @pytest.mark.parametrize("together", REFUSED, ids=lambda options: " ".join(map("=".join, sorted(options))))
-def test_what_the_combinations_leave_out_is_refused(together: Options) -> None:
+def test_options_that_the_combinations_leave_out_are_refused(together: Options) -> None:
     something = {"dashboards": {"configMaps": {"enabled": True}}}
-    assert REFUSED[together] in chart.refusal(merged(something, of_options(dict(together))))
+    line = chart.refusal(merged(something, of_options(dict(together))))
+    assert line.startswith(f"{REFUSED[together]}: ")

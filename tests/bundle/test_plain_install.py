@@ -1,4 +1,4 @@
-"""deploy/: the chart's objects for kubectl alone, which fit to what else is applied by hand."""
+"""deploy/: the chart's objects for kubectl, which match the manifests that are applied with them."""
 
 from typing import Any
 
@@ -24,26 +24,26 @@ def one(path: str, kind: str, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", FILES)
-def test_both_helms_give_the_same_text(path: str) -> None:
+def test_helm_3_and_helm_4_render_the_same_text(path: str) -> None:
     assert plain_install.text(path, "helm-4") == plain_install.text(path)
 
 
 @pytest.mark.parametrize("path", FILES)
-def test_what_is_committed_is_what_the_chart_gives(path: str) -> None:
-    assert (ROOT / path).read_text() == plain_install.text(path), "tools/render writes it"
+def test_the_committed_file_is_up_to_date(path: str) -> None:
+    assert (ROOT / path).read_text() == plain_install.text(path), "run tools/render"
 
 
 @pytest.mark.parametrize("path", FILES)
-def test_it_says_how_it_is_made_and_nothing_of_helm_is_left(path: str) -> None:
+def test_it_names_its_generator_and_has_no_labels_of_helm(path: str) -> None:
     text = plain_install.text(path)
-    assert "# Made by tools/render" in text.splitlines()[1]
+    assert "tools/render" in text.splitlines()[1]
     assert "helm.sh/" not in text
     assert "managed-by" not in text
     assert "registry" not in text
 
 
 @pytest.mark.parametrize("path", FILES)
-def test_everything_is_in_one_namespace_which_comes_first_and_allows_it(path: str) -> None:
+def test_all_objects_are_in_one_namespace_which_comes_first(path: str) -> None:
     namespace, *others = read(path)
     assert namespace["kind"] == "Namespace"
     assert namespace["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "privileged"}
@@ -52,7 +52,7 @@ def test_everything_is_in_one_namespace_which_comes_first_and_allows_it(path: st
     )
 
 
-def test_each_file_has_its_parts_and_no_other() -> None:
+def test_each_file_has_its_components_only() -> None:
     components = {
         path: {made["metadata"]["labels"]["app.kubernetes.io/component"] for made in read(path)[1:]}
         for path in FILES
@@ -79,7 +79,7 @@ def test_the_scrape_for_the_operator_selects_these_exporters() -> None:
     assert kept in {port["name"] for port in template["spec"]["containers"][0]["ports"]}
 
 
-def test_the_prometheus_of_the_stack_gets_in() -> None:
+def test_the_network_policy_admits_the_stacks_prometheus() -> None:
     policy = one(EXPORTER, "NetworkPolicy", "gputally")
     peers = [
         peer["podSelector"]["matchLabels"] for rule in policy["spec"]["ingress"] for peer in rule["from"]
@@ -88,14 +88,14 @@ def test_the_prometheus_of_the_stack_gets_in() -> None:
     assert any(labels.items() <= scraper.items() for labels in peers)
 
 
-def test_grafana_has_the_dashboards_that_are_applied_beside_it() -> None:
+def test_grafana_mounts_the_dashboards_of_the_kustomization() -> None:
     made = {one["name"] for one in yaml.safe_load(KUSTOMIZATION.read_text())["configMapGenerator"]}
     volumes = one(STACK, "StatefulSet", "gputally-grafana")["spec"]["template"]["spec"]["volumes"]
     (projected,) = [volume["projected"] for volume in volumes if volume["name"] == "dashboards"]
     assert {source["configMap"]["name"] for source in projected["sources"]} == made
 
 
-def test_files_of_configmaps_can_be_read() -> None:
+def test_files_in_config_maps_are_readable_blocks() -> None:
     rules = one(STACK, "ConfigMap", "gputally-prometheus")["data"]["gputally.rules.yml"]
     assert len(yaml.safe_load(rules)["groups"]) > 5
     assert "  gputally.rules.yml: |" in plain_install.text(STACK)

@@ -1,4 +1,4 @@
-"""Each control of the Pod Security Standards finds what it is for, and nothing else."""
+"""Each control of the Pod Security Standards finds its own violation and no other."""
 
 from copy import deepcopy
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.bundle.chart import Pod
-from tests.bundle.pod_security import CONTROLS, against, level
+from tests.bundle.pod_security import CONTROLS, level, violations
 
 CONTAINER = {
     "name": "a",
@@ -17,7 +17,7 @@ SPEC = {
     "containers": [CONTAINER],
     "volumes": [{"name": "tmp", "emptyDir": {}}],
 }
-SPOILED: list[tuple[str, str, dict[str, Any]]] = [
+VIOLATIONS: list[tuple[str, str, dict[str, Any]]] = [
     ("HostProcess", "privileged", {"securityContext": {"windowsOptions": {"hostProcess": True}}}),
     ("Host Namespaces", "privileged", {"hostPID": True}),
     ("Privileged Containers", "privileged", {"container": {"securityContext": {"privileged": True}}}),
@@ -69,26 +69,26 @@ def merge(into: dict[str, Any], changes: dict[str, Any]) -> None:
             into[key] = value
 
 
-def test_a_pod_that_asks_for_nothing_is_restricted() -> None:
-    assert against(pod({})) == {}
+def test_a_pod_without_privileges_is_restricted() -> None:
+    assert violations(pod({})) == {}
     assert level(pod({})) == "restricted"
 
 
-@pytest.mark.parametrize(("control", "reached", "changes"), SPOILED)
-def test_a_pod_that_asks_for_one_thing_fails_by_it(
+@pytest.mark.parametrize(("control", "reached", "changes"), VIOLATIONS)
+def test_a_pod_with_one_privilege_fails_its_control(
     control: str, reached: str, changes: dict[str, Any]
 ) -> None:
-    spoiled = pod(changes)
-    failed = {found.name for found in against(spoiled)}
-    # A volume of the host is no restricted volume either.
+    violating = pod(changes)
+    failed = {found.name for found in violations(violating)}
+    # hostPath is not allowed at the level restricted either.
     assert failed - {"Volume Types"} == {control} - {"Volume Types"}
-    assert level(spoiled) == reached
+    assert level(violating) == reached
 
 
 def test_an_init_container_counts() -> None:
-    spoiled = pod({"initContainers": [{"name": "first"}]})
-    assert {found.name for found in against(spoiled)} == {"Privilege Escalation", "Capabilities"}
+    violating = pod({"initContainers": [{"name": "first"}]})
+    assert {found.name for found in violations(violating)} == {"Privilege Escalation", "Capabilities"}
 
 
-def test_every_control_is_tried() -> None:
-    assert {control.name for control in CONTROLS} == {name for name, _, _ in SPOILED}
+def test_every_control_is_tested() -> None:
+    assert {control.name for control in CONTROLS} == {name for name, _, _ in VIOLATIONS}

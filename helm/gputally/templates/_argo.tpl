@@ -1,9 +1,9 @@
-{{/* The release's namespace and those in `namespaces`, each once; takes (dict "context" $ "namespaces" (list)). */}}
+{{/* The release's namespace and `namespaces`, without duplicates: (dict "context" $ "namespaces" (list)). */}}
 {{- define "gputally.argo.namespaces" -}}
 {{- prepend (.namespaces | default list) (include "gputally.namespace" .context) | uniq | toJson -}}
 {{- end -}}
 
-{{/* The exporter as an entry of `sidecars:`. Argo starts it through a program of its own, and must know the command for that. */}}
+{{/* The exporter as an entry of `sidecars:`. Argo wraps the command in its own executor, so it must be set. */}}
 {{- define "gputally.argo.sidecar" -}}
 {{- $sidecar := .Values.argoWorkflows.sidecar -}}
 name: gputally
@@ -25,7 +25,7 @@ env:
   - {name: GPUTALLY_POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
   - {name: GPUTALLY_NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
   - {name: GPUTALLY_CONTAINER_NAME, value: main}
-  # It asks for no GPU, or it would take one away: it sees those of the node, and of processes only its own pod's.
+  # A GPU request would block a GPU. With `all` it reads the GPUs of the node, and the processes of its own pod.
   - {name: NVIDIA_VISIBLE_DEVICES, value: all}
   - {name: NVIDIA_DRIVER_CAPABILITIES, value: utility}
 ports:
@@ -40,7 +40,7 @@ securityContext:
   {{- include "gputally.argo.restricted" . | nindent 2 }}
 {{- end -}}
 
-{{/* `volumes:` of a template with the sidecar: the labels of its own pod, which nobody else tells it. */}}
+{{/* `volumes:` of a template with the sidecar: the labels of its own pod, from the downward API. */}}
 {{- define "gputally.argo.sidecarVolumes" -}}
 - name: gputally-podinfo
   downwardAPI:
@@ -48,7 +48,7 @@ securityContext:
       - {path: labels, fieldRef: {fieldPath: metadata.labels}}
 {{- end -}}
 
-{{/* In a pod that is not ours, the container has to say all of it. */}}
+{{/* For pods that the chart does not define, where the pod's security context cannot be set. */}}
 {{- define "gputally.argo.restricted" -}}
 {{ include "gputally.restricted" . }}
 runAsNonRoot: true
@@ -58,9 +58,9 @@ seccompProfile: {type: RuntimeDefault}
 
 {{- define "gputally.validate.argo" -}}
 {{- if and .Values.argoWorkflows.stressTest.enabled (not (include "gputally.prometheusUrl" .)) -}}
-{{- fail "argoWorkflows.stressTest.enabled: set prometheusUrl to where Prometheus answers, or stack.enabled" -}}
+{{- fail "argoWorkflows.stressTest.enabled: requires a Prometheus; set prometheusUrl or stack.enabled" -}}
 {{- end -}}
 {{- if and .Values.argoWorkflows.stressTest.enabled (not .Values.argoWorkflows.stressTest.command) -}}
-{{- fail "argoWorkflows.stressTest.command: say what makes the load; Argo does not know what the image does" -}}
+{{- fail "argoWorkflows.stressTest.command: required by Argo; set the command that generates the load" -}}
 {{- end -}}
 {{- end -}}

@@ -1,7 +1,7 @@
 {{/*
-What KEDA asks: the use of all pods of the target, in per cent. A sum, since KEDA divides it by the number of
-replicas; pods are told by the names that their controllers give them, for which nobody needs to ask the API.
-In per cent, since KEDA 2.14 to 2.17 cuts a threshold off to a whole number when it falls back.
+KEDA's query: the utilisation of all pods of the target, in per cent. A sum, because KEDA divides it by the number of
+replicas. Pods are matched by name, so `workload` from the API server is not needed.
+In per cent, because KEDA 2.14 to 2.17 truncates the threshold to an integer in the fallback.
 */}}
 {{- define "gputally.autoscaling.query" -}}
 {{- $cluster := include "gputally.cluster" . -}}
@@ -13,9 +13,8 @@ namespace={{ .namespace | default (include "gputally.namespace" $) | quote -}}
 {{- end -}}
 
 {{/*
-A regular expression of the names of a workload's pods. A random part has no vowels and no 0, 1 or 3, so
-`ranker-canary-...` is none of `ranker`. Of a name that is too long for more, 58 characters are left before the
-last five.
+A regular expression for the names of a workload's pods. The random parts have no vowels and no 0, 1 or 3, so
+`ranker-canary-...` does not match `ranker`. Kubernetes truncates long names to 58 characters before the last five.
 */}}
 {{- define "gputally.autoscaling.podNames" -}}
 {{- $random := "[bcdfghjklmnpqrstvwxz2456789]" -}}
@@ -33,23 +32,23 @@ last five.
 {{- $keda := .Values.autoscaling.keda -}}
 {{- if $keda.enabled -}}
 {{- if not $keda.target.name -}}
-{{- fail "autoscaling.keda.target.name: say which Deployment or StatefulSet is scaled" -}}
+{{- fail "autoscaling.keda.target.name: required with autoscaling.keda.enabled; set the name of the Deployment or StatefulSet" -}}
 {{- end -}}
 {{- if not (include "gputally.prometheusUrl" .) -}}
-{{- fail "autoscaling.keda.enabled: set prometheusUrl to where Prometheus answers, or stack.enabled" -}}
+{{- fail "autoscaling.keda.enabled: requires a Prometheus; set prometheusUrl or stack.enabled" -}}
 {{- end -}}
 {{- if gt (int $keda.minReplicas) (int $keda.maxReplicas) -}}
-{{- fail (printf "autoscaling.keda.minReplicas: %d is more than autoscaling.keda.maxReplicas, %d" (int $keda.minReplicas) (int $keda.maxReplicas)) -}}
+{{- fail (printf "autoscaling.keda.minReplicas: %d is greater than autoscaling.keda.maxReplicas, %d" (int $keda.minReplicas) (int $keda.maxReplicas)) -}}
 {{- end -}}
 {{- if or (lt (int $keda.fallbackReplicas) (int $keda.minReplicas)) (gt (int $keda.fallbackReplicas) (int $keda.maxReplicas)) -}}
-{{- fail (printf "autoscaling.keda.fallbackReplicas: %d is not between minReplicas and maxReplicas, %d and %d" (int $keda.fallbackReplicas) (int $keda.minReplicas) (int $keda.maxReplicas)) -}}
+{{- fail (printf "autoscaling.keda.fallbackReplicas: %d is not between minReplicas, %d, and maxReplicas, %d" (int $keda.fallbackReplicas) (int $keda.minReplicas) (int $keda.maxReplicas)) -}}
 {{- end -}}
 {{- end -}}
 {{- if or $keda.enabled .Values.autoscaling.prometheusAdapter.enabled -}}
 {{- $groups := (include "gputally.rules.values" . | fromYaml).groups -}}
 {{- range list "gputally-devices" "gputally-owners" -}}
 {{- if not (index $groups .).enabled -}}
-{{- fail (printf "rules.groups.%s.enabled: autoscaling reads what this group records; leave it on" .) -}}
+{{- fail (printf "rules.groups.%s.enabled: must be true; autoscaling queries the recording rules of this group" .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-{{/* The names of the dashboards that are wanted, as a list in JSON. */}}
+{{/* The names of the dashboards to install, as a list in JSON. */}}
 {{- define "gputally.dashboards.names" -}}
 {{- $names := list -}}
 {{- range $path, $_ := .Files.Glob "dashboards/*.json" -}}

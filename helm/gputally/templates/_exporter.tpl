@@ -1,4 +1,4 @@
-{{/* Whether the exporter needs user 0 ("true" or ""): sockets and folders that belong to it, and capabilities, which no other user gets. */}}
+{{/* Whether the exporter needs user 0 ("true" or ""): it owns the sockets and directories, and only it gets capabilities. */}}
 {{- define "gputally.exporter.root" -}}
 {{- with .Values.privileges -}}
 {{- if or .podResources .kubeletPods .privileged .capabilities (eq $.Values.state.volume "hostPath") -}}
@@ -84,7 +84,7 @@ The type of the value decides how it is passed: true is the flag alone, a list i
 {{- concat $arguments (.Values.exporter.extraArgs | default list) | toJson -}}
 {{- end -}}
 
-{{/* Where NVIDIA's runtime and the dynamic linker look for the driver; of the init container too. */}}
+{{/* Environment for NVIDIA's runtime and the dynamic linker, also of the init container. */}}
 {{- define "gputally.exporter.driverEnv" -}}
 - {name: NVIDIA_VISIBLE_DEVICES, value: all}
 - {name: NVIDIA_DRIVER_CAPABILITIES, value: utility}
@@ -92,20 +92,20 @@ The type of the value decides how it is passed: true is the flag alone, a list i
 {{- if $driver.hostPath }}
 {{- $below := printf "%s/%%s" (trimSuffix "/" $driver.mountPath) }}
 {{- with $driver.libraryDirectories }}
-{{- $folders := list }}
-{{- range . }}{{ $folders = append $folders (printf $below .) }}{{ end }}
-- {name: LD_LIBRARY_PATH, value: {{ join ":" $folders | quote }}}
+{{- $paths := list }}
+{{- range . }}{{ $paths = append $paths (printf $below .) }}{{ end }}
+- {name: LD_LIBRARY_PATH, value: {{ join ":" $paths | quote }}}
 {{- end }}
 {{- with $driver.libraries }}
 {{- $files := list }}
 {{- range . }}{{ $files = append $files (printf $below .) }}{{ end }}
-# Loaded by its path: in its folder there may be another libc than the image's.
+# Preloaded by path, because its directory may contain another libc than the image's.
 - {name: LD_PRELOAD, value: {{ join ":" $files | quote }}}
 {{- end }}
 {{- with $driver.programDirectories }}
-{{- $folders := list "/opt/gputally/bin" "/usr/local/sbin" "/usr/local/bin" "/usr/sbin" "/usr/bin" "/sbin" "/bin" }}
-{{- range . }}{{ $folders = append $folders (printf $below .) }}{{ end }}
-- {name: PATH, value: {{ join ":" $folders | quote }}}
+{{- $paths := list "/opt/gputally/bin" "/usr/local/sbin" "/usr/local/bin" "/usr/sbin" "/usr/bin" "/sbin" "/bin" }}
+{{- range . }}{{ $paths = append $paths (printf $below .) }}{{ end }}
+- {name: PATH, value: {{ join ":" $paths | quote }}}
 {{- end }}
 {{- end }}
 {{- end -}}
@@ -113,7 +113,7 @@ The type of the value decides how it is passed: true is the flag alone, a list i
 {{- define "gputally.exporter.driverMount" -}}
 {{- with .Values.driver }}
 {{- if .hostPath }}
-# A driver that is installed, or replaced, while the exporter runs is seen too.
+# Makes a driver visible that is installed or replaced while the exporter runs.
 - {name: driver, mountPath: {{ .mountPath }}, readOnly: true, mountPropagation: HostToContainer}
 {{- end }}
 {{- end }}
@@ -138,7 +138,7 @@ seLinuxOptions: {type: {{ . }}}
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
-{{/* Takes (dict "context" $ "capabilities" (list)). What a privileged container has anyway is not denied to it. */}}
+{{/* Takes (dict "context" $ "capabilities" (list)). Omits restrictions that conflict with `privileged`. */}}
 {{- define "gputally.exporter.containerSecurity" -}}
 {{- if .context.Values.privileges.privileged -}}
 privileged: true
@@ -155,9 +155,9 @@ capabilities:
 {{- end -}}
 
 {{/*
-Labels of which one is enough for a node to be taken, as terms of a node affinity:
-NFD by vendor (as the GPU operators configure it), and by class and vendor (its default); 10de is NVIDIA, 1002
-AMD, 03xx a display and 12xx an accelerator. Then the GPU operators and labellers, and the clouds.
+Terms of a node affinity; a node with any of these labels matches. First NFD by vendor (as the GPU operators configure
+it) and by class and vendor (NFD's default): 10de is NVIDIA, 1002 AMD, 03xx a display controller, 12xx an accelerator.
+Then the GPU operators and node labellers, and the cloud providers.
 */}}
 {{- define "gputally.exporter.gpuNodes" -}}
 {{- range $device := list "10de" "0300_10de" "0302_10de" "1002" "0300_1002" "0302_1002" "0380_1002" "1200_1002" }}
@@ -178,17 +178,17 @@ AMD, 03xx a display and 12xx an accelerator. Then the GPU operators and labeller
 {{- end }}
 {{- end -}}
 
-{{/* The exporters of this release: labels of their pods, as a map in JSON. */}}
+{{/* The selector labels of the exporter's pods, as a map in JSON. */}}
 {{- define "gputally.exporter.selector" -}}
 {{- include "gputally.selectorLabels" (dict "context" . "component" "exporter") | fromYaml | toJson -}}
 {{- end -}}
 
-{{/* Name in the exporters' certificate. */}}
+{{/* The server name in the exporters' certificate. */}}
 {{- define "gputally.exporter.serverName" -}}
 {{- .Values.web.tls.serverName | default (printf "%s.%s.svc" (include "gputally.fullname" .) (include "gputally.namespace" .)) -}}
 {{- end -}}
 
-{{/* TLS and login of a scrape, as the operator's objects have them: (dict "context" $ "scheme" "https"). */}}
+{{/* TLS and basic authentication in the operator's format: (dict "context" $ "scheme" "https"). */}}
 {{- define "gputally.exporter.scrapeAccess" -}}
 {{- with .context.Values.web }}
 {{- if .tls.enabled }}
@@ -210,14 +210,14 @@ basicAuth:
 {{- end }}
 {{- end -}}
 
-{{/* From a discovered pod to the labels of its series, the same for every kind of scrape. */}}
+{{/* Relabelings from a discovered pod to the labels of its series, the same for every kind of scrape object. */}}
 {{- define "gputally.exporter.relabelings" -}}
 - sourceLabels: [__meta_kubernetes_pod_phase]
   regex: Succeeded|Failed
   action: drop
 - sourceLabels: [__meta_kubernetes_pod_node_name]
   targetLabel: node
-# The node, not the pod's address: series go on when the exporter's pod is replaced.
+# The node, not the pod's address: series continue when the exporter's pod is replaced.
 - sourceLabels: [__meta_kubernetes_pod_node_name]
   targetLabel: instance
 {{- with include "gputally.cluster" . }}
@@ -226,18 +226,18 @@ basicAuth:
 {{- end }}
 {{- end -}}
 
-{{/* The same for ServiceMonitor and PodMonitor, to which the operator adds labels of its own. */}}
+{{/* The same for ServiceMonitor and PodMonitor, to which the operator adds labels. */}}
 {{- define "gputally.exporter.monitorRelabelings" -}}
 {{- $settings := (include "gputally.rules.values" . | fromYaml).settings -}}
 {{ include "gputally.exporter.relabelings" . }}
 - targetLabel: job
   replacement: {{ $settings.job | quote }}
-# The exporter's own pod: on a series about a GPU it would look as if that pod used it.
+# The labels of the exporter's own pod: on a series of a GPU they would look like the pod that uses it.
 - regex: namespace|service|endpoint|pod|container
   action: labeldrop
 {{- end -}}
 
-{{/* Folders, never a socket itself: a kubelet that restarts puts a new one in the place of the old. */}}
+{{/* Mounts directories, never a socket: a restarted kubelet creates a new socket. */}}
 {{- define "gputally.exporter.mounts" -}}
 {{- with .Values.privileges }}
 {{- if .podLogs }}
@@ -266,7 +266,7 @@ basicAuth:
 {{- end }}
 {{- end -}}
 
-{{/* Folders that a node may lack are made, so that the exporter starts there too and says what is missing. */}}
+{{/* Creates missing directories, so that the exporter starts on every node and reports what is missing. */}}
 {{- define "gputally.exporter.volumes" -}}
 {{- with .Values.privileges }}
 {{- if .podLogs }}

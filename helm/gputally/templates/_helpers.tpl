@@ -1,7 +1,7 @@
 {{/*
-To be called first in every template. `helm upgrade --reuse-values` brings values without what is new in this
-chart: then its own defaults (files/values.yaml, the same as values.yaml) come below them. Otherwise nothing is
-done, so that a default can still be taken away with null.
+Every template calls this first. `helm upgrade --reuse-values` passes the values of the older chart, which lack the
+keys that are new in this one: their defaults are added from files/values.yaml, a copy of values.yaml. With values of
+this chart's version nothing is added, so that a default can be removed with null.
 */}}
 {{- define "gputally.defaults" -}}
 {{- if ne (toString .Values.defaultsVersion) .Chart.Version -}}
@@ -17,7 +17,7 @@ done, so that a default can still be taken away with null.
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* The name of everything in this release: two releases in one namespace do not collide. Room is left for "-alertmanager". */}}
+{{/* The name of the release's objects, unique per namespace. 39 characters leave room for suffixes such as "-alertmanager". */}}
 {{- define "gputally.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 39 | trimSuffix "-" -}}
@@ -32,7 +32,7 @@ done, so that a default can still be taken away with null.
 {{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}
 
-{{/* Of cluster-scoped objects: two releases with one name, in two namespaces, do not collide. */}}
+{{/* The name of cluster-scoped objects: unique for releases with the same name in different namespaces. */}}
 {{- define "gputally.clusterName" -}}
 {{- printf "%s.%s" (include "gputally.namespace" .) (include "gputally.fullname" .) -}}
 {{- end -}}
@@ -61,8 +61,8 @@ helm.sh/chart: {{ printf "%s-%s" .context.Chart.Name .context.Chart.Version | re
 {{- end -}}
 
 {{/*
-The metadata of an object: (dict "context" $ "component" "exporter"), and where wanted "suffix" (of the name),
-"name" (instead of it), "namespace", "labels", "annotations", and "clusterScoped" true.
+The metadata of an object: (dict "context" $ "component" "exporter"). Optional keys: "suffix" (appended to the name),
+"name" (replaces it), "namespace", "labels", "annotations", and "clusterScoped" true.
 */}}
 {{- define "gputally.metadata" -}}
 {{- $suffix := .suffix | default "" -}}
@@ -87,7 +87,7 @@ annotations:
 {{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ .image.tag | default .tag }}{{ end -}}
 {{- end -}}
 
-{{/* `imagePullSecrets:` of a pod, if there are any. */}}
+{{/* `imagePullSecrets:` of a pod, or empty. */}}
 {{- define "gputally.imagePullSecrets" -}}
 {{- with .Values.global.imagePullSecrets }}
 imagePullSecrets:
@@ -102,7 +102,7 @@ imagePullSecrets:
 {{- .Values.scrapeConfig.cluster | default .Values.cluster -}}
 {{- end -}}
 
-{{/* Where Prometheus answers; empty where nobody has said so. */}}
+{{/* The URL of Prometheus, or empty. */}}
 {{- define "gputally.prometheusUrl" -}}
 {{- if .Values.prometheusUrl -}}
 {{- .Values.prometheusUrl | trimSuffix "/" -}}
@@ -111,7 +111,7 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{/* The settings of a container that may do nothing to its node. */}}
+{{/* The security context of a container without privileges. */}}
 {{- define "gputally.restricted" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true

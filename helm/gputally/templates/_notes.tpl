@@ -1,4 +1,4 @@
-{{/* NOTES.txt: what there is, how to see it, and what is worth a warning. */}}
+{{/* NOTES.txt: installed parts, commands to open them, warnings. */}}
 {{- define "gputally.notes" -}}
 {{- $name := include "gputally.fullname" . -}}
 {{- $namespace := include "gputally.namespace" . -}}
@@ -10,22 +10,22 @@ GPUTally {{ .Chart.AppVersion }} in namespace {{ $namespace }}:
 {{- end }}
 {{- if .Values.exporter.enabled }}
 
-The metrics of one node:
+Metrics of one node:
   kubectl port-forward --namespace {{ $namespace }} daemonset/{{ $name }} {{ int .Values.exporter.port }}
   {{ $scheme }}://localhost:{{ int .Values.exporter.port }}
 {{- end }}
 {{- if and $stack.enabled $stack.grafana.enabled }}
 
-Grafana, with user {{ ternary (printf "and password of the Secret %s" $stack.grafana.admin.secret) "admin" (ne $stack.grafana.admin.secret "") }}:
+Grafana, with {{ ternary (printf "the user and password in the Secret %s" $stack.grafana.admin.secret) "the user admin" (ne $stack.grafana.admin.secret "") }}:
   kubectl port-forward --namespace {{ $namespace }} service/{{ $name }}-grafana 3000:80
   http://localhost:3000{{ include "gputally.stack.grafanaPath" . }}
 {{- if not $stack.grafana.admin.secret }}
-Its password was made at the first start:
+Its password is generated at the first start:
   kubectl exec --namespace {{ $namespace }} --container grafana statefulset/{{ $name }}-grafana -- cat /var/lib/grafana/admin-password
 {{- end }}
 {{- end }}
 
-Whether everything works:
+Test the installation:
   helm test {{ .Release.Name }} --namespace {{ .Release.Namespace }}
 {{- with include "gputally.notes.warnings" . | fromJsonArray }}
 
@@ -36,7 +36,7 @@ Warnings:
 {{- end }}
 {{- end -}}
 
-{{/* What is installed, as a list in JSON. */}}
+{{/* The installed parts, as a list in JSON. */}}
 {{- define "gputally.notes.parts" -}}
 {{- $parts := list -}}
 {{- $scrapers := list -}}
@@ -49,13 +49,13 @@ Warnings:
 {{- $scrapers = append $scrapers "scraped by the stack's Prometheus" -}}
 {{- end -}}
 {{- if .Values.exporter.enabled -}}
-{{- $parts = append $parts (printf "the exporter on %s%s" (ternary "every node with a GPU" "every node" .Values.exporter.gpuNodesOnly) (ternary "" (printf ", %s" (join ", and " $scrapers)) (empty $scrapers))) -}}
+{{- $parts = append $parts (printf "the exporter on %s%s" (ternary "every GPU node" "every node" .Values.exporter.gpuNodesOnly) (ternary "" (printf ", %s" (join ", and " $scrapers)) (empty $scrapers))) -}}
 {{- if .Values.networkPolicy.enabled -}}
-{{- $parts = append $parts "a NetworkPolicy: only networkPolicy.scrapers, the stack's Prometheus and `helm test` reach the exporter" -}}
+{{- $parts = append $parts "a NetworkPolicy: only networkPolicy.scrapers, the stack's Prometheus and `helm test` can reach the exporter" -}}
 {{- end -}}
 {{- end -}}
 {{- if .Values.stack.enabled -}}
-{{- $parts = append $parts (printf "Prometheus%s%s, with our rules and dashboards" (ternary ", Alertmanager" "" .Values.stack.alertmanager.enabled) (ternary ", Grafana" "" .Values.stack.grafana.enabled)) -}}
+{{- $parts = append $parts (printf "Prometheus%s%s, with GPUTally's rules and dashboards" (ternary ", Alertmanager" "" .Values.stack.alertmanager.enabled) (ternary ", Grafana" "" .Values.stack.grafana.enabled)) -}}
 {{- end -}}
 {{- if .Values.prometheusRule.enabled -}}
 {{- $parts = append $parts "alerts and recording rules (PrometheusRule)" -}}
@@ -71,13 +71,13 @@ Warnings:
 {{- toJson $parts -}}
 {{- end -}}
 
-{{/* One line each, as a list in JSON. Only here the chart looks at what the cluster has. */}}
+{{/* Warnings of one line each, as a list in JSON. Only these depend on the APIs of the cluster. */}}
 {{- define "gputally.notes.warnings" -}}
 {{- $values := .Values -}}
 {{- $warnings := list -}}
 {{- $scraping := or $values.scrapeConfig.enabled $values.serviceMonitor.enabled $values.podMonitor.enabled -}}
 {{- $apis := list
-      (list $values.scrapeConfig.enabled "scrapeConfig.enabled" "monitoring.coreos.com/v1alpha1" "ScrapeConfig" "the Prometheus operator, 0.65 or newer")
+      (list $values.scrapeConfig.enabled "scrapeConfig.enabled" "monitoring.coreos.com/v1alpha1" "ScrapeConfig" "the Prometheus operator 0.65 or newer")
       (list $values.serviceMonitor.enabled "serviceMonitor.enabled" "monitoring.coreos.com/v1" "ServiceMonitor" "the Prometheus operator")
       (list (or $values.podMonitor.enabled $values.podMonitor.sidecars.enabled $values.podMonitor.pods.enabled) "podMonitor" "monitoring.coreos.com/v1" "PodMonitor" "the Prometheus operator")
       (list $values.prometheusRule.enabled "prometheusRule.enabled" "monitoring.coreos.com/v1" "PrometheusRule" "the Prometheus operator")
@@ -89,7 +89,7 @@ Warnings:
 {{- range $api := $apis -}}
 {{- $version := printf "%s/%s" (index $api 2) (index $api 3) -}}
 {{- if and (index $api 0) (not ($.Capabilities.APIVersions.Has $version)) -}}
-{{- $warnings = append $warnings (printf "%s: this cluster does not know %s; it takes %s" (index $api 1) $version (index $api 4)) -}}
+{{- $warnings = append $warnings (printf "%s: this cluster has no API %s; install %s" (index $api 1) $version (index $api 4)) -}}
 {{- end -}}
 {{- end -}}
 {{- $objects := list
@@ -104,29 +104,29 @@ Warnings:
 {{- end -}}
 {{- end -}}
 {{- if and $unlabelled (not $values.securityContextConstraints.enabled) -}}
-{{- $warnings = append $warnings (printf "%s: without a label `release`; kube-prometheus-stack sees only what has the name of its release there (commonLabels.release)" (join ", " $unlabelled)) -}}
+{{- $warnings = append $warnings (printf "%s: no label `release`; kube-prometheus-stack selects objects whose label `release` is the name of its release. Set commonLabels.release" (join ", " $unlabelled)) -}}
 {{- end -}}
 {{- if and $values.exporter.enabled (not $scraping) (not $values.stack.enabled) -}}
-{{- $warnings = append $warnings "nothing scrapes the exporter: set stack.enabled, or one of scrapeConfig, serviceMonitor and podMonitor, or have your own Prometheus do it" -}}
+{{- $warnings = append $warnings "nothing scrapes the exporter: set stack.enabled, or enable one of scrapeConfig, serviceMonitor and podMonitor, or configure your own Prometheus" -}}
 {{- end -}}
 {{- if and $values.exporter.enabled (or $values.podMonitor.sidecars.enabled (and $values.stack.enabled $values.argoWorkflows.sidecar.enabled)) -}}
-{{- $warnings = append $warnings "sidecars are scraped beside the exporter of their node: what their pods use there is counted twice (docs/argo.md)" -}}
+{{- $warnings = append $warnings "sidecars are scraped in addition to the exporter of their node: the use of their pods is counted twice (docs/argo.md)" -}}
 {{- end -}}
 {{- $reasons := include "gputally.notes.privileged" . | fromJsonArray -}}
 {{- if $reasons -}}
-{{- $warnings = append $warnings (printf "%s: where Pod Security is enforced, `kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged`" (join ", " $reasons) (include "gputally.namespace" .)) -}}
+{{- $warnings = append $warnings (printf "%s: if Pod Security is enforced, run `kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged`" (join ", " $reasons) (include "gputally.namespace" .)) -}}
 {{- end -}}
 {{- if and (or $values.alertmanagerConfig.enabled (and $values.stack.enabled $values.stack.alertmanager.enabled)) (not $values.routing.default) -}}
 {{- $some := or $values.routing.critical $values.routing.namespaces -}}
-{{- $warnings = append $warnings (printf "routing.default: without a receiver nobody is told of %s" (ternary "alerts for which there is no other route" "any alert" (not (empty $some)))) -}}
+{{- $warnings = append $warnings (printf "routing.default: no receiver is set; no message is sent for %s" (ternary "alerts without another route" "any alert" (not (empty $some)))) -}}
 {{- end -}}
 {{- if and $values.exporter.enabled $values.web.basicAuth.enabled (not $values.web.tls.enabled) -}}
-{{- $warnings = append $warnings "web.basicAuth: without web.tls the password goes over the network in the clear" -}}
+{{- $warnings = append $warnings "web.basicAuth: without web.tls.enabled the password is sent unencrypted" -}}
 {{- end -}}
 {{- toJson $warnings -}}
 {{- end -}}
 
-{{/* What Pod Security does not allow below `privileged`, as a list in JSON. */}}
+{{/* The values that Pod Security allows only at the level `privileged`, as a list in JSON. */}}
 {{- define "gputally.notes.privileged" -}}
 {{- $reasons := list -}}
 {{- if .Values.exporter.enabled -}}
@@ -138,8 +138,8 @@ Warnings:
 {{- end -}}
 {{- end -}}
 {{- range include "gputally.exporter.volumes" . | fromYamlArray -}}
-{{- if and .hostPath (not (has "folders of the node" $reasons)) -}}
-{{- $reasons = append $reasons "folders of the node" -}}
+{{- if and .hostPath (not (has "hostPath volumes" $reasons)) -}}
+{{- $reasons = append $reasons "hostPath volumes" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -1,9 +1,9 @@
-{{/* The address of a Service of the stack: (dict "context" $ "name" "prometheus" "port" 9090). */}}
+{{/* The URL of a Service of the stack: (dict "context" $ "name" "prometheus" "port" 9090). */}}
 {{- define "gputally.stack.url" -}}
 {{- printf "http://%s-%s.%s:%d" (include "gputally.fullname" .context) .name (include "gputally.namespace" .context) (int .port) -}}
 {{- end -}}
 
-{{/* Grafana's address in the browser; empty where nobody has said so. */}}
+{{/* Grafana's URL in the browser, or empty. */}}
 {{- define "gputally.stack.grafanaRoot" -}}
 {{- with .Values.stack.grafana -}}
 {{- if .rootUrl -}}
@@ -14,12 +14,12 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The path below which Grafana serves everything, its health and its metrics too. */}}
+{{/* The path of Grafana's URL, which also prefixes its health and metrics endpoints. */}}
 {{- define "gputally.stack.grafanaPath" -}}
 {{- (urlParse (include "gputally.stack.grafanaRoot" .)).path | trimSuffix "/" -}}
 {{- end -}}
 
-{{/* Labels of a pod. The chart's version is not among them: with it, each upgrade would restart what it does not change. */}}
+{{/* Labels of a pod. Without the chart's version, which would restart unchanged pods on every upgrade. */}}
 {{- define "gputally.stack.podLabels" -}}
 {{ include "gputally.selectorLabels" . }}
 app.kubernetes.io/part-of: gputally
@@ -28,7 +28,7 @@ app.kubernetes.io/part-of: gputally
 {{- end }}
 {{- end -}}
 
-{{/* Takes (dict "context" $ "user" 65534), the user of the image. */}}
+{{/* Takes (dict "context" $ "user" 65534) with the image's user. */}}
 {{- define "gputally.stack.podSecurity" -}}
 runAsNonRoot: true
 {{- if .context.Values.stack.runAsImageUser }}
@@ -36,12 +36,12 @@ runAsUser: {{ .user }}
 runAsGroup: {{ .user }}
 fsGroup: {{ .user }}
 {{- end }}
-# Otherwise each start would look at every file of a large volume.
+# Otherwise each start would change the group of every file of a large volume.
 fsGroupChangePolicy: OnRootMismatch
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
-{{/* Where a pod may run, and what it pulls its image with: (dict "context" $ "part" .Values.stack.grafana). */}}
+{{/* Scheduling and image pull Secrets of a pod: (dict "context" $ "part" .Values.stack.grafana). */}}
 {{- define "gputally.stack.placement" -}}
 {{- include "gputally.imagePullSecrets" .context }}
 {{- with .part.nodeSelector }}
@@ -58,14 +58,14 @@ tolerations:
 {{- end }}
 {{- end -}}
 
-{{/* What a StatefulSet says of its volume `data`: (dict "context" $ "component" "grafana" "persistence" ...). */}}
+{{/* The volume claim `data` of a StatefulSet: (dict "context" $ "component" "grafana" "persistence" ...). */}}
 {{- define "gputally.stack.claim" -}}
 {{- if .persistence.enabled }}
 {{- if eq .persistence.whenDeleted "Delete" }}
 persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete, whenScaled: Retain}
 {{- end }}
 volumeClaimTemplates:
-  # With kind and version, as the API server gives it back.
+  # With kind and version, as the API server returns it.
   - apiVersion: v1
     kind: PersistentVolumeClaim
     metadata:
@@ -83,7 +83,7 @@ volumeClaimTemplates:
 {{- end }}
 {{- end -}}
 
-{{/* The volume `data` where nothing is kept. */}}
+{{/* The volume `data` without persistence. */}}
 {{- define "gputally.stack.emptyData" -}}
 {{- if not .enabled }}
 - name: data
@@ -91,7 +91,7 @@ volumeClaimTemplates:
 {{- end }}
 {{- end -}}
 
-{{/* A Kubernetes quantity, or a size of Prometheus (whose units are powers of 1024, too), in bytes. */}}
+{{/* A Kubernetes quantity or a Prometheus size (whose units are powers of 1024), in bytes. */}}
 {{- define "gputally.stack.bytes" -}}
 {{- $size := toString . -}}
 {{- $unit := regexFind "[A-Za-z]*$" $size -}}
@@ -104,7 +104,7 @@ volumeClaimTemplates:
 {{- printf "%.0f" $number -}}
 {{- end -}}
 
-{{/* How much Prometheus keeps; empty where there is no bound. What is new, and no block yet, needs room as well. */}}
+{{/* Prometheus's retention size, or empty. 80 % of the volume leave room for the write-ahead log and the head block. */}}
 {{- define "gputally.stack.retentionSize" -}}
 {{- with .Values.stack.prometheus -}}
 {{- if .retentionSize -}}
@@ -122,7 +122,7 @@ volumeClaimTemplates:
       {{- include "gputally.selectorLabels" . | nindent 6 }}
 {{- end -}}
 
-{{/* Labels, as the API server wants to have them in a question. */}}
+{{/* A map of labels as a label selector: a=b,c=d. */}}
 {{- define "gputally.stack.selector" -}}
 {{- $terms := list -}}
 {{- range $label, $value := . -}}
@@ -131,7 +131,7 @@ volumeClaimTemplates:
 {{- join "," $terms -}}
 {{- end -}}
 
-{{/* Where Prometheus looks for pods, as a list in JSON: at home, and where workflows have sidecars. */}}
+{{/* The namespaces in which Prometheus discovers pods, as a list in JSON: the release's, and those of Argo sidecars. */}}
 {{- define "gputally.stack.namespaces" -}}
 {{- $sidecar := .Values.argoWorkflows.sidecar -}}
 {{- include "gputally.argo.namespaces" (dict "context" . "namespaces" (ternary $sidecar.namespaces list $sidecar.enabled)) -}}
@@ -164,7 +164,7 @@ rule_files: [gputally.rules.yml]
 scrape_configs:
   {{- if .Values.exporter.enabled }}
   - job_name: {{ $settings.job | quote }}
-    # The pod and the namespace of a sample are those that use the GPU, not the exporter's own.
+    # The labels pod and namespace of a series name the pod that uses the GPU, not the exporter's pod.
     honor_labels: true
     {{- if .Values.web.tls.enabled }}
     scheme: https
@@ -197,7 +197,7 @@ scrape_configs:
         action: drop
       - source_labels: [__meta_kubernetes_pod_node_name]
         target_label: node
-      # The node, not the pod's address: series go on when the exporter's pod is replaced.
+      # The node, not the pod's address: series continue when the exporter's pod is replaced.
       - source_labels: [__meta_kubernetes_pod_node_name]
         target_label: instance
       {{- with $cluster }}
@@ -277,7 +277,7 @@ remote_write:
 {{- end }}
 {{- end -}}
 
-{{/* The scrapes of the stack itself, as a list in JSON. */}}
+{{/* The scrape jobs of the stack's own servers, as a list in JSON. */}}
 {{- define "gputally.stack.ownJobs" -}}
 {{- $host := printf "%s-%%s.%s:%%d" (include "gputally.fullname" .) (include "gputally.namespace" .) -}}
 {{- $jobs := list (dict "name" "prometheus" "target" "localhost:9090") -}}
@@ -332,7 +332,7 @@ default_home_dashboard_path = /etc/grafana/dashboards/fleet.json
 {{- end }}
 
 [metrics]
-# The number of dashboards is among them, and `helm test` asks for it soon after the start.
+# `helm test` reads the number of dashboards from these metrics soon after the start.
 total_stats_collector_interval_seconds = 60
 
 [analytics]
@@ -348,8 +348,8 @@ news_feed_enabled = false
 [plugins]
 plugin_admin_enabled = false
 public_key_retrieval_disabled = true
-# Since 13.2 Prometheus's data source is one of them. It is in the image; to fetch a newer one, Grafana would first
-# unload that, and then fail to write.
+# Since 13.2 the Prometheus data source is a plugin. The image contains it; to install a newer one, Grafana would
+# unload it and then fail to write to the read-only file system.
 preinstall_disabled = true
 preinstall_auto_update = false
 
@@ -360,7 +360,7 @@ mode = console
 {{- define "gputally.stack.dataSources" -}}
 {{- $settings := (include "gputally.rules.values" . | fromYaml).settings -}}
 apiVersion: 1
-# What was provisioned once, and is not here any more, is removed.
+# Removes data sources that were provisioned earlier and are no longer listed.
 prune: true
 datasources:
   - name: Prometheus
@@ -402,10 +402,10 @@ providers:
 {{- end -}}
 
 {{/*
-Makes what nobody may know and nobody gives us. Once: it lies beside the database that it belongs to, and whatever
-is rendered stays the same.
+Generates the Grafana secrets at the first start. They are stored beside Grafana's database, so rendering the chart
+stays deterministic.
 */}}
-{{- define "gputally.stack.makeSecrets" -}}
+{{- define "gputally.stack.generateSecrets" -}}
 set -eu
 umask 077
 for name in secret-key{{ if not .Values.stack.grafana.admin.secret }} admin-password{{ end }}; do
