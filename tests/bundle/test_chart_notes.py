@@ -1,4 +1,4 @@
-"""What Helm says after an installation: what there is, how to see it, and what may be wrong."""
+"""NOTES.txt: installed parts, commands and warnings."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from tests.bundle.chart import CHART, PRESETS, merged, objects
 from tests.bundle.exporter_pod import WITHOUT_PRIVILEGES
 
-# Helm prints notes only to those who have a cluster: here they are put into an object.
+# `helm template` does not print notes, so they are rendered into an object.
 SHOWN = (
     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: notes}\n"
     'data:\n  notes: |\n    {{- include "gputally.notes" . | nindent 4 }}\n'
@@ -22,14 +22,17 @@ LABELLED = {"commonLabels": {"release": "kps"}}
 
 
 def notes(
-    values: dict[str, Any] | None = None, *presets: str, apis: tuple[str, ...] = (), name: str = "gputally"
+    values: dict[str, Any] | None = None,
+    preset: str | None = None,
+    apis: tuple[str, ...] = (),
+    name: str = "gputally",
 ) -> str:
     made = objects(
         "ConfigMap",
         {**(values or {}), "extraObjects": [SHOWN]},
         name=name,
         namespace="gpus",
-        files=[PRESETS[preset] for preset in presets],
+        files=[PRESETS[preset]] if preset else [],
         arguments=[f"--api-versions={api}" for api in apis],
     )
     (text,) = [one["data"]["notes"] for one in made if one["metadata"]["name"] == "notes"]
@@ -37,13 +40,16 @@ def notes(
     return found
 
 
-def warnings(*arguments: Any, **options: Any) -> list[str]:
-    _, _, below = notes(*arguments, **options).partition("Warnings:\n")
+def warnings(**options: Any) -> list[str]:
+    _, _, below = notes(**options).partition("Warnings:\n")
     return [line.removeprefix("  - ") for line in below.splitlines()]
 
 
-def about(value: str, *arguments: Any, **options: Any) -> bool:
-    return any(warning.startswith(value) for warning in warnings(*arguments, **options))
+def warned(key: str, *terms: str, **options: Any) -> bool:
+    """Whether a warning begins with the key and names all terms; `options` are those of `notes`."""
+    return any(
+        line.startswith(f"{key}: ") and all(term in line for term in terms) for line in warnings(**options)
+    )
 
 
 def test_the_notes_are_what_helm_prints() -> None:
@@ -51,25 +57,24 @@ def test_the_notes_are_what_helm_prints() -> None:
     assert text == '{{- include "gputally.defaults" . }}\n{{- include "gputally.notes" . }}\n'
 
 
-def test_they_say_what_is_installed_and_how_to_see_it() -> None:
-    said = notes({"exporter": {"port": 9401}}, "kube-prometheus-stack")
-    assert "the exporter on every node with a GPU, scraped by a ScrapeConfig" in said
-    assert "only networkPolicy.scrapers" in said
-    assert "alerts and recording rules (PrometheusRule)" in said
-    assert "kubectl port-forward --namespace gpus daemonset/gputally 9401\n  http://localhost:9401" in said
-    assert "helm test gputally --namespace gpus" in said
+def test_they_list_the_installed_parts_and_the_commands() -> None:
+    text = notes({"exporter": {"port": 9401}}, "kube-prometheus-stack")
+    for named in ("ScrapeConfig", "networkPolicy.scrapers", "PrometheusRule"):
+        assert named in text
+    assert "kubectl port-forward --namespace gpus daemonset/gputally 9401\n  http://localhost:9401" in text
+    assert "helm test gputally --namespace gpus" in text
 
 
 def test_they_are_short() -> None:
     assert len(notes({"stack": {"enabled": True}}).splitlines()) < 30
 
 
-def test_with_tls_the_address_has_it_too() -> None:
+def test_with_tls_the_url_is_https() -> None:
     assert "https://localhost:9400" in notes({"web": {"tls": {"enabled": True, "secret": "certificate"}}})
 
 
-def test_the_made_password_of_grafana_is_read_where_the_stack_puts_it() -> None:
-    said = notes({"stack": {"enabled": True}}, name="gpu")
+def test_the_command_for_grafanas_password_reads_the_file_of_the_stack() -> None:
+    text = notes({"stack": {"enabled": True}}, name="gpu")
     name = "gpu-gputally-grafana"
     grafana, settings = (
         made
@@ -82,19 +87,19 @@ def test_the_made_password_of_grafana_is_read_where_the_stack_puts_it() -> None:
     assert (
         f"kubectl exec --namespace gpus --container grafana statefulset/{name} -- "
         "cat /var/lib/grafana/admin-password"
-    ) in said
+    ) in text
     assert "/var/lib/grafana/admin-password" in str(settings)
-    assert f"service/{name} 3000:80" in said
+    assert f"service/{name} 3000:80" in text
 
 
-def test_a_password_of_the_users_own_is_not_shown_how_to_read() -> None:
-    said = notes({"stack": {"enabled": True, "grafana": {"admin": {"secret": "login"}}}})
-    assert "of the Secret login" in said
-    assert "admin-password" not in said
+def test_for_a_password_in_a_secret_the_secret_is_named() -> None:
+    text = notes({"stack": {"enabled": True, "grafana": {"admin": {"secret": "login"}}}})
+    assert "Secret login" in text
+    assert "admin-password" not in text
 
 
 @pytest.mark.parametrize(
-    ("value", "values", "api"),
+    ("key", "values", "api"),
     [
         ("scrapeConfig.enabled", {"scrapeConfig": {"enabled": True}}, OPERATOR[0]),
         ("serviceMonitor.enabled", {"serviceMonitor": {"enabled": True}}, OPERATOR[1]),
@@ -125,75 +130,77 @@ def test_a_password_of_the_users_own_is_not_shown_how_to_read() -> None:
         ),
     ],
 )
-def test_an_api_that_the_cluster_lacks_is_worth_a_warning(
-    value: str, values: dict[str, Any], api: str
-) -> None:
+def test_an_api_that_the_cluster_lacks_is_a_warning(key: str, values: dict[str, Any], api: str) -> None:
     labelled = {**values, **LABELLED}
-    assert about(f"{value}: this cluster does not know {api}", labelled)
-    assert not about(f"{value}:", labelled, apis=(api,))
+    assert warned(key, api, values=labelled)
+    assert not warned(key, values=labelled, apis=(api,))
 
 
-def test_objects_that_kube_prometheus_stack_would_not_see_are_worth_a_warning() -> None:
+def test_objects_that_kube_prometheus_stack_does_not_select_are_a_warning() -> None:
     values = {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}
-    assert about("serviceMonitor, prometheusRule: without a label `release`", values, apis=OPERATOR)
+    remedy = "commonLabels.release"
+    assert warned("serviceMonitor, prometheusRule", remedy, values=values, apis=OPERATOR)
     own = {**values, "prometheusRule": {"enabled": True, "additionalLabels": {"release": "kps"}}}
-    assert about("serviceMonitor: without a label `release`", own, apis=OPERATOR)
-    assert not any("release" in line for line in warnings({**values, **LABELLED}, apis=OPERATOR))
+    assert warned("serviceMonitor", remedy, values=own, apis=OPERATOR)
+    assert not any("release" in line for line in warnings(values={**values, **LABELLED}, apis=OPERATOR))
 
 
-def test_an_exporter_that_nothing_scrapes_is_worth_a_warning() -> None:
-    assert about("nothing scrapes the exporter")
-    assert not about("nothing scrapes the exporter", {"stack": {"enabled": True}})
-    assert not about("nothing scrapes the exporter", {"podMonitor": {"enabled": True}})
-    only_rules = {"exporter": {"enabled": False}, "prometheusRule": {"enabled": True}}
-    assert not about("nothing scrapes the exporter", only_rules)
+def test_an_exporter_without_a_scraper_is_a_warning() -> None:
+    def unscraped(values: dict[str, Any]) -> bool:
+        return warned("nothing scrapes the exporter", "stack.enabled", "podMonitor", values=values)
+
+    assert unscraped({})
+    assert not unscraped({"stack": {"enabled": True}})
+    assert not unscraped({"podMonitor": {"enabled": True}})
+    assert not unscraped({"exporter": {"enabled": False}, "prometheusRule": {"enabled": True}})
 
 
 @pytest.mark.parametrize(
-    ("values", "reason"),
+    ("values", "key"),
     [
         ({"privileges": {"hostPID": True}}, "privileges.hostPID"),
         ({"privileges": {"privileged": True}}, "privileges.privileged"),
         ({"privileges": {"accounting": True}}, "privileges.accounting"),
-        ({"privileges": {"podLogs": True}}, "folders of the node"),
+        ({"privileges": {"podLogs": True}}, "hostPath volumes"),
     ],
 )
-def test_what_pod_security_does_not_allow_is_told_with_its_remedy(
-    values: dict[str, Any], reason: str
+def test_values_that_pod_security_refuses_are_a_warning_with_the_command(
+    values: dict[str, Any], key: str
 ) -> None:
-    assert about(
-        f"{reason}: where Pod Security is enforced, `kubectl label namespace gpus",
-        merged(WITHOUT_PRIVILEGES, values),
-    )
+    command = "`kubectl label namespace gpus pod-security.kubernetes.io/enforce=privileged`"
+    assert warned(key, command, values=merged(WITHOUT_PRIVILEGES, values))
 
 
-def test_without_privileges_there_is_no_word_of_pod_security() -> None:
-    assert not any("Pod Security" in line for line in warnings(WITHOUT_PRIVILEGES))
+def test_without_privileges_there_is_no_warning_about_pod_security() -> None:
+    assert not any("pod-security" in line for line in warnings(values=WITHOUT_PRIVILEGES))
 
 
-def test_alerts_that_nobody_hears_of_are_worth_a_warning() -> None:
+def test_alerts_without_a_receiver_are_a_warning() -> None:
     stack = {"stack": {"enabled": True}}
-    assert "routing.default: without a receiver nobody is told of any alert" in warnings(stack)
-    told = {**stack, "routing": {"default": "slack", "secret": "receivers"}}
-    assert not about("routing", told)
-    some = {**stack, "routing": {"critical": "pagerduty", "secret": "receivers"}}
-    assert about("routing.default: without a receiver nobody is told of alerts for which", some)
+    assert warned("routing.default", "any alert", values=stack)
+    assert not warned("routing.default", values={**stack, "routing": {"default": "slack", "secret": "s"}})
+    critical_only = {**stack, "routing": {"critical": "pagerduty", "secret": "s"}}
+    assert warned("routing.default", values=critical_only)
+    assert not warned("routing.default", "any alert", values=critical_only)
 
 
-def test_a_password_in_the_clear_is_worth_a_warning() -> None:
+def test_an_unencrypted_password_is_a_warning() -> None:
     login = {"enabled": True, "users": {"a": "$2b$10$abc"}, "secret": "login"}
-    assert about("web.basicAuth: without web.tls", {"web": {"basicAuth": login}})
+    assert warned("web.basicAuth", "web.tls.enabled", values={"web": {"basicAuth": login}})
 
 
-def test_an_installation_without_a_fault_has_no_warning() -> None:
-    assert warnings({**WITHOUT_PRIVILEGES, **LABELLED}, "kube-prometheus-stack", apis=OPERATOR) == []
+def test_an_installation_without_a_mistake_has_no_warning() -> None:
+    values = {**WITHOUT_PRIVILEGES, **LABELLED}
+    assert warnings(values=values, preset="kube-prometheus-stack", apis=OPERATOR) == []
 
 
-def test_they_warn_of_sidecars_that_are_counted_beside_the_exporter_of_their_node() -> None:
+def test_sidecars_that_are_counted_twice_are_a_warning() -> None:
+    def counted_twice(values: dict[str, Any]) -> bool:
+        return any("docs/argo.md" in line for line in warnings(values=values, apis=OPERATOR))
+
+    sidecar = {"argoWorkflows": {"sidecar": {"enabled": True}}}
     scraped = {"podMonitor": {"sidecars": {"enabled": True}}}
-    assert about("sidecars are scraped", scraped, apis=OPERATOR)
-    assert about(
-        "sidecars are scraped", {"stack": {"enabled": True}, "argoWorkflows": {"sidecar": {"enabled": True}}}
-    )
-    assert not about("sidecars are scraped", {**scraped, "exporter": {"enabled": False}}, apis=OPERATOR)
-    assert not about("sidecars are scraped", {"argoWorkflows": {"sidecar": {"enabled": True}}})
+    assert counted_twice(scraped)
+    assert counted_twice({"stack": {"enabled": True}, **sidecar})
+    assert not counted_twice({**scraped, "exporter": {"enabled": False}})
+    assert not counted_twice(sidecar)
