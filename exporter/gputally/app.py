@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,22 +14,25 @@ from gputally import __version__
 from gputally.attribution import OwnerFinder, PodSource
 from gputally.attribution.owners import ProcessOwners
 from gputally.attribution.pod_sources import choose_pod_sources
-from gputally.config import Config
+from gputally.config import POD_GPU_PATH, Config
 from gputally.devices import Reader
 from gputally.devices.host import read_boot_id, read_host
 from gputally.flags import ConfigError
 from gputally.ledger import Ledger
+from gputally.metrics.all_names import FamiliesOf, families_of_profiles, merge_families
+from gputally.metrics.compat import DEFAULT_METRIC_PREFIX, Options
+from gputally.metrics.families import Family, build_families
+from gputally.metrics.own_process import read_exporter_facts
 from gputally.metrics.textfile import write_metrics_file
 from gputally.model import Snapshot
-from gputally.pages.exporter import ExporterPages
+from gputally.pages.endpoints import Endpoints
 from gputally.readers import choose_sources, simulated
 from gputally.sampling.collect import Collector
 from gputally.sampling.sources import GuardedPodSource, GuardedReaders
-from gputally.scrapes import Scrapes
-from gputally.server import ListenError, PathError, Server, ServerError
-from gputally.server.listen import format_address, parse_address
+from gputally.server import ListenError, PathError, Server, ServerError, format_address, parse_address
 
 if TYPE_CHECKING:
+    from gputally.relay.upstream import Upstream
     from gputally.sampling.checkpoint import Checkpoint
 
 log = logging.getLogger("gputally")
@@ -37,7 +41,8 @@ log = logging.getLogger("gputally")
 def serve(config: Config) -> int:
     sources, owners, pod_sources = _choose_sources(config)
     checkpoint = _checkpoint(config.state_file)
-    scrapes = Scrapes(config)
+    upstream = build_upstream(config) if config.relay else None
+    endpoints = build_endpoints(config, upstream)
     collector = Collector(
         [GuardedReaders(readers) for readers in sources],
         timeout_seconds=config.timeout_seconds,
@@ -45,24 +50,17 @@ def serve(config: Config) -> int:
         ledger=_ledger(config, checkpoint),
         owners=owners,
         pod_sources=[GuardedPodSource(source) for source in pod_sources],
-        other_sources=scrapes.guests,
+        other_sources=(upstream,) if upstream else (),
         checkpoint=checkpoint,
     )
     if config.once:
-        scrapes.publish(collector.sample())
-        return _once(config, scrapes.main.body(openmetrics=False, gzipped=False))
-    pages = ExporterPages(
-        scrapes.main,
-        scrapes.pages,
-        hostname=config.hostname,
-        metrics_path=config.metrics_path,
-        max_age_seconds=config.max_age_seconds,
-    )
+        endpoints.publish(collector.sample())
+        return _once(config, endpoints.metrics.body(openmetrics=False, gzipped=False))
     try:
         server = Server(
-            pages,
+            endpoints.by_path,
+            endpoints.ready,
             listen=_listen_address(config),
-            metrics_paths=tuple(scrapes.pages),
             web_config=config.web_config,
         )
     except ListenError as error:
@@ -82,7 +80,7 @@ def serve(config: Config) -> int:
     stop = threading.Event()
     sampler = threading.Thread(
         target=collector.run,
-        args=(config.interval_seconds, _publisher(scrapes, config), stop),
+        args=(config.interval_seconds, _publisher(endpoints, config), stop),
         daemon=True,
         name="sampler",
     )
@@ -125,6 +123,58 @@ def _owners(config: Config) -> OwnerFinder:
     return SidecarOwners(config.procfs)
 
 
+def build_endpoints(config: Config, upstream: "Upstream | None" = None) -> Endpoints:
+    endpoints = Endpoints(
+        main_families(config),
+        metrics_path=config.metrics_path,
+        hostname=config.hostname,
+        max_age_seconds=config.max_age_seconds,
+    )
+    if upstream is not None:
+        endpoints.add_relay(POD_GPU_PATH, upstream, append=config.relay_metrics)
+    elif "pod-gpu" in config.profiles:
+        endpoints.add_metrics(POD_GPU_PATH, families_of_profiles(["pod-gpu"], _options(config)))
+    return endpoints
+
+
+def main_families(config: Config) -> FamiliesOf:
+    """Our families and those of the compatibility profiles."""
+
+    def ours(snapshot: Snapshot) -> list[Family]:
+        if not config.process_metrics:  # then they are there for a compatibility profile only
+            snapshot = replace(snapshot, processes=())
+        return build_families(snapshot, read_exporter_facts(__version__, config.hostname))
+
+    if not config.profiles:
+        return ours
+    others = families_of_profiles(config.profiles, _options(config))
+    return lambda snapshot: merge_families([*ours(snapshot), *others(snapshot)])
+
+
+def _options(config: Config) -> Options:
+    return Options(
+        hostname=config.hostname_override or config.node_name or config.hostname,
+        metric_prefix=config.metric_prefix or DEFAULT_METRIC_PREFIX,
+    )
+
+
+def build_upstream(config: Config) -> "Upstream":
+    """Raises ConfigError."""
+    from gputally.relay.fetch import TargetError  # noqa: PLC0415  # most exporters relay nothing
+    from gputally.relay.upstream import Relay, Upstream  # noqa: PLC0415
+
+    try:
+        # A little less than the timeout, so that a slow exporter is named and not overrun.
+        relay = Relay(
+            config.relay,
+            timeout_seconds=config.timeout_seconds * 0.8,
+            max_age_seconds=config.max_age_seconds,
+        )
+    except TargetError as error:
+        raise ConfigError(f"--relay: {error}") from None
+    return Upstream(relay, config.max_age_seconds)
+
+
 def _checkpoint(state_file: Path | None) -> "Checkpoint | None":
     if state_file is None:
         return None
@@ -163,18 +213,18 @@ def _once(config: Config, body: bytes) -> int:
     return 0
 
 
-def _publisher(scrapes: Scrapes, config: Config) -> Callable[[Snapshot], None]:
+def _publisher(endpoints: Endpoints, config: Config) -> Callable[[Snapshot], None]:
     """Hands a snapshot to the server and, where asked for, to the metrics file."""
     file = config.metrics_file
     writable = True
 
     def publish(snapshot: Snapshot) -> None:
         nonlocal writable
-        scrapes.publish(snapshot)
+        endpoints.publish(snapshot)
         if file is None:
             return
         try:
-            write_metrics_file(file, scrapes.main.body(openmetrics=False, gzipped=False))
+            write_metrics_file(file, endpoints.metrics.body(openmetrics=False, gzipped=False))
             writable = True
         except OSError as error:
             if writable:

@@ -4,37 +4,57 @@ import socket
 import ssl
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from gputally.server import Limits, Page, Server
+from gputally.server import Endpoint, Limits, Response, Server, text_response
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+NOSNIFF = (("X-Content-Type-Options", "nosniff"),)
 
 
 @dataclass
 class StaticPages:
-    """Pages that say which variant was asked for."""
+    """Responses that show which variant was requested."""
 
     size: int = 0
     is_ready: tuple[bool, str] = (True, "ready")
     asked: list[tuple[str, bool, bool]] = field(default_factory=list)
 
-    def metrics(self, path: str, openmetrics: bool, gzip: bool) -> Page:
+    def metrics(self, path: str, openmetrics: bool, gzip: bool) -> Response:
         self.asked.append((path, openmetrics, gzip))
         body = (b"openmetrics\n" if openmetrics else b"text\n") + b"#" * self.size
-        return Page(
-            OPENMETRICS if openmetrics else TEXT, zlib.compress(body, wbits=31) if gzip else body, gzip
-        )
+        kind = OPENMETRICS if openmetrics else TEXT
+        if not gzip:
+            return Response(200, kind, body, NOSNIFF)
+        return Response(200, kind, zlib.compress(body, wbits=31), (*NOSNIFF, ("Content-Encoding", "gzip")))
 
-    def landing(self) -> Page:
-        return Page("text/html; charset=utf-8", b"<h1>landing</h1>")
+    def landing(self) -> Response:
+        return Response(200, "text/html; charset=utf-8", b"<h1>landing</h1>", NOSNIFF)
 
-    def ready(self) -> tuple[bool, str]:
-        return self.is_ready
+    def ready(self) -> Response:
+        ready, reason = self.is_ready
+        return text_response(200 if ready else 503, reason)
+
+    def server(self, *metrics_paths: str, **arguments: Any) -> Server:
+        """A server of these pages that is not open yet."""
+        endpoints: dict[str, Endpoint] = {"/": _Calling(lambda *_: self.landing())}
+        for path in metrics_paths or ("/metrics",):
+            endpoints[path] = _Calling(partial(self.metrics, path))
+        return Server(endpoints, _Calling(lambda *_: self.ready()), **arguments)
+
+
+class _Calling(Endpoint):
+    def __init__(self, make: Callable[[bool, bool], Response]) -> None:
+        self._make = make
+
+    def respond(self, openmetrics: bool, gzip: bool) -> Response:
+        return self._make(openmetrics, gzip)
 
 
 @contextmanager
@@ -47,12 +67,8 @@ def serving(
     limits: Limits | None = None,
 ) -> Iterator[Server]:
     """A running server; fails when it does not stop in time."""
-    server = Server(
-        pages or StaticPages(),
-        listen=listen,
-        metrics_paths=metrics_paths,
-        web_config=web_config,
-        limits=limits,
+    server = (pages or StaticPages()).server(
+        *metrics_paths, listen=listen, web_config=web_config, limits=limits
     )
     server.open()
     thread = threading.Thread(target=server.run, daemon=True)

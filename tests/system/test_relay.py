@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,11 +16,13 @@ from tests.support.exporter import Exporter, parse_samples
 from tests.support.prometheus import prometheus_scraping
 from tools.servers.ports import free_port
 
-SIMULATE = ("simulate", "--interval", "200ms", "--gpus", "2", "--seed", "7", "--scenario-start", "1760000000")
+# The scenario begins with one pod on each GPU; later there are hours without.
+BEGAN = int(time.time())
+SIMULATE = ("simulate", "--interval", "200ms", "--gpus", "2", "--seed", "7", "--scenario-start", str(BEGAN))
 
 
 def uuids() -> list[str]:
-    reader = simulated_reader(scenario=None, gpus=2, model=None, seed=7, began_at=1760000000.0)
+    reader = simulated_reader(scenario=None, gpus=2, model=None, seed=7, began_at=float(BEGAN))
     return [reading.gpu.uuid for reading in reader.read().readings]
 
 
@@ -109,7 +112,8 @@ def test_without_an_upstream_the_page_of_the_relay_is_down_and_says_why_and_ours
         exporter.wait_until(lambda: "relay" in exporter.scrape(), "there is a sample")
         status, body = exporter.get("/gpu/metrics")
         assert (status, body.count(b"\n")) == (503, 1)
-        assert body.decode() == f"nothing is relayed: {url} cannot be asked: Connection refused\n"
+        assert url in body.decode()
+        assert body.endswith(b"Connection refused\n")
         assert exporter.value("gputally_source_up", "relay") == 0
         assert exporter.value("gputally_gpu_up", "0") == 1
 

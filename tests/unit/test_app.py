@@ -1,14 +1,115 @@
 """The parts that `serve` builds from the settings."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from gputally import app
+from gputally.app import build_endpoints, build_upstream
 from gputally.attribution.sidecar import SidecarOwners
-from gputally.config import Config
+from gputally.config import POD_GPU_PATH, Config
 from gputally.flags import ConfigError
+from gputally.metrics.compat import PROFILES
+from gputally.model import Owner, PodInfo, ProcessCharge, Snapshot, SourceState, Use
+from gputally.pages.endpoints import Endpoints
 from tests.support.fake_procfs import FakeProcfs
+from tests.support.worlds import world
+
+
+def busy_node(gpus: int = 8, pods_on_each: int = 8) -> Snapshot:
+    """Every GPU is shared by as many pods, each with one process."""
+    readings = world("h100", gpus, faults=())
+    placed = [
+        (
+            reading.gpu,
+            Owner("pod", namespace="team", pod=f"job-{reading.gpu.index}-{number}", container="main"),
+        )
+        for reading in readings
+        for number in range(pods_on_each)
+    ]
+    return Snapshot(
+        taken_at_seconds=1000.0,
+        age_seconds=0,
+        readings=readings,
+        sources=(SourceState(name="nvml", up=True),),
+        uses=tuple(Use(gpu.index, gpu.uuid, owner, 1, 2**30, 0.1, 0.1, 0.0, 0.0) for gpu, owner in placed),
+        processes=tuple(
+            ProcessCharge(
+                gpu_index=gpu.index,
+                uuid=gpu.uuid,
+                pid=pid,
+                name="python3",
+                owner=owner,
+                active=True,
+                energy_millijoules=pid,
+            )
+            for pid, (gpu, owner) in enumerate(placed, 1000)
+        ),
+        pods=tuple(PodInfo(owner.namespace, owner.pod) for _, owner in placed),
+    )
+
+
+def body(endpoints: Endpoints, path: str = "/metrics", *, openmetrics: bool = False) -> str:
+    return endpoints.by_path[path].respond(openmetrics, False).body.decode()
+
+
+def test_all_profiles_of_a_busy_node_are_one_valid_scrape() -> None:
+    endpoints = build_endpoints(Config(compat=tuple(PROFILES)))
+    endpoints.publish(busy_node())
+    names = re.findall(r"^# TYPE (\S+)", body(endpoints), re.MULTILINE)
+    assert len(names) == len(set(names))
+    families = list(parse_openmetrics(body(endpoints, openmetrics=True)))
+    assert len(families) == len(names)
+    (energy,) = (family for family in families if family.name == "my_gpu_process_energy_joules")
+    assert len(energy.samples) == 64
+
+
+@pytest.mark.parametrize("process_metrics", [True, False])
+def test_processes_have_our_names_only_where_they_were_asked_for(process_metrics: bool) -> None:
+    endpoints = build_endpoints(Config(metric_prefix="mine", process_metrics=process_metrics))
+    endpoints.publish(busy_node(gpus=1))
+    assert "\nmine_energy_joules{" in body(endpoints)
+    assert ("\ngputally_process_energy_joules_total{" in body(endpoints)) == process_metrics
+
+
+def test_without_anything_asked_for_there_is_one_page_with_our_names() -> None:
+    endpoints = build_endpoints(Config(metrics_path="/m"))
+    endpoints.publish(busy_node(gpus=1))
+    assert list(endpoints.by_path) == ["/", "/m"]
+    assert set(re.findall(r"^([a-z]+)_", body(endpoints, "/m"), re.MULTILINE)) == {"gputally", "process"}
+
+
+def test_the_old_page_has_the_old_names_and_no_others() -> None:
+    endpoints = build_endpoints(Config(compat=("pod-gpu", "purplepill")))
+    endpoints.publish(busy_node(gpus=1))
+    assert set(re.findall(r"^([a-zA-Z]+)_", body(endpoints, POD_GPU_PATH), re.MULTILINE)) == {"dcgm"}
+    assert "\ndcgm_gpu_temp{" in body(endpoints)
+
+
+def test_what_is_relayed_takes_the_old_page(tmp_path: Path) -> None:
+    config = Config(compat=("pod-gpu",), relay=str(tmp_path / "x.prom"))
+    upstream = build_upstream(config)
+    endpoints = build_endpoints(config, upstream)
+    endpoints.publish(busy_node(gpus=1))
+    assert endpoints.by_path[POD_GPU_PATH].respond(False, False).status == 503
+    assert "\ndcgm_gpu_temp{" in body(endpoints)
+    assert upstream.state().name == "relay"
+
+
+def test_a_relay_that_cannot_be_is_refused_by_the_name_of_its_flag() -> None:
+    with pytest.raises(ConfigError, match=r"^--relay: "):
+        build_upstream(Config(relay="gopher://x"))
+
+
+def test_the_name_of_the_node_is_the_hostname_of_other_tools() -> None:
+    settings = Config(compat=("purplepill",), node_name="node-7")
+    for config, name in ((settings, "node-7"), (replace(settings, hostname_override="mine"), "mine")):
+        endpoints = build_endpoints(config)
+        endpoints.publish(busy_node(gpus=1))
+        assert f'Hostname="{name}"' in body(endpoints)
 
 
 def test_a_sidecar_with_the_hosts_processes_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import yaml
 from gputally.attribution.own_pod import OwnPod
 from gputally.cli import _parser
 from gputally.config import Config, read_config
-from gputally.server.listen import parse_address
+from gputally.server import parse_address
 
 PAGE = (Path(__file__).parents[2] / "docs" / "migrate.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

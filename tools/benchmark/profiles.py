@@ -6,11 +6,11 @@ from dataclasses import replace
 from random import Random
 from statistics import median
 
+from gputally.app import main_families
 from gputally.config import Config
 from gputally.metrics.compat import PROFILES
 from gputally.metrics.exposition import LabelBlocks, render_text
 from gputally.model import BASES, Charge, Owner, PodInfo, ProcessCharge, Reading, Snapshot, Use
-from gputally.scrapes import main_families
 from gputally.simulator.default_scenario import default_scenario
 from gputally.simulator.engine import Engine
 

@@ -1,4 +1,4 @@
-"""Our families together with those under other tools' names."""
+"""Our families together with those of the compatibility profiles."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -10,18 +10,18 @@ FamiliesOf = Callable[[Snapshot], Sequence[Family]]
 
 
 def families_of_profiles(names: Sequence[str], options: Options) -> FamiliesOf:
-    """What the profiles together make of a snapshot. Each is imported here, and only here."""
+    """Snapshot -> the families of all these profiles. Each profile is imported here, and only here."""
     profiles = [load_profile(name) for name in names]
 
     def families_of(snapshot: Snapshot) -> list[Family]:
         scene = Scene(snapshot, options)
-        return each_once(family for profile in profiles for family in profile(scene))
+        return merge_families(family for profile in profiles for family in profile(scene))
 
     return families_of
 
 
-def each_once(families: Iterable[Family]) -> list[Family]:
-    """A name stands for one family in a scrape: of several, the first, with what others of its labels add."""
+def merge_families(families: Iterable[Family]) -> list[Family]:
+    """One family per name: the first, with the samples that others of the same labels add."""
     by_name: dict[str, Family] = {}
     for family in families:
         first = by_name.setdefault(family.metric.name, family)

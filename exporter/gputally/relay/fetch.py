@@ -1,6 +1,7 @@
-"""A GET that cannot hurt: bounded in time and size, whatever answers.
+"""One GET with a deadline and a size limit, whatever the server sends.
 
-No proxy, no redirect, no cookie, no second try: this asks one exporter on this node or near it.
+No proxy, redirect, cookie or retry. Not by http.client, which imports ssl and email (6 MiB of memory) and
+whose time-out starts again with every byte.
 """
 
 import socket
@@ -17,16 +18,16 @@ _ACCEPT = "text/plain;version=0.0.4, application/openmetrics-text;version=1.0.0;
 _MAX_HEADER_BYTES = 65_536
 _RECEIVE_BYTES = 65_536
 _GZIP = 16 + zlib.MAX_WBITS
-_LOOK_THERE = "see that the exporter runs and listens there"
+_FIX = "check that the exporter is running and listens there"
 
 
 class TargetError(ValueError):
-    """What was given to be relayed cannot be read by anybody."""
+    """The target of --relay is malformed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """Where to ask."""
+    """The parts of a URL."""
 
     text: str
     host: str
@@ -36,33 +37,33 @@ class Url:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back; `cut` when there was more than may be."""
+class Fetched:
+    """The body; `truncated` where it was larger than the limit."""
 
     body: bytes
     content_type: str
-    cut: bool
+    truncated: bool
 
 
 def parse_url(text: str) -> Url:
-    """Raises TargetError. Without a path, /metrics is meant."""
+    """Raises TargetError. The default path is /metrics."""
     if not text.isascii() or not text.isprintable() or " " in text:
-        raise TargetError(f"the URL {text!r} has a character that must be written as %..")
+        raise TargetError(f"the URL {text!r} has a character that must be percent-encoded")
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise TargetError(f"the URL {text!r} is wrong: {error}") from None
+        raise TargetError(f"the URL {text!r} is invalid: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise TargetError(f"the URL {text!r} must be http://host:port/path or https://host:port/path")
     if parts.username is not None:
-        raise TargetError("the URL must not have a user name in it: everybody on this host could read it")
+        raise TargetError("the URL must not contain credentials: every user of this host can read them")
     secure = parts.scheme == "https"
     target = (parts.path or "/metrics") + (f"?{parts.query}" if parts.query else "")
     return Url(text, parts.hostname, port or (443 if secure else 80), target, secure)
 
 
-def fetch(url: Url, *, timeout_seconds: float, max_bytes: int) -> Answer:
+def fetch(url: Url, *, timeout_seconds: float, max_bytes: int) -> Fetched:
     """Raises Unavailable."""
     deadline = time.monotonic() + timeout_seconds
     try:
@@ -70,9 +71,9 @@ def fetch(url: Url, *, timeout_seconds: float, max_bytes: int) -> Answer:
             connection.sendall(_request(url))
             return _receive(url, connection, deadline, max_bytes)
     except TimeoutError:
-        raise Unavailable(f"{url.text} has not answered within {timeout_seconds:g} s", _LOOK_THERE) from None
+        raise Unavailable(f"{url.text} did not respond within {timeout_seconds:g} s", _FIX) from None
     except OSError as error:
-        raise Unavailable(f"{url.text} cannot be asked: {error.strerror or error}", _LOOK_THERE) from error
+        raise Unavailable(f"{url.text}: request failed: {error.strerror or error}", _FIX) from error
 
 
 def _connected(url: Url, timeout_seconds: float) -> socket.socket:
@@ -97,7 +98,7 @@ def _request(url: Url) -> bytes:
 
 
 class _Head:
-    """What the parser tells, kept until it is asked for."""
+    """Receives the callbacks of the parser."""
 
     def __init__(self) -> None:
         self.headers: dict[bytes, str] = {}
@@ -123,11 +124,11 @@ class _Head:
 
 
 class _Body:
-    """Grows up to `max_bytes`, after unpacking."""
+    """The decompressed body, up to `max_bytes`."""
 
     def __init__(self, encoding: str, max_bytes: int) -> None:
         if encoding.lower() not in ("", "identity", "gzip"):
-            raise Unavailable(f"the answer is packed as {encoding!r}, which was not asked for")
+            raise Unavailable(f"the response has the content encoding {encoding!r}, which was not requested")
         self._unzip = zlib.decompressobj(_GZIP) if encoding.lower() == "gzip" else None
         self._max_bytes = max_bytes
         self._content = bytearray()
@@ -138,7 +139,7 @@ class _Body:
             try:
                 data = self._unzip.decompress(data, room)
             except zlib.error as error:
-                raise Unavailable(f"the answer cannot be unpacked: {error}") from error
+                raise Unavailable(f"the response cannot be decompressed: {error}") from error
         self._content += data[:room]
 
     @property
@@ -153,7 +154,7 @@ class _Body:
         return bytes(self._content[: self._max_bytes])
 
 
-def _receive(url: Url, connection: socket.socket, deadline: float, max_bytes: int) -> Answer:
+def _receive(url: Url, connection: socket.socket, deadline: float, max_bytes: int) -> Fetched:
     head = _Head()
     parser = HttpResponseParser(head)
     body: _Body | None = None
@@ -167,24 +168,24 @@ def _receive(url: Url, connection: socket.socket, deadline: float, max_bytes: in
             parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
             if not head.complete:
-                raise Unavailable(f"what answers at {url.text} does not speak HTTP", _LOOK_THERE) from None
+                raise Unavailable(f"{url.text} does not respond with HTTP", _FIX) from None
         if head.read and body is None:
             _check_status(url, parser.get_status_code(), head.headers)
             body = _Body(head.headers.get(b"content-encoding", ""), max_bytes)
         elif not head.read and received > _MAX_HEADER_BYTES:
-            raise Unavailable(f"the answer of {url.text} begins with more than 64 KiB of header")
+            raise Unavailable(f"the response of {url.text} has more than 64 KiB of headers")
         if body is not None:
             body.add(b"".join(head.pieces))
             head.pieces.clear()
             if body.too_large:
-                return Answer(body.content(), head.headers.get(b"content-type", ""), True)
+                return Fetched(body.content(), head.headers.get(b"content-type", ""), True)
     if body is None or not body.whole or not (head.complete or head.ends_with_connection):
-        raise Unavailable(f"{url.text} has ended in the middle of its answer", _LOOK_THERE)
-    return Answer(body.content(), head.headers.get(b"content-type", ""), False)
+        raise Unavailable(f"the response of {url.text} is incomplete", _FIX)
+    return Fetched(body.content(), head.headers.get(b"content-type", ""), False)
 
 
 def _next(connection: socket.socket, deadline: float) -> bytes:
-    """What has come in. The time is for the whole answer: a byte now and then does not make it longer."""
+    """The next bytes. The deadline is that of the whole response: single bytes do not extend it."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
@@ -197,9 +198,8 @@ def _check_status(url: Url, status: int, headers: dict[bytes, str]) -> None:
         return
     if 300 <= status < 400 and b"location" in headers:
         raise Unavailable(
-            f"{url.text} answers {status}: it is elsewhere", f"relay {headers[b'location'][:200]!r} instead"
+            f"{url.text} responds with status {status}, a redirect",
+            f"relay {headers[b'location'][:200]!r} instead",
         )
-    fix = (
-        "let the relay in: it has no password to give" if status in (401, 403) else f"try it: curl {url.text}"
-    )
-    raise Unavailable(f"{url.text} answers {status}", fix)
+    fix = "allow requests without a password" if status in (401, 403) else f"test it: curl {url.text}"
+    raise Unavailable(f"{url.text} responds with status {status}", fix)

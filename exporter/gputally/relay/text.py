@@ -1,6 +1,6 @@
-"""Puts pods on the samples of Prometheus or OpenMetrics text, line by line: pure, and blind to all else.
+"""Adds pod labels to the samples of Prometheus or OpenMetrics text, line by line. Pure.
 
-Nothing is reordered or written anew: a line whose device has no pod to name comes out as it went in.
+Lines keep their order, and a line whose device has no pod stays as it is, byte by byte.
 """
 
 import re
@@ -27,23 +27,23 @@ _TEXT_SAMPLE = _sample(rb"-?[0-9]++", b"")
 _SAMPLE = _sample(_SECONDS, _EXEMPLAR)
 _NAME_AND_VALUE = re.compile(rb'([a-zA-Z_][a-zA-Z0-9_]*+)[ \t]*+=[ \t]*+"((?:[^"\\\n]++|\\[^\n])*+)"')
 
-_ABOUT_A_FAMILY = re.compile(rb"#[ \t]++(?:HELP|TYPE|UNIT)(?![^ \t])")
+_METADATA_LINE = re.compile(rb"#[ \t]++(?:HELP|TYPE|UNIT)(?![^ \t])")
 
 
-def _about_a_family(kinds: bytes) -> re.Pattern[bytes]:
+def _metadata(kinds: bytes) -> re.Pattern[bytes]:
     return re.compile(
         rb"#[ \t]++(?:HELP[ \t]++%b(?:[ \t].*)?|TYPE[ \t]++%b[ \t]++(?:%b)|UNIT[ \t]++%b(?:[ \t].*)?)"
         % (_NAME, _NAME, kinds, _NAME)
     )
 
 
-_TEXT_WELL_SAID = _about_a_family(b"counter|gauge|histogram|summary|untyped")
-_WELL_SAID = _about_a_family(b"counter|gauge|histogram|summary|unknown|info|stateset|gaugehistogram")
+_TEXT_METADATA = _metadata(b"counter|gauge|histogram|summary|untyped")
+_METADATA = _metadata(b"counter|gauge|histogram|summary|unknown|info|stateset|gaugehistogram")
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
-    """How a sample names its GPU, or a GPU instance of it; empty is not said."""
+class DeviceLabels:
+    """The labels by which a sample identifies its GPU or GPU instance; empty where absent."""
 
     uuid: str = ""
     index: str = ""
@@ -51,22 +51,22 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
-    """Whom a sample is labelled with."""
+class PodLabels:
+    """The labels that a sample gets."""
 
     namespace: str
     pod: str
     container: str = ""
 
 
-Who = Callable[[Device], Pod | None]
-Told = Collection[tuple[bytes, Device]]
-"""Names of metrics, each with a device."""
+PodOf = Callable[[DeviceLabels], PodLabels | None]
+Attributed = Collection[tuple[bytes, DeviceLabels]]
+"""Names of metrics, each with a device, that have pod labels already."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
-    """What an exporter calls the three labels."""
+    """An exporter's names of the three labels."""
 
     container: bytes
     namespace: bytes
@@ -80,12 +80,12 @@ class _Dialect:
 _DCGM = _Dialect(b"container", b"namespace", b"pod")
 _OLD_DCGM = _Dialect(b"container_name", b"pod_namespace", b"pod_name")
 _OWN = frozenset(_DCGM.names + _OLD_DCGM.names)
-# Somebody has told already whose it is: the exporter itself, or a Prometheus that it was federated from.
-_TOLD = _OWN | {b"exported_" + name for name in _OWN}
+# A sample with one of these is attributed already, by the exporter or by a federated Prometheus.
+_POD_LABELS = _OWN | {b"exported_" + name for name in _OWN}
 
 
 def is_valid(line: bytes, *, openmetrics: bool) -> bool:
-    """Whether a scraper would take the line; one that it does not take costs it all the others."""
+    """Whether a scraper accepts the line; it rejects the whole scrape for one invalid line."""
     if not line.isascii():
         try:
             line.decode()
@@ -93,15 +93,15 @@ def is_valid(line: bytes, *, openmetrics: bool) -> bool:
             return False
     words = line.strip(b" \t\n")
     if words.startswith(b"#"):
-        well_said = _WELL_SAID if openmetrics else _TEXT_WELL_SAID
-        return _ABOUT_A_FAMILY.match(words) is None or well_said.fullmatch(words) is not None
+        metadata = _METADATA if openmetrics else _TEXT_METADATA
+        return _METADATA_LINE.match(words) is None or metadata.fullmatch(words) is not None
     sample = _SAMPLE if openmetrics else _TEXT_SAMPLE
     return not words or sample.fullmatch(line) is not None
 
 
-def find_told(lines: Iterable[bytes]) -> Told:
-    """What the exporter itself shares out among pods, be it to one pod alone."""
-    told: set[tuple[bytes, Device]] = set()
+def find_attributed(lines: Iterable[bytes]) -> Attributed:
+    """The metrics that the exporter labels with pods itself, by device."""
+    attributed: set[tuple[bytes, DeviceLabels]] = set()
     for line in lines:
         if b"pod" not in line and b"namespace" not in line and b"container" not in line:
             continue
@@ -109,19 +109,19 @@ def find_told(lines: Iterable[bytes]) -> Told:
         if match is None or not match[2]:
             continue
         labels = dict(_NAME_AND_VALUE.findall(match[2]))
-        if _is_told(labels):
-            told.add((match[1], _device(labels)))
-    return frozenset(told)
+        if _is_attributed(labels):
+            attributed.add((match[1], _device(labels)))
+    return frozenset(attributed)
 
 
-def relabel(lines: Iterable[bytes], who: Who, told: Told = frozenset()) -> Iterator[bytes]:
-    """The same lines, the samples of a device with the labels of the pod that `who` names.
+def relabel(lines: Iterable[bytes], pod_of: PodOf, attributed: Attributed = frozenset()) -> Iterator[bytes]:
+    """The same lines, with the labels of `pod_of` on the samples of a device.
 
-    Labels that tell already whose it is are kept; empty ones are filled in, in their places. What is `told`
-    for some pod is not labelled beside it: it could become the same series twice.
+    PodLabels labels with a value are kept; empty ones are filled in at their position. A metric that is
+    `attributed` on a device is not labelled there: it could become a duplicate series.
     """
     # All the metrics of a device have the same labels.
-    known: dict[tuple[bytes, bool], tuple[Device, bytes] | None] = {}
+    known: dict[tuple[bytes, bool], tuple[DeviceLabels, bytes] | None] = {}
     for line in lines:
         match = _SAMPLE.fullmatch(line)
         if match is None or not match[2]:
@@ -129,32 +129,32 @@ def relabel(lines: Iterable[bytes], who: Who, told: Told = frozenset()) -> Itera
             continue
         key = (match[2], match[1].startswith(b"dcgm_"))
         if key not in known:
-            known[key] = _labelled(*key, who)
+            known[key] = _labelled(*key, pod_of)
         found = known[key]
-        if found is None or (match[1], found[0]) in told:
+        if found is None or (match[1], found[0]) in attributed:
             yield line
         else:
             yield line[: match.start(2)] + found[1] + line[match.end(2) :]
 
 
-def _is_told(labels: Mapping[bytes, bytes]) -> bool:
-    return any(labels[name] for name in _TOLD & labels.keys())
+def _is_attributed(labels: Mapping[bytes, bytes]) -> bool:
+    return any(labels[name] for name in _POD_LABELS & labels.keys())
 
 
-def _device(labels: Mapping[bytes, bytes]) -> Device:
-    # gpu_uuid is on the samples of NVLink.
+def _device(labels: Mapping[bytes, bytes]) -> DeviceLabels:
+    # NVLink samples have gpu_uuid.
     uuid = labels.get(b"UUID") or labels.get(b"uuid") or labels.get(b"gpu_uuid", b"")
     named = (uuid, labels.get(b"gpu", b""), labels.get(b"GPU_I_ID", b""))
-    return Device(*(part.decode(errors="replace") for part in named))
+    return DeviceLabels(*(part.decode(errors="replace") for part in named))
 
 
-def _labelled(inside: bytes, old: bool, who: Who) -> tuple[Device, bytes] | None:
-    """The device, and what is between the braces with its pod's labels; None where that stays as it is."""
+def _labelled(inside: bytes, old: bool, pod_of: PodOf) -> tuple[DeviceLabels, bytes] | None:
+    """The device, and the text between the braces with its pod's labels; None where that is unchanged."""
     labels = dict(_NAME_AND_VALUE.findall(inside))
     device = _device(labels)
-    if not (device.uuid or device.index) or _is_told(labels):
+    if not (device.uuid or device.index) or _is_attributed(labels):
         return None
-    pod = who(device)
+    pod = pod_of(device)
     if pod is None:
         return None
     if _DCGM.pod in labels or (_OLD_DCGM.pod not in labels and not old):
@@ -166,7 +166,7 @@ def _labelled(inside: bytes, old: bool, who: Who) -> tuple[Device, bytes] | None
     return device, b",".join((filled.rstrip(b" \t,"), *missing))
 
 
-def _written(pod: Pod, dialect: _Dialect) -> dict[bytes, bytes]:
+def _written(pod: PodLabels, dialect: _Dialect) -> dict[bytes, bytes]:
     values = (pod.container, pod.namespace, pod.pod)
     return {
         name: b'%b="%b"' % (name, _escaped(value))

@@ -1,50 +1,168 @@
-"""One client: its requests are answered one at a time, in their order, within the limits.
+"""Connections: each serves one request at a time, in order, within the limits; the pool bounds them all.
 
-A connection holds at most one read of undigested input, a few parsed requests and `CHUNK` bytes of
-output on top of what the kernel buffers: bodies are shared between clients and sent piece by piece.
+A connection holds at most one read of unparsed input, a few parsed requests and `CHUNK` bytes of
+output on top of the kernel's buffers: bodies are shared between clients and sent in pieces.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import Protocol
 
-from gputally.server.crowd import Crowd
+from gputally.server.http1 import RequestParser, Response, encode_head
 from gputally.server.limits import Limits
-from gputally.server.messages import Request, Response, encode_head
-from gputally.server.reader import RequestReader
+from gputally.server.routes import Routes
 
 CHUNK = 64 * 1024
+SWEEP_SECONDS = 0.25
+"""Deadlines are kept to within this, so that a thousand of them cost one wake-up and not a thousand."""
 
 
-class Answering(Protocol):
-    """How requests become responses."""
+class Member(Protocol):
+    """What the pool needs of a connection."""
 
-    def answer(self, request: Request, reply: Callable[[Response], None]) -> None:
-        """Find the response and call `reply` with it, once, now or later, on the event loop."""
+    deadline: float
+    known: bool
+    """It has sent at least one complete request."""
+
+    def abort(self) -> None:
+        """Close the connection now."""
         ...
+
+    def retire(self) -> None:
+        """Close as soon as the current response has been sent."""
+        ...
+
+
+class ConnectionPool:
+    """A bounded set of connections with deadlines.
+
+    When it is full, a new connection evicts the one that has been waiting longest without sending a
+    request; a connection with a response in progress is never evicted for it. Connections that have never
+    sent a complete request (strangers) are evicted before idle ones of scrapers (known), as long as there
+    are more strangers: so neither a flood of silent clients nor one of clients that send one request and
+    then stay idle can evict the other kind. When no connection waits, the one that has stalled longest
+    while reading its response is evicted.
+
+    No timer ticks: one is set for the earliest deadline, and moving a deadline later does not touch it.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int) -> None:
+        self._loop = loop
+        self._limit = limit
+        # Dicts keep the order: the longest wait comes first.
+        self._strangers: dict[Member, None] = {}
+        self._known: dict[Member, None] = {}
+        self._stalled: dict[Member, None] = {}
+        self._busy: dict[Member, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self.empty = asyncio.Event()
+        self.empty.set()
+
+    def __len__(self) -> int:
+        return len(self._strangers) + len(self._known) + len(self._stalled) + len(self._busy)
+
+    def wait(self, member: Member, seconds: float) -> None:
+        """`member` must send a request within `seconds`. Also adds a new connection."""
+        self._take_out(member)
+        if len(self) >= self._limit:
+            self._evict()
+        (self._known if member.known else self._strangers)[member] = None
+        self.empty.clear()
+        self.allow(member, seconds)
+
+    def respond(self, member: Member, seconds: float) -> None:
+        """A response to `member` is in progress, for at most `seconds`: it is not evicted."""
+        self._take_out(member)
+        self._busy[member] = None
+        self.allow(member, seconds)
+
+    def stall(self, member: Member, seconds: float) -> None:
+        """`member` must read a part of its response within `seconds`."""
+        self._take_out(member)
+        self._stalled[member] = None
+        self.allow(member, seconds)
+
+    def remove(self, member: Member) -> None:
+        """`member` is closed."""
+        self._take_out(member)
+        if not len(self):
+            self.empty.set()
+
+    def allow(self, member: Member, seconds: float) -> None:
+        """Set the deadline of `member`, `seconds` from now."""
+        member.deadline = self._loop.time() + seconds
+        if self._timer is None or member.deadline < self._timer.when() - SWEEP_SECONDS:
+            self._wake_at(member.deadline)
+
+    def shed(self) -> None:
+        """Close half of the waiting connections: the host is short of descriptors or memory."""
+        for _ in range((len(self._strangers) + len(self._known) + 1) // 2):
+            self._evict()
+
+    def retire(self) -> None:
+        """Take no more requests; responses in progress may finish."""
+        for member in self._members():
+            member.retire()
+
+    def abort(self) -> None:
+        """Close all connections now."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for member in self._members():
+            member.abort()
+
+    def _members(self) -> list[Member]:
+        return [*self._strangers, *self._known, *self._stalled, *self._busy]
+
+    def _take_out(self, member: Member) -> None:
+        for group in (self._strangers, self._known, self._stalled, self._busy):
+            group.pop(member, None)
+
+    def _evict(self) -> None:
+        waiting = self._strangers if len(self._strangers) >= len(self._known) else self._known
+        group = waiting or self._stalled
+        if group:
+            longest = next(iter(group))
+            del group[longest]
+            longest.abort()
+
+    def _wake_at(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when + SWEEP_SECONDS, self._sweep)
+
+    def _sweep(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        members = self._members()
+        for member in members:
+            if member.deadline <= now:
+                member.abort()
+        later = [member.deadline for member in members if member.deadline > now]
+        if later:
+            self._wake_at(min(later))
 
 
 class Connection(asyncio.Protocol):
     """HTTP/1.0 and 1.1 with one client."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, crowd: Crowd, answering: Answering, limits: Limits
+        self, loop: asyncio.AbstractEventLoop, pool: ConnectionPool, routes: Routes, limits: Limits
     ) -> None:
         self._loop = loop
-        self._crowd = crowd
-        self._answering = answering
+        self._pool = pool
+        self._routes = routes
         self._limits = limits
         self._transport: asyncio.Transport | None = None
-        self._reader = RequestReader(limits)
+        self._parser = RequestParser(limits)
         self._discarded = 0
-        self._ended = False  # the client has said that it sends no more
+        self._ended = False  # the client has closed its sending side
 
-        self._answers = False  # one request is being answered
-        self._keep_alive = True  # after that one
-        self._head_only = False  # of that one
+        self._responding = False  # a response is in progress
+        self._keep_alive = True  # after this response
+        self._head_only = False  # of this response
         self._unsent = memoryview(b"")
-        self._full = False  # the kernel takes no more output for now
+        self._full = False  # the kernel's buffer is full
 
         self.known = False
         self.deadline = 0.0
@@ -54,88 +172,88 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - narrows the type for mypy
-        self._talk_on(transport)
+        self._start(transport)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - clients come and go
-        """The client is gone, or we have cut it off."""
-        self._crowd.leaves(self)
-        self._reader.close()
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - a lost client is no error
+        """The connection is closed, by either side."""
+        self._pool.remove(self)
+        self._parser.close()
         self._transport = None
         self._unsent = memoryview(b"")
 
     def data_received(self, data: bytes) -> None:
-        """The client has sent something."""
-        reader = self._reader
-        if reader.complete:
+        """The client has sent data."""
+        parser = self._parser
+        if parser.complete:
             self._discarded += len(data)
             if self._discarded > self._limits.discarded_bytes:
                 self.abort()
             return
-        reader.feed(data)
-        if self._answers:
+        parser.feed(data)
+        if self._responding:
             return
-        if reader.queue:
+        if parser.queue:
             self._next()
-        elif reader.began_now and self.known:
-            self._crowd.allow(self, self._limits.request_seconds)
+        elif parser.began_now and self.known:
+            self._pool.allow(self, self._limits.request_seconds)
 
     def eof_received(self) -> bool:
-        """The client sends no more; whether the connection stays open until it has its answers."""
-        self._ended = self._reader.complete = True
+        """The client sends no more. Returns whether the connection stays open for its responses."""
+        self._ended = self._parser.complete = True
         if self._transport is None or self._transport.get_extra_info("sslcontext") is not None:
             return False  # TLS has no half-closed connections
-        return self._answers or bool(self._reader.queue)
+        return self._responding or bool(self._parser.queue)
 
     def pause_writing(self) -> None:
-        """The kernel takes no more."""
+        """The kernel's buffer is full."""
         self._full = True
 
     def resume_writing(self) -> None:
-        """All that we gave to the transport has left."""
+        """The transport has sent everything."""
         self._full = False
-        if self._answers:
+        if self._responding:
             self._send_rest()
 
-    # --- the crowd's calls -----------------------------------------------------------------------
+    # --- the pool's calls ------------------------------------------------------------------------
 
     def abort(self) -> None:
-        """Cut the connection now."""
+        """Close the connection now."""
         if self._transport is not None:
             self._transport.abort()
 
     def retire(self) -> None:
-        """Close as soon as what is being answered has been sent."""
-        self._reader.close()
-        if not self._answers and self._transport is not None:
+        """Close as soon as the current response has been sent."""
+        self._parser.close()
+        if not self._responding and self._transport is not None:
             self._transport.close()
 
     # --- from request to response ----------------------------------------------------------------
 
-    def _talk_on(self, transport: asyncio.Transport) -> None:
-        # What is unsent pauses us: the next chunk follows when the last one has left. Not high=0, with
-        # which a TLS transport pauses for an empty buffer and never resumes.
+    def _start(self, transport: asyncio.Transport) -> None:
+        # Writing pauses while a chunk is unsent: the next one follows the last. Not high=0, with which a
+        # TLS transport pauses for an empty buffer and never resumes.
         transport.set_write_buffer_limits(high=1, low=0)
         self._transport = transport
-        self._crowd.waits(self, self._limits.request_seconds)
+        self._pool.wait(self, self._limits.request_seconds)
 
     def _next(self) -> None:
-        if self._answers or self._transport is None or not self._reader.queue:
+        if self._responding or self._transport is None or not self._parser.queue:
             return
-        self._answers = True
-        self._crowd.works(self, self._limits.answer_seconds)
-        asked = self._reader.queue.popleft()
-        if isinstance(asked, Response):
+        self._responding = True
+        self._pool.respond(self, self._limits.response_seconds)
+        request = self._parser.queue.popleft()
+        if isinstance(request, Response):
             self._head_only = False
-            self._send(asked)
+            self._send(request)
         else:
             self.known = True
-            self._head_only = asked.method == "HEAD"
-            self._answering.answer(asked, self._send)
+            self._head_only = request.method == "HEAD"
+            self._routes.answer(request, self._send)
 
     def _send(self, response: Response) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        self._keep_alive = bool(self._reader.queue) or not self._reader.complete
+        self._keep_alive = bool(self._parser.queue) or not self._parser.complete
         head = encode_head(response, time.time(), self._keep_alive)
         body = b"" if self._head_only else response.body
         self._unsent = memoryview(body)[CHUNK:]
@@ -149,29 +267,29 @@ class Connection(asyncio.Protocol):
             chunk, self._unsent = self._unsent[:CHUNK], self._unsent[CHUNK:]
             self._transport.write(chunk)
         if self._full:
-            self._crowd.stalls(self, self._limits.stall_seconds)
+            self._pool.stall(self, self._limits.stall_seconds)
         else:
-            self._answers = False
+            self._responding = False
             self._carry_on(self._transport)
 
     def _carry_on(self, transport: asyncio.Transport) -> None:
-        """The answer is out: wait for the next request, take it from the queue, or hang up."""
-        reader = self._reader
-        if not reader.queue and (reader.complete or not self._keep_alive):
-            self._hang_up(transport)
+        """The response is sent: wait for the next request, take it from the queue, or close."""
+        parser = self._parser
+        if not parser.queue and (parser.complete or not self._keep_alive):
+            self._finish(transport)
             return
-        begun = reader.inside or reader.queue
-        self._crowd.waits(self, self._limits.request_seconds if begun else self._limits.idle_seconds)
-        if reader.queue:
-            # Others first: a client that sends many requests at once must not keep the loop to itself.
+        begun = parser.inside or parser.queue
+        self._pool.wait(self, self._limits.request_seconds if begun else self._limits.idle_seconds)
+        if parser.queue:
+            # Other clients first: one that pipelines many requests must not occupy the loop.
             self._loop.call_soon(self._next)
 
-    def _hang_up(self, transport: asyncio.Transport) -> None:
-        self._reader.close()
-        self._crowd.waits(self, self._limits.linger_seconds)
+    def _finish(self, transport: asyncio.Transport) -> None:
+        self._parser.close()
+        self._pool.wait(self, self._limits.linger_seconds)
         if self._ended or not transport.can_write_eof():
             transport.close()
         else:
-            # Leave our ear open: to close it while the client still sends would reset the connection
-            # and take the answer out of the client's hands.
+            # Keep receiving: closing while the client still sends would reset the connection and could
+            # discard the response before the client has read it.
             transport.write_eof()

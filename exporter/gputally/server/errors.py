@@ -1,4 +1,4 @@
-"""Why the server cannot start: each message is one line for the operator."""
+"""Errors at start-up: each message is one line for the administrator."""
 
 
 class ServerError(Exception):
@@ -6,12 +6,12 @@ class ServerError(Exception):
 
 
 class ListenError(ServerError):
-    """An address cannot be understood or listened on."""
+    """An address is malformed or cannot be listened on."""
 
 
 class PathError(ServerError):
-    """The metrics cannot be served on this path."""
+    """A path cannot be served."""
 
 
 class WebConfigError(ServerError):
-    """The web configuration cannot be used; the message names the file and the key."""
+    """The web configuration is invalid; the message names the file and the key."""

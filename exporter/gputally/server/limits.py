@@ -1,26 +1,29 @@
-"""What one client, or all of them together, may take."""
+"""The limits of the HTTP server: time-outs, sizes and numbers, for each client and all together."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Generous for people and scrapers, tight for the rest."""
+    """Generous for browsers and scrapers, tight for the rest."""
 
-    connections: int = 256
-    header_bytes: int = 16 * 1024
-    body_bytes: int = 4 * 1024
-    pipelined_requests: int = 16
-    discarded_bytes: int = 256 * 1024
-    """What a refused client may still send while it reads the refusal."""
-    handshake_seconds: float = 5.0
+    idle_seconds: float = 150.0
+    """Between two requests: longer than common scrape intervals."""
     request_seconds: float = 5.0
     """From the first byte of a request (or the connection) to its last."""
-    idle_seconds: float = 150.0
-    """Between requests: longer than the scrape intervals that people use."""
-    answer_seconds: float = 20.0
-    """Until an answer is found; only a password that has to be verified takes any time."""
+    response_seconds: float = 20.0
+    """Until a response is ready; only the verification of a password takes time."""
     stall_seconds: float = 10.0
-    """For a client to take the next piece of its answer."""
+    """For a client to read the next piece of its response."""
     linger_seconds: float = 2.0
-    """For a client that we have hung up on to hang up too."""
+    """For a client to close its side after the server has closed."""
+    handshake_seconds: float = 5.0
+    """For the TLS handshake."""
+    shutdown_seconds: float = 0.6
+    """For responses in progress when the server stops."""
+    connections: int = 256
+    pipelined_requests: int = 16
+    header_bytes: int = 16 * 1024
+    body_bytes: int = 4 * 1024
+    discarded_bytes: int = 256 * 1024
+    """Sent by a client after its request was refused, while it reads the refusal."""

@@ -1,27 +1,35 @@
-"""From `tls_server_config` to a TLS context, with what Python's ssl module can and cannot do."""
+"""TLS: the context from `tls_server_config`, and connections that use it."""
 
+import asyncio
 import ipaddress
 import logging
 import os
 import ssl
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from gputally.server.connection import Connection, ConnectionPool
+from gputally.server.limits import Limits
+from gputally.server.routes import Routes
 from gputally.server.web_config import TlsSettings
 
 log = logging.getLogger(__name__)
 
+# asyncio gives each TLS connection a read buffer of 256 KiB, 64 MiB for all silent clients together.
+SSLProtocol.max_size = 16 * 1024
+
 VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 CLIENT_CERTIFICATES = {
     "NoClientCert": ssl.CERT_NONE,
-    # A certificate that is asked for and not verified proves nothing: not to ask is the same.
+    # A certificate that is requested and not verified proves nothing, so it is not requested.
     "RequestClientCert": ssl.CERT_NONE,
     "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
     "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
 }
-# Go's names, which the file uses, and OpenSSL's. TLS 1.3 suites cannot be chosen in either.
+# Go's names, which the file uses -> OpenSSL's. The suites of TLS 1.3 cannot be chosen in either.
 CIPHERS = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
@@ -40,22 +48,22 @@ CURVES = {"CurveP256": "prime256v1", "CurveP384": "secp384r1", "CurveP521": "sec
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """What a handshake needs."""
+    """The settings of a handshake."""
 
     context: ssl.SSLContext
     allowed_sans: frozenset[str]
-    """Names of which a client's certificate must carry one; empty when any verified one will do."""
+    """A client's certificate must have one of these names; empty where any verified one is accepted."""
 
     def admits(self, certificate: Mapping[str, Any] | None) -> bool:
-        """Whether a client with this verified certificate (or with none) may talk."""
+        """Whether a client with this verified certificate (or with none) is admitted."""
         if not self.allowed_sans or not certificate:
-            return True  # whether there must be one has been settled by the handshake
+            return True  # the handshake has checked whether one is required
         names = {_canonical(kind, name) for kind, name in certificate.get("subjectAltName", ())}
         return not names.isdisjoint(self.allowed_sans)
 
 
 def build_tls(settings: TlsSettings) -> Tls:
-    """Read certificates and keys. Raises WebConfigError, which names the setting at fault."""
+    """Read certificates and keys. Raises WebConfigError, which names the setting."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_alpn_protocols(["http/1.1"])
     context.minimum_version = _choice(settings, "min_version", settings.min_version, VERSIONS)
@@ -65,7 +73,7 @@ def build_tls(settings: TlsSettings) -> Tls:
     _choose_ciphers(settings, context)
     _choose_curve(settings, context)
     _load_certificate(settings, context)
-    _demand_client_certificate(settings, context)
+    _require_client_certificate(settings, context)
     return Tls(context, frozenset(settings.client_allowed_sans))
 
 
@@ -89,7 +97,7 @@ def _choose_curve(settings: TlsSettings, context: ssl.SSLContext) -> None:
     curves = [_choice(settings, "curve_preferences", name, CURVES) for name in settings.curve_preferences]
     if len(curves) > 1:
         raise settings.error(
-            "curve_preferences", "Python's TLS can be told one curve only: name one, or leave the list out"
+            "curve_preferences", "Python's TLS supports one curve only: name one, or omit the list"
         )
     if curves:
         context.set_ecdh_curve(curves[0])
@@ -101,7 +109,7 @@ def _load_certificate(settings: TlsSettings, context: ssl.SSLContext) -> None:
         _as_file(settings, "key", settings.key, settings.key_file) as key,
     ):
         try:
-            # Without a password OpenSSL would ask for one on the terminal.
+            # Without a password OpenSSL would prompt on the terminal.
             context.load_cert_chain(certificate, key, password="")
         except ssl.SSLError as error:
             raise settings.error(
@@ -111,10 +119,10 @@ def _load_certificate(settings: TlsSettings, context: ssl.SSLContext) -> None:
 
 @contextmanager
 def _as_file(settings: TlsSettings, key: str, inline: str | None, path: str | None) -> Iterator[str]:
-    """A path for OpenSSL. What stands in the file itself is handed over in memory, never on disk."""
+    """A path for OpenSSL. Inline text is passed in memory, never on disk."""
     if path is not None:
         try:
-            with open(path, "rb"):  # noqa: PTH123 - only to say which of the two cannot be read
+            with open(path, "rb"):  # noqa: PTH123 - only for an error that names the file
                 pass
         except OSError as error:
             raise settings.error(f"{key}_file", f"cannot read {path}: {error.strerror}") from error
@@ -128,18 +136,18 @@ def _as_file(settings: TlsSettings, key: str, inline: str | None, path: str | No
         os.close(descriptor)
 
 
-def _demand_client_certificate(settings: TlsSettings, context: ssl.SSLContext) -> None:
+def _require_client_certificate(settings: TlsSettings, context: ssl.SSLContext) -> None:
     policy = settings.client_auth_type
     if policy in ("RequireAnyClientCert", "RequireClientCert"):
         raise settings.error(
             "client_auth_type",
-            f"{policy} takes any certificate unverified, which Python's TLS cannot do and which proves"
-            " nothing: use RequireAndVerifyClientCert with client_ca_file",
+            f"{policy} accepts any unverified certificate, which proves nothing and which Python's TLS does"
+            " not support: use RequireAndVerifyClientCert with client_ca_file",
         )
     context.verify_mode = _choice(settings, "client_auth_type", policy, CLIENT_CERTIFICATES)
     if policy == "RequestClientCert":
         log.warning(
-            "%s: RequestClientCert verifies nothing: no client certificate is asked for", settings.file
+            "%s: RequestClientCert verifies nothing: no client certificate is requested", settings.file
         )
     if context.verify_mode == ssl.CERT_NONE:
         if settings.client_ca_file or settings.client_ca:
@@ -173,5 +181,83 @@ def _choice(settings: TlsSettings, key: str, value: str, allowed: Mapping[str, A
 
 
 def _canonical(kind: str, name: str) -> str:
-    """IPv6 addresses have many spellings; the file has the short one, OpenSSL prints the long one."""
+    """The file has the short form of an IPv6 address, OpenSSL prints the long one."""
     return str(ipaddress.ip_address(name.strip())) if kind == "IP Address" else name
+
+
+class TlsConnection(Connection):
+    """HTTP over TLS. The handshake counts against the same limits as a request.
+
+    The event loop's own TLS server would hide a connection until its handshake is done; here a client that
+    never finishes it has a deadline and can be evicted like one that never sends a request.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, pool: ConnectionPool, routes: Routes, limits: Limits, tls: Tls
+    ) -> None:
+        super().__init__(loop, pool, routes, limits)
+        self._tls = tls
+        self._raw: asyncio.Transport | None = None
+        self._early: list[bytes] = []
+        self._handshake: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected and must complete the handshake."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - narrows the type for mypy
+        transport.pause_reading()
+        self._raw = transport
+        self._pool.wait(self, self._limits.handshake_seconds)
+        self._handshake = self._loop.create_task(self._do_handshake(transport))
+
+    async def _do_handshake(self, raw: asyncio.Transport) -> None:
+        try:
+            secured = await self._loop.start_tls(
+                raw,
+                self,
+                self._tls.context,
+                server_side=True,
+                ssl_handshake_timeout=self._limits.handshake_seconds,
+                ssl_shutdown_timeout=self._limits.linger_seconds,
+            )
+        except OSError as error:  # ssl.SSLError is one
+            # The traceback is a reference cycle that would keep the buffers until a garbage collection.
+            error.__traceback__ = None
+            raw.abort()
+            return
+        self._raw = None
+        if secured is None or not self._admits(secured):
+            raw.abort()
+            return
+        self._start(secured)
+        # The first request can be decrypted before this task runs again.
+        early, self._early = b"".join(self._early), []
+        if early:
+            self.data_received(early)
+
+    def _admits(self, transport: asyncio.Transport) -> bool:
+        session = transport.get_extra_info("ssl_object")
+        return isinstance(session, ssl.SSLObject) and self._tls.admits(session.getpeercert())
+
+    def data_received(self, data: bytes) -> None:
+        """The client has sent data, here decrypted."""
+        if self._transport is None:
+            self._early.append(data)
+        else:
+            super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is closed, by either side."""
+        self._raw = None
+        super().connection_lost(exc)
+
+    def abort(self) -> None:
+        """Close the connection now, also during the handshake."""
+        if self._raw is not None:
+            self._raw.abort()
+        super().abort()
+
+    def retire(self) -> None:
+        """Close as soon as the current response has been sent; at once during the handshake."""
+        if self._raw is not None:
+            self._raw.abort()
+        super().retire()

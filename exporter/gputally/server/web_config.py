@@ -1,9 +1,9 @@
 """`--web-config FILE`, in the format that Prometheus exporters share.
 
 https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
-Only reads and checks the text; `tls` and `protection` act on it. A key that is not understood is an
-error that names it: a security setting must not be ignored in silence. `http2` is understood and
-changes nothing, for the client chooses, and this server only offers HTTP/1.1.
+Only parses and checks the text; `tls` and `web_security` apply it. An unknown key is an error that names
+it: a security setting must not be ignored silently. `http2` is accepted and has no effect: the client
+chooses the protocol, and this server offers HTTP/1.1 only.
 """
 
 import re
@@ -32,7 +32,7 @@ HEADERS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """`tls_server_config`, with paths made absolute and everything else as it is written."""
+    """`tls_server_config`, with absolute paths and otherwise as written."""
 
     file: Path
     cert: str | None
@@ -50,7 +50,7 @@ class TlsSettings:
     curve_preferences: tuple[str, ...]
 
     def error(self, key: str, problem: str) -> WebConfigError:
-        """What is wrong with one of these settings."""
+        """The error of one of these settings."""
         return WebConfigError(f"{self.file}: tls_server_config: {key}: {problem}")
 
     def files(self) -> tuple[Path, ...]:
@@ -60,7 +60,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """`rate_limit`: one request per interval, and a burst of so many."""
+    """`rate_limit`: one request per interval, and a burst."""
 
     interval_seconds: float
     burst: int
@@ -88,12 +88,12 @@ def load_web_config(path: Path) -> WebConfig:
 
 
 def parse_web_config(text: str, path: Path) -> WebConfig:
-    """Check the text of the file; `path` is for messages, and its folder for relative paths."""
+    """Check the text of the file; `path` is for messages, and its directory for relative paths."""
     try:
         document = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a SafeLoader that refuses duplicates
     except yaml.YAMLError as error:
         raise WebConfigError(f"{path}: is not valid YAML: {' '.join(str(error).split())}") from error
-    except ValueError as error:  # a timestamp that is none: PyYAML lets it through
+    except ValueError as error:  # PyYAML does not catch malformed timestamps
         raise WebConfigError(f"{path}: is not valid YAML: {error}") from error
     top = _Section(path, "", {} if document is None else document)
     tls = top.section("tls_server_config")
@@ -129,10 +129,10 @@ def _tls(section: "_Section") -> TlsSettings:
     section.finish()
     for what in ("cert", "key", "client_ca"):
         if getattr(settings, what) and getattr(settings, f"{what}_file"):
-            raise section.error(what, f"give either {what} or {what}_file, not both")
+            raise section.error(what, f"set either {what} or {what}_file, not both")
     for what in ("cert", "key"):
         if not getattr(settings, what) and not getattr(settings, f"{what}_file"):
-            raise section.error(what, f"missing: give {what} or {what}_file")
+            raise section.error(what, f"missing: set {what} or {what}_file")
     return settings
 
 
@@ -162,11 +162,11 @@ def _users(section: "_Section") -> Mapping[str, bytes]:
         hashed = section.text(name) or ""
         match = BCRYPT.fullmatch(hashed)
         if match is None:
-            raise section.error(name, "the password must be a bcrypt hash, as `htpasswd -nBC 10` makes it")
+            raise section.error(name, "the password must be a bcrypt hash: htpasswd -nBC 10 prints one")
         if int(match[1]) not in BCRYPT_COSTS:
-            raise section.error(name, f"bcrypt cost {match[1]}: from 4 to 18 is workable, 10 is usual")
+            raise section.error(name, f"bcrypt cost {match[1]}: must be from 4 to 18; 10 is usual")
         if ":" in name:
-            raise section.error(name, "a user name cannot have a colon in it")
+            raise section.error(name, "a user name cannot contain a colon")
         users[name] = hashed.encode()
     return users
 
@@ -178,12 +178,12 @@ def _rate_limit(section: "_Section") -> RateLimit | None:
     if interval == 0:
         return None
     if burst < 1:
-        raise section.error("burst", "must be at least 1, or every request would be refused")
+        raise section.error("burst", "must be at least 1: with 0, all requests are refused")
     return RateLimit(interval, burst)
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML's plain types; a key that stands twice is an error, for one of the two would be ignored."""
+    """YAML's plain types; a duplicate key is an error, because one of the two would be ignored."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -191,14 +191,14 @@ class _StrictLoader(yaml.SafeLoader):
             if isinstance(key_node, yaml.ScalarNode):
                 if key_node.value in seen:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"{key_node.value!r} stands twice", key_node.start_mark
+                        None, None, f"duplicate key {key_node.value!r}", key_node.start_mark
                     )
                 seen.add(key_node.value)
         return super().construct_mapping(node, deep)
 
 
 class _Section:
-    """One mapping of the file: takes known keys out of it, and complains about the rest."""
+    """One mapping of the file: known keys are taken out, the rest are errors."""
 
     def __init__(self, file: Path, name: str, content: object) -> None:
         self.file = file
@@ -209,13 +209,13 @@ class _Section:
         self.empty = not content
         for key in self._left:
             if not isinstance(key, str):
-                raise self.error(str(key), "this key must be text: put it in quotes")
+                raise self.error(str(key), "this key must be a string: quote it")
 
     def error(self, key: str, problem: str) -> WebConfigError:
         return WebConfigError(f"{self.file}: {self._name + ': ' if self._name else ''}{key}: {problem}")
 
     def finish(self) -> None:
-        """Everything must have been taken by now."""
+        """Raise for a key that was not taken."""
         for key in self._left:
             raise self.error(key, "unknown key")
 
@@ -249,7 +249,7 @@ class _Section:
             self._take(
                 key,
                 (),
-                "a list of texts",
+                "a list of strings",
                 lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value),
             )
         )

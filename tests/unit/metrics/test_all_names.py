@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from gputally.metrics.all_names import each_once, families_of_profiles
+from gputally.metrics.all_names import families_of_profiles, merge_families
 from gputally.metrics.catalog import Kind
 from gputally.metrics.compat import PROFILES, Row, devices
 from gputally.metrics.families import Family
@@ -30,14 +30,14 @@ def test_of_two_families_of_one_name_the_first_is_served() -> None:
     first = Family(row.metric(("gpu",)), [(("0",), 0.5)])
     second = Family(row.metric(("pod",)), [(("train",), 0.5)])
     other = Family(Row("x", Kind.GAUGE, "X.", "").metric(()), [((), 1)])
-    assert each_once([first, other, second]) == [first, other]
+    assert merge_families([first, other, second]) == [first, other]
 
 
-def test_of_two_families_of_one_name_and_labels_both_have_their_samples_each_once() -> None:
+def test_of_two_families_of_one_name_and_labels_both_have_their_samples_merge_families() -> None:
     metric = Row("DCGM_FI_PROF_GR_ENGINE_ACTIVE", Kind.GAUGE, "Busy.", "").metric(("gpu", "pod"))
     of_pods = Family(metric, [(("0", "train"), 0.5)])
     of_all = Family(metric, [(("0", "train"), 0.6), (("1", ""), 0.1)])
-    (both,) = each_once([of_pods, of_all])
+    (both,) = merge_families([of_pods, of_all])
     assert sorted(both.samples) == [(("0", "train"), 0.5), (("1", ""), 0.1)]
     assert of_pods.samples == [(("0", "train"), 0.5)], "what was given is as it was"
 

@@ -13,14 +13,14 @@ import pytest
 import trustme
 
 from gputally.model import Unavailable
-from gputally.relay.fetch import Answer, TargetError, fetch, parse_url
+from gputally.relay.fetch import Fetched, TargetError, fetch, parse_url
 from tests.unit.relay.dcgm_texts import NEW
 from tests.unit.relay.raw_server import Script, answers, raw_server
 
 MIB = 2**20
 
 
-def fetched(script: Script, *, timeout_seconds: float = 10.0, max_bytes: int = MIB) -> Answer:
+def fetched(script: Script, *, timeout_seconds: float = 10.0, max_bytes: int = MIB) -> Fetched:
     with raw_server(script) as server:
         return fetch(parse_url(server.url), timeout_seconds=timeout_seconds, max_bytes=max_bytes)
 
@@ -34,7 +34,7 @@ def refusal(script: Script, *, timeout_seconds: float = 10.0) -> Unavailable:
 def test_it_asks_for_text_once_and_hangs_up() -> None:
     with raw_server(answers(NEW, "Content-Type: text/plain; version=0.0.4")) as server:
         answer = fetch(parse_url(server.url), timeout_seconds=10, max_bytes=MIB)
-    assert answer == Answer(NEW.encode(), "text/plain; version=0.0.4", False)
+    assert answer == Fetched(NEW.encode(), "text/plain; version=0.0.4", False)
     (request,) = server.requests
     lines = request.decode().split("\r\n")
     assert lines[:2] == ["GET /metrics HTTP/1.1", f"Host: {server.address}"]
@@ -55,7 +55,7 @@ def test_a_packed_body() -> None:
 
 
 def test_an_empty_body() -> None:
-    assert fetched(answers("")) == Answer(b"", "", False)
+    assert fetched(answers("")) == Fetched(b"", "", False)
 
 
 def test_a_drip_that_comes_to_an_end_is_waited_for() -> None:
@@ -80,7 +80,7 @@ def test_a_drip_without_an_end_is_left_when_the_time_is_over(head: bytes) -> Non
 
     started = time.monotonic()
     with raw_server(drip) as server:
-        with pytest.raises(Unavailable, match=r"has not answered within 0\.3 s"):
+        with pytest.raises(Unavailable, match=r"within 0\.3 s"):
             fetch(parse_url(server.url), timeout_seconds=0.3, max_bytes=MIB)
         over.set()
     assert time.monotonic() - started < 5
@@ -89,47 +89,47 @@ def test_a_drip_without_an_end_is_left_when_the_time_is_over(head: bytes) -> Non
 def test_a_large_body_is_cut() -> None:
     body = b"x" * (50 * MIB)
     answer = fetched(answers(body, length=False), max_bytes=MIB)
-    assert (len(answer.body), answer.cut) == (MIB, True)
+    assert (len(answer.body), answer.truncated) == (MIB, True)
 
 
 def test_a_body_as_large_as_may_be_is_whole() -> None:
     answer = fetched(answers(b"x" * MIB))
-    assert (len(answer.body), answer.cut) == (MIB, False)
+    assert (len(answer.body), answer.truncated) == (MIB, False)
 
 
 def test_a_bomb_is_cut_before_it_goes_off() -> None:
     bomb = gzip.compress(bytes(200 * MIB))
     answer = fetched(answers(bomb, "Content-Encoding: gzip"))
-    assert (answer.body, answer.cut) == (bytes(MIB), True)
+    assert (answer.body, answer.truncated) == (bytes(MIB), True)
 
 
 def test_a_header_without_an_end() -> None:
     flood = b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: y\r\n" % number for number in range(100_000))
-    assert "64 KiB of header" in refusal(lambda connection: connection.sendall(flood)).reason
+    assert "64 KiB" in refusal(lambda connection: connection.sendall(flood)).reason
 
 
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        (answers("", status="500 Internal Server Error"), "answers 500"),
-        (answers("", status="401 Unauthorized"), "answers 401"),
-        (answers("", status="204 No Content"), "answers 204"),
-        (answers("", "Location: http://elsewhere/", status="301 Moved Permanently"), "it is elsewhere"),
-        (answers(b"junk", "Content-Encoding: gzip"), "cannot be unpacked"),
-        (answers(gzip.compress(NEW.encode())[:-9], "Content-Encoding: gzip"), "in the middle"),
-        (answers(b"?", "Content-Encoding: br"), "packed as 'br'"),
-        (lambda connection: connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n"), "does not speak HTTP"),
+        (answers("", status="500 Internal Server Error"), "500"),
+        (answers("", status="401 Unauthorized"), "401"),
+        (answers("", status="204 No Content"), "204"),
+        (answers("", "Location: http://elsewhere/", status="301 Moved Permanently"), "redirect"),
+        (answers(b"junk", "Content-Encoding: gzip"), "decompressed"),
+        (answers(gzip.compress(NEW.encode())[:-9], "Content-Encoding: gzip"), "incomplete"),
+        (answers(b"?", "Content-Encoding: br"), "'br'"),
+        (lambda connection: connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n"), "HTTP"),
         (
             lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nup 1\n"),
-            "in the middle",
+            "incomplete",
         ),
         (
             lambda connection: connection.sendall(
                 b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nup"
             ),
-            "middle",
+            "incomplete",
         ),
-        (lambda _: None, "in the middle"),
+        (lambda _: None, "incomplete"),
     ],
 )
 def test_answers_that_are_none(script: Script, reason: str) -> None:
@@ -138,13 +138,13 @@ def test_answers_that_are_none(script: Script, reason: str) -> None:
 
 def test_a_redirect_says_where_to() -> None:
     script = answers("", "Location: http://elsewhere/metrics", status="302 Found")
-    assert refusal(script).fix == "relay 'http://elsewhere/metrics' instead"
+    assert "http://elsewhere/metrics" in refusal(script).fix
 
 
 def test_nobody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = parse_url(f"http://127.0.0.1:{listening.getsockname()[1]}")
-    with pytest.raises(Unavailable, match="cannot be asked: Connection refused"):
+    with pytest.raises(Unavailable, match="Connection refused"):
         fetch(url, timeout_seconds=10, max_bytes=MIB)
 
 

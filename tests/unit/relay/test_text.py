@@ -9,19 +9,19 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from prometheus_client.samples import Sample
 
-from gputally.relay.text import Device, Pod, find_told, is_valid, relabel
-from gputally.relay.who import only_pods
+from gputally.relay.pods import find_only_pods
+from gputally.relay.text import DeviceLabels, PodLabels, find_attributed, is_valid, relabel
 from tests.unit.relay.dcgm_texts import NEW, NEWEST, OLD, OPENMETRICS, SHARED, TRAIN, node
 
-TRAINER = Pod("ml", "train-0", "main")
+TRAINER = PodLabels("ml", "train-0", "main")
 
 
-def relabelled(text: str, pod: Pod | None = TRAINER) -> str:
+def relabelled(text: str, pod: PodLabels | None = TRAINER) -> str:
     return b"".join(relabel(text.encode().splitlines(keepends=True), lambda _: pod)).decode()
 
 
 def on_node(text: str) -> str:
-    return b"".join(relabel(text.encode().splitlines(keepends=True), only_pods(node()))).decode()
+    return b"".join(relabel(text.encode().splitlines(keepends=True), find_only_pods(node()))).decode()
 
 
 def samples(text: str) -> list[Sample]:
@@ -70,7 +70,7 @@ def test_an_exemplar_may_look_like_a_sample() -> None:
     exemplar = '# {id="} 1 # {gpu=\\"1\\"}",pod=""} 0.5\n'
     line = f'a_total{{gpu="0"}} 1 {exemplar}'
     assert is_valid(line.encode(), openmetrics=True)
-    assert relabelled(line, Pod("n", "p")) == f'a_total{{gpu="0",namespace="n",pod="p"}} 1 {exemplar}'
+    assert relabelled(line, PodLabels("n", "p")) == f'a_total{{gpu="0",namespace="n",pod="p"}} 1 {exemplar}'
 
 
 @pytest.mark.parametrize("metric", ["dcgm_gpu_temp", "DCGM_FI_DEV_GPU_TEMP"])
@@ -104,15 +104,15 @@ def test_what_the_exporter_shares_out_itself_does_not_become_a_series_twice() ->
         b"# pod\n",
         b'pod_info{pod=""} 1\n',
     ]
-    told = find_told(lines)
-    assert told == {(b"DCGM_FI_DEV_GPU_UTIL", Device(TRAIN, "0"))}
+    told = find_attributed(lines)
+    assert told == {(b"DCGM_FI_DEV_GPU_UTIL", DeviceLabels(TRAIN, "0"))}
     after = list(relabel(lines, lambda _: TRAINER, told))
     assert after[:2] + after[3:] == lines[:2] + lines[3:]
     assert b'pod="train-0"' in after[2]
 
 
 def test_a_container_that_is_not_known_is_not_written() -> None:
-    assert relabelled('a{gpu="0"} 1\n', Pod("ml", "kata")) == 'a{gpu="0",namespace="ml",pod="kata"} 1\n'
+    assert relabelled('a{gpu="0"} 1\n', PodLabels("ml", "kata")) == 'a{gpu="0",namespace="ml",pod="kata"} 1\n'
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_container_that_is_not_known_is_not_written() -> None:
 )
 def test_labels_are_added_however_the_line_is_spaced(line: str, expected: str) -> None:
     assert is_valid(line.encode(), openmetrics=False)
-    assert relabelled(line, Pod("n", "p")) == expected
+    assert relabelled(line, PodLabels("n", "p")) == expected
 
 
 @pytest.mark.parametrize(
@@ -151,28 +151,28 @@ def test_label_values_may_have_anything_in_them(model: str) -> None:
 
 
 def test_what_is_written_is_escaped() -> None:
-    (after,) = samples(relabelled('a{gpu="0"} 1\n', Pod('n"', "p\\", "c\n")))
+    (after,) = samples(relabelled('a{gpu="0"} 1\n', PodLabels('n"', "p\\", "c\n")))
     assert after.labels == {"gpu": "0", "namespace": 'n"', "pod": "p\\", "container": "c\n"}
 
 
 @pytest.mark.parametrize(
     ("labels", "device"),
     [
-        (f'gpu="1",UUID="{SHARED}"', Device(SHARED, "1")),
-        (f'uuid="{SHARED}",gpu="1"', Device(SHARED, "1")),
-        (f'gpu_uuid="{SHARED}"', Device(SHARED)),
-        (f'UUID="{SHARED}",gpu="1",GPU_I_ID="7",GPU_I_PROFILE="1g.10gb"', Device(SHARED, "1", "7")),
-        ('gpu="1"', Device(index="1")),
+        (f'gpu="1",UUID="{SHARED}"', DeviceLabels(SHARED, "1")),
+        (f'uuid="{SHARED}",gpu="1"', DeviceLabels(SHARED, "1")),
+        (f'gpu_uuid="{SHARED}"', DeviceLabels(SHARED)),
+        (f'UUID="{SHARED}",gpu="1",GPU_I_ID="7",GPU_I_PROFILE="1g.10gb"', DeviceLabels(SHARED, "1", "7")),
+        ('gpu="1"', DeviceLabels(index="1")),
     ],
 )
-def test_a_sample_names_its_device_by_uuid_instance_or_index(labels: str, device: Device) -> None:
-    asked: list[Device] = []
+def test_a_sample_names_its_device_by_uuid_instance_or_index(labels: str, device: DeviceLabels) -> None:
+    asked: list[DeviceLabels] = []
     list(relabel([f"a{{{labels}}} 1\n".encode()], asked.append))
     assert asked == [device]
 
 
 def test_nobody_is_asked_for_a_sample_without_a_device() -> None:
-    asked: list[Device] = []
+    asked: list[DeviceLabels] = []
     lines = [b"up 1\n", b"up{} 1\n", b'up{cpu="0",gpu="",GPU_I_ID="1"} 1\n', b"\n", b"# gpu\n"]
     assert list(relabel(lines, asked.append)) == lines
     assert asked == []

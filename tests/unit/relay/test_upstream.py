@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gputally.model import Unavailable
-from gputally.relay.source import TEXT, Relay, Relayed
-from gputally.relay.text import Device
-from gputally.relay.upstream import Upstream
+from gputally.relay.text import DeviceLabels
+from gputally.relay.upstream import TEXT, Relay, Relayed, Upstream
 from tests.unit.relay.dcgm_texts import OLD, TRAIN, node, snapshot
 
 WHOLE = Relayed(OLD.encode(), TEXT, 6, errors={("line", "invalid"): 3})
@@ -52,7 +51,7 @@ def test_its_text_is_labelled_by_the_snapshot_of_the_moment() -> None:
 
 
 def test_what_the_exporter_tells_of_pods_is_left_to_it() -> None:
-    told = replace(WHOLE, told={(b"dcgm_sm_clock", Device(TRAIN, "0"))})
+    told = replace(WHOLE, attributed={(b"dcgm_sm_clock", DeviceLabels(TRAIN, "0"))})
     upstream = Upstream(Scripted(lambda: told), 60)
     look(upstream)
     relayed = upstream.relabelled(node())

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gputally.server import Limits, Page
+from gputally.server import Limits, Response
 from tests.support.http_client import Client, StaticPages, request, serving
 
 SHORT = replace(
@@ -180,7 +180,7 @@ def test_when_it_is_full_the_longest_waiting_makes_room() -> None:
 
 
 class FaultyPages(StaticPages):
-    def landing(self) -> Page:
+    def landing(self) -> Response:
         raise RuntimeError("a bug in a page")
 
 

@@ -13,7 +13,7 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 
 from gputally.server import Limits, WebConfigError
-from gputally.server.protection import Protection
+from gputally.server.web_security import WebSecurity
 from tests.support.http_client import Client, StaticPages, request, serving
 from tests.unit.server.conftest import Authority
 
@@ -236,10 +236,10 @@ def test_versions_and_ciphers_are_as_the_file_says(authority: Authority) -> None
         ("curve_preferences: [Curve25519]", "curve_preferences: 'Curve25519' is not one of CurveP256"),
         (
             "curve_preferences: [X25519, CurveP256]",
-            "curve_preferences: Python's TLS can be told one curve only",
+            "curve_preferences: Python's TLS supports one curve",
         ),
         ("client_auth_type: Maybe", "client_auth_type: 'Maybe' is not one of NoClientCert"),
-        ("client_auth_type: RequireAnyClientCert", "RequireAnyClientCert takes any certificate unverified"),
+        ("client_auth_type: RequireAnyClientCert", "RequireAnyClientCert"),
         ("client_ca_file: ca.crt", "client_auth_type: NoClientCert leaves the client CA unused"),
         ("client_auth_type: RequestClientCert, client_ca_file: ca.crt", "leaves the client CA unused"),
         ("client_allowed_sans: [x]", "client_allowed_sans: not checked with NoClientCert"),
@@ -257,7 +257,7 @@ def test_what_cannot_be_done_is_an_error_that_names_the_key(
     authority: Authority, setting: str, problem: str
 ) -> None:
     with pytest.raises(WebConfigError) as caught:
-        Protection(authority.write(BASE % setting))
+        WebSecurity(authority.write(BASE % setting))
     assert "web.yml: tls_server_config: " in str(caught.value)
     assert problem in str(caught.value)
 
@@ -278,7 +278,7 @@ def test_an_unusable_certificate_is_an_error_at_the_start(
 ) -> None:
     authority.issue(to="other")
     with pytest.raises(WebConfigError) as caught:
-        Protection(authority.write(f"tls_server_config: {text}"))
+        WebSecurity(authority.write(f"tls_server_config: {text}"))
     assert problem in str(caught.value)
 
 
@@ -292,7 +292,7 @@ def test_an_encrypted_key_is_an_error_and_no_question_on_the_terminal(authority:
         )
     )
     with pytest.raises(WebConfigError, match="unencrypted key"):
-        Protection(authority.write(BASE % ""))
+        WebSecurity(authority.write(BASE % ""))
 
 
 def test_requesting_a_certificate_without_verifying_it_is_warned_of(
@@ -355,4 +355,4 @@ def test_a_client_that_reads_nothing_over_tls_is_cut_off(authority: Authority) -
 def test_paths_are_relative_to_the_file(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(authority.folder.parent)
     relative = Path(authority.folder.name) / authority.write(BASE % "").name
-    assert Protection(relative).tls is not None
+    assert WebSecurity(relative).tls is not None

@@ -1,22 +1,96 @@
-"""From bytes to requests: llhttp (through httptools) parses, this counts and refuses."""
+"""HTTP/1.x: bytes to requests, and responses to bytes. llhttp (through httptools) parses the requests."""
 
+import time
 from collections import deque
+from dataclasses import dataclass
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from gputally.server.limits import Limits
-from gputally.server.messages import Request, Response, text_response
 
+REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    401: "Unauthorized",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    413: "Content Too Large",
+    429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    503: "Service Unavailable",
+    505: "HTTP Version Not Supported",
+}
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+PLAIN = "text/plain; charset=utf-8"
 NEEDED_HEADERS = frozenset((b"accept", b"accept-encoding", b"authorization", b"content-length", b"host"))
 SUPPORTED_VERSIONS = ("1.0", "1.1")
 
 
-class _Enough(Exception):
-    """Raised inside a parser callback to stop the parser: no more requests from this client."""
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The parts of a request that the server uses."""
+
+    method: str
+    path: str
+    accept: str = ""
+    accept_encoding: str = ""
+    authorization: str = ""
 
 
-class RequestReader:
-    """Fills `queue` with requests, and at the end perhaps with one response that refuses the rest."""
+@dataclass(frozen=True, slots=True)
+class Response:
+    """`body` is shared between clients and is never copied as a whole."""
+
+    status: int
+    content_type: str
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def text_response(status: int, line: str, *headers: tuple[str, str]) -> Response:
+    """One line of plain text."""
+    return Response(status, PLAIN, f"{line}\n".encode(), headers)
+
+
+def encode_head(response: Response, now: float, keep_alive: bool) -> bytes:
+    """Status line and headers."""
+    # HTTP/1.0 clients close the connection unless the response says keep-alive.
+    head = (
+        f"HTTP/1.1 {response.status} {REASONS[response.status]}\r\n"
+        f"Date: {_http_date(int(now))}\r\n"
+        f"Content-Type: {response.content_type}\r\n"
+        f"Content-Length: {len(response.body)}\r\n"
+        f"Connection: {'keep-alive' if keep_alive else 'close'}\r\n"
+        "Cache-Control: no-store\r\n"
+    )
+    for name, value in response.headers:
+        head += f"{name}: {value}\r\n"
+    return (head + "\r\n").encode("latin-1")
+
+
+_last_date = (0, "")
+
+
+def _http_date(second: int) -> str:
+    """`Sun, 06 Nov 1994 08:49:37 GMT`, whatever the locale."""
+    global _last_date  # noqa: PLW0603 - one formatted second, shared by the one event loop
+    if _last_date[0] != second:
+        at = time.gmtime(second)
+        _last_date = (
+            second,
+            f"{DAYS[at.tm_wday]}, {at.tm_mday:02} {MONTHS[at.tm_mon - 1]} {at.tm_year}"
+            f" {at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02} GMT",
+        )
+    return _last_date[1]
+
+
+class _Stop(Exception):
+    """Raised inside a callback of the parser to stop it: no more requests from this client are read."""
+
+
+class RequestParser:
+    """Fills `queue` with requests. The last entry is a response if the rest of the input is refused."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -27,14 +101,14 @@ class RequestReader:
         self.inside = False
         """A request has begun and has not ended."""
         self.began_now = False
-        """... and that was in the bytes of the last `feed`."""
+        """The request began in the bytes of the last `feed`."""
         self._received = 0  # bytes of the request, not counting those of the feed in which it began
         self._header_bytes = 0
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
 
     def feed(self, data: bytes) -> None:
-        """Parse what has come in."""
+        """Parse received bytes."""
         if self.complete or self._parser is None:
             return
         self.began_now = False
@@ -43,21 +117,21 @@ class RequestReader:
         except HttpParserUpgrade:
             pass  # the request is in the queue like any other
         except HttpParserCallbackError as error:
-            if not isinstance(error.__context__, _Enough):
+            if not isinstance(error.__context__, _Stop):
                 raise
         except HttpParserError:
-            self._refuse(400, "this is not HTTP")
+            self._refuse(400, "not an HTTP request")
         if self.inside and not self.began_now and not self.complete:
-            # A field that never ends gives no callback that could count it.
+            # A header field that never ends causes no callback that could count its bytes.
             self._received += len(data)
             if self._received > self._limits.header_bytes + self._limits.body_bytes:
                 self._refuse(431, "request header too large")
 
     def close(self) -> None:
-        """Nothing more to read, nor to answer."""
+        """Drop the queue and read no more requests."""
         self.complete = True
         self.queue.clear()
-        self._parser = None  # it refers back to us
+        self._parser = None  # breaks the reference cycle
 
     # --- the parser's calls ----------------------------------------------------------------------
 
@@ -79,29 +153,29 @@ class RequestReader:
         name = name.lower()
         if name == b"transfer-encoding":
             self._refuse(413, "requests with a body are not accepted")
-            raise _Enough
+            raise _Stop
         if name in NEEDED_HEADERS:
             before = self._headers.get(name)
             self._headers[name] = value if before is None else before + b", " + value
 
     def on_headers_complete(self) -> None:
-        """The header is whole; a body may follow, and is thrown away if it is small."""
-        # llhttp has made sure that it is one number.
+        """The header is complete; a small body is discarded, a larger one refused."""
+        # llhttp guarantees that it is one number.
         if int(self._headers.get(b"content-length", b"0")) > self._limits.body_bytes:
             self._refuse(413, "requests with a body are not accepted")
-            raise _Enough
+            raise _Stop
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
-        assert self._parser is not None  # noqa: S101 - it is calling us
+        """The request is complete."""
+        assert self._parser is not None  # noqa: S101 - narrows the type for mypy
         self.inside = False
         version = self._parser.get_http_version()
         if version not in SUPPORTED_VERSIONS:
-            self._refuse(505, "HTTP/1.0 and HTTP/1.1 are spoken here")
-            raise _Enough
+            self._refuse(505, "only HTTP/1.0 and HTTP/1.1 are supported")
+            raise _Stop
         if version == "1.1" and b"host" not in self._headers:
             self._refuse(400, "a Host header is required")
-            raise _Enough
+            raise _Stop
         self.queue.append(
             Request(
                 method=self._parser.get_method().decode("latin-1"),
@@ -111,21 +185,21 @@ class RequestReader:
                 authorization=self._header(b"authorization"),
             )
         )
-        # An upgrade to another protocol is declined by a plain answer, but what follows may not be
-        # HTTP. And of too many requests at once the first are answered: the client may come back.
+        # After a request to upgrade the input may not be HTTP. Of too many pipelined requests the first
+        # are served: the client can send the others again.
         self.complete = (
             not self._parser.should_keep_alive()
             or self._parser.should_upgrade()
             or len(self.queue) >= self._limits.pipelined_requests
         )
         if self.complete:
-            raise _Enough
+            raise _Stop
 
     def _count_header_bytes(self, count: int) -> None:
         self._header_bytes += count
         if self._header_bytes > self._limits.header_bytes:
             self._refuse(431, "request header too large")
-            raise _Enough
+            raise _Stop
 
     def _refuse(self, status: int, line: str) -> None:
         self.complete = True

@@ -1,12 +1,12 @@
-"""What `--web-config` adds to the server: TLS, logins, a rate limit and headers, re-read when renewed.
+"""`--web-config`: TLS, logins, a rate limit and headers, read again when a file changes.
 
-The files are looked at, at most once a second, when somebody connects or asks. A new version that
-cannot be used is logged once and the old one stays. So does one that turns TLS or logins off
-altogether: a file that is being rewritten looks like that for a moment; a restart does turn them off.
+The files are checked on a connection or request, at most once a second. A new version that is invalid is
+logged once and the old one stays in force. So does the old one when the new version has no TLS or no
+logins any more, because a file that is being rewritten can be incomplete: that takes a restart.
 
-`/healthz` and `/readyz` need no login and count against no rate limit, unlike in exporter-toolkit:
-they say nothing about the host, and the kubelet's probes can send no bcrypt password. Where a client
-certificate is required, the handshake guards them too.
+`/healthz` and `/readyz` need no login and have no rate limit, unlike in exporter-toolkit: they contain
+nothing about the host, and the kubelet's probes cannot send a password. Where a client certificate is
+required, they need it too.
 """
 
 import logging
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gputally.server.basic_auth import Logins, Verdict
 from gputally.server.errors import WebConfigError
-from gputally.server.messages import Request, Response, text_response
+from gputally.server.http1 import Request, Response, text_response
 from gputally.server.tls import Tls, build_tls
 from gputally.server.web_config import RateLimit, WebConfig, load_web_config
 
@@ -29,21 +29,21 @@ FileState = tuple[int, int, int] | None
 
 @dataclass(frozen=True, slots=True)
 class _Active:
-    """A version of the file that is in force."""
+    """The version of the file that is in force."""
 
     config: WebConfig
     tls: Tls | None
     files: tuple[Path, ...]
 
 
-class Protection:
-    """Guards the server as the file says. Raises WebConfigError when it cannot be used at the start."""
+class WebSecurity:
+    """Admits requests according to the file. Raises WebConfigError where it is invalid at start-up."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
         self._clock = clock
         self._logins = Logins()
-        # Before reading, so that a change while we read is noticed.
+        # Before reading, so that a change during the read is noticed.
         self._seen = _states((path,))
         self._active = _load(path)
         self._seen = _states(self._active.files)
@@ -52,7 +52,7 @@ class Protection:
 
     @property
     def tls(self) -> Tls | None:
-        """For the next handshake; None when connections are not encrypted."""
+        """For the next handshake; None where connections are not encrypted."""
         self._refresh()
         return self._active.tls
 
@@ -62,7 +62,7 @@ class Protection:
         return self._active.config.headers
 
     def admit(self, request: Request, then: Callable[[Response | None], None]) -> None:
-        """Calls `then` with the refusal, or with None when the request may be answered."""
+        """Call `then` with the refusal, or with None when the request is admitted."""
         self._refresh()
         if not self._bucket.take():
             then(text_response(429, "too many requests", ("Retry-After", "1")))
@@ -93,11 +93,11 @@ class Protection:
         if fresh.files != self._active.files:
             self._seen = _states(fresh.files)
         self._active = fresh
-        log.info("web configuration %s and its certificates have been read again", self._path)
+        log.info("web configuration %s and its certificates reloaded", self._path)
 
 
 class TokenBucket:
-    """Lets one request through per interval, and a burst of those that were saved up."""
+    """Admits one request per interval, and a burst of unused ones."""
 
     def __init__(self, limit: RateLimit | None, clock: Callable[[], float]) -> None:
         self._limit = limit
@@ -127,22 +127,22 @@ def _load(path: Path) -> _Active:
 
 def _refuse_weaker(path: Path, old: WebConfig, new: WebConfig) -> None:
     if old.tls and not new.tls:
-        raise WebConfigError(f"{path}: tls_server_config: gone; restart to serve without TLS")
+        raise WebConfigError(f"{path}: tls_server_config: removed; restart to serve without TLS")
     if old.users and not new.users:
-        raise WebConfigError(f"{path}: basic_auth_users: gone; restart to serve without logins")
+        raise WebConfigError(f"{path}: basic_auth_users: removed; restart to serve without logins")
 
 
 def _refusal(verdict: Verdict) -> Response | None:
     if verdict is Verdict.ADMITTED:
         return None
     if verdict is Verdict.BUSY:
-        return text_response(503, "too many logins are being checked", ("Retry-After", "1"))
+        return text_response(503, "too many logins are being verified", ("Retry-After", "1"))
     challenge = ("WWW-Authenticate", 'Basic realm="gputally", charset="UTF-8"')
     return text_response(401, "a user name and a password are required", challenge)
 
 
 def _states(files: tuple[Path, ...]) -> tuple[FileState, ...]:
-    """What changes when a file is rewritten, renamed over, or linked to another (as Kubernetes does)."""
+    """It differs after a file is rewritten, replaced, or linked to another (as Kubernetes does)."""
     return tuple(_state(file) for file in files)
 
 

@@ -7,17 +7,16 @@ from httptools import HttpParserCallbackError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputally.server.http1 import Request, RequestParser, Response, encode_head, path_of, text_response
 from gputally.server.limits import Limits
-from gputally.server.messages import Request, Response
-from gputally.server.reader import RequestReader, path_of
 from tests.support.http_client import request
 
 
-def read(pieces: Iterable[bytes], limits: Limits | None = None) -> RequestReader:
-    reader = RequestReader(limits or Limits())
+def read(pieces: Iterable[bytes], limits: Limits | None = None) -> RequestParser:
+    parser = RequestParser(limits or Limits())
     for piece in pieces:
-        reader.feed(piece)
-    return reader
+        parser.feed(piece)
+    return parser
 
 
 def refusal(*pieces: bytes, limits: Limits | None = None) -> int | None:
@@ -53,8 +52,8 @@ def test_requests_are_the_same_however_they_arrive(requests: list[bytes], data: 
 
 @given(st.lists(st.binary(max_size=200), max_size=20))
 def test_no_bytes_break_the_reader(pieces: list[bytes]) -> None:
-    reader = read(pieces)
-    assert reader.complete or all(isinstance(item, Request) for item in reader.queue)
+    parser = read(pieces)
+    assert parser.complete or all(isinstance(item, Request) for item in parser.queue)
 
 
 @given(REQUESTS, st.binary(min_size=1, max_size=40), st.data())
@@ -63,15 +62,15 @@ def test_damage_in_the_middle_never_breaks_the_reader(
 ) -> None:
     stream = b"".join(requests)
     at = data.draw(st.integers(0, len(stream)))
-    reader = read([stream[:at] + damage + stream[at + len(damage) :]])
-    assert len(reader.queue) <= Limits().pipelined_requests + 1
+    parser = read([stream[:at] + damage + stream[at + len(damage) :]])
+    assert len(parser.queue) <= Limits().pipelined_requests + 1
 
 
 def test_a_mistake_of_ours_is_not_blamed_on_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(target: str) -> str:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("gputally.server.reader.path_of", fail)
+    monkeypatch.setattr("gputally.server.http1.path_of", fail)
     with pytest.raises(HttpParserCallbackError):
         read([request()])
 
@@ -123,13 +122,13 @@ def test_a_long_target_is_refused_too() -> None:
 
 
 def test_a_header_without_end_is_refused_before_it_fills_the_memory() -> None:
-    reader = read([b"GET / HTTP/1.1\r\nX: "])
+    parser = read([b"GET / HTTP/1.1\r\nX: "])
     sent = 0
-    while not reader.complete:
-        reader.feed(b"x" * 1000)
+    while not parser.complete:
+        parser.feed(b"x" * 1000)
         sent += 1000
     assert sent < 32 * 1024
-    assert isinstance(reader.queue[-1], Response)
+    assert isinstance(parser.queue[-1], Response)
 
 
 def test_a_header_just_within_the_limit_is_read() -> None:
@@ -138,14 +137,14 @@ def test_a_header_just_within_the_limit_is_read() -> None:
 
 def test_many_requests_in_one_read_are_not_taken_for_one_large_header() -> None:
     one = request(x="x" * 4000)
-    reader = read([one * 8 + one[:100], one[100:200], one[200:]])
-    assert len(reader.queue) == 9
-    assert not reader.complete
+    parser = read([one * 8 + one[:100], one[100:200], one[200:]])
+    assert len(parser.queue) == 9
+    assert not parser.complete
 
 
 def test_a_small_body_is_thrown_away_and_the_next_request_is_read() -> None:
-    reader = read([request(method="POST", content_length="5") + b"hello" + request("/next")])
-    assert [item.path for item in reader.queue if isinstance(item, Request)] == ["/metrics", "/next"]
+    parser = read([request(method="POST", content_length="5") + b"hello" + request("/next")])
+    assert [item.path for item in parser.queue if isinstance(item, Request)] == ["/metrics", "/next"]
 
 
 @pytest.mark.parametrize(
@@ -156,15 +155,15 @@ def test_a_large_or_chunked_body_is_refused_before_it_is_sent(field: str) -> Non
 
 
 def test_too_many_requests_at_once_end_the_connection_after_the_first_ones() -> None:
-    reader = read([request() * 6000])
-    assert len(reader.queue) == Limits().pipelined_requests
-    assert reader.complete
+    parser = read([request() * 6000])
+    assert len(parser.queue) == Limits().pipelined_requests
+    assert parser.complete
 
 
 def test_an_upgrade_is_declined_by_a_plain_answer() -> None:
-    reader = read([request(connection="Upgrade, HTTP2-Settings", upgrade="h2c") + b"\0\0garbage"])
-    assert [type(item) for item in reader.queue] == [Request]
-    assert reader.complete
+    parser = read([request(connection="Upgrade, HTTP2-Settings", upgrade="h2c") + b"\0\0garbage"])
+    assert [type(item) for item in parser.queue] == [Request]
+    assert parser.complete
 
 
 @pytest.mark.parametrize(
@@ -183,3 +182,19 @@ def test_the_connection_stays_open_as_the_client_asks(head: bytes, stays: bool) 
 @given(st.text(max_size=60))
 def test_no_target_breaks_the_path(target: str) -> None:
     assert "?" not in path_of(target)
+
+
+def test_the_date_is_the_one_the_standard_prints() -> None:
+    assert b"\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n" in encode_head(
+        text_response(200, "ok"), 784111777.9, True
+    )
+
+
+def test_a_head_ends_with_an_empty_line_and_says_whether_the_connection_stays() -> None:
+    response = text_response(503, "busy", ("Retry-After", "1"))
+    head = encode_head(response, 0.0, keep_alive=False)
+    assert head.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+    assert head.endswith(b"\r\nRetry-After: 1\r\n\r\n")
+    assert b"\r\nConnection: close\r\n" in head
+    assert b"\r\nConnection: keep-alive\r\n" in encode_head(response, 0.0, keep_alive=True)
+    assert b"\r\nContent-Length: 5\r\n" in head

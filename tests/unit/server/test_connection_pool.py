@@ -1,10 +1,10 @@
-"""Who makes room for whom, with a loop whose clock stands until it is moved."""
+"""Which connection is evicted and when, with a loop whose clock the test moves."""
 
 import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from gputally.server.crowd import SWEEP_SECONDS, Crowd
+from gputally.server.connection import SWEEP_SECONDS, ConnectionPool
 
 
 class Handle:
@@ -21,7 +21,7 @@ class Handle:
 
 
 class StandingLoop:
-    """As much of an event loop as the crowd uses."""
+    """As much of an event loop as the pool uses."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -47,8 +47,8 @@ class StandingLoop:
 
 
 class Client:
-    def __init__(self, crowd: Crowd, known: bool = False) -> None:
-        self.crowd = crowd
+    def __init__(self, pool: ConnectionPool, known: bool = False) -> None:
+        self.pool = pool
         self.known = known
         self.deadline = 0.0
         self.aborted = False
@@ -56,72 +56,72 @@ class Client:
 
     def abort(self) -> None:
         self.aborted = True
-        self.crowd.leaves(self)
+        self.pool.remove(self)
 
     def retire(self) -> None:
         self.retired = True
 
 
-def crowd_of(limit: int) -> tuple[StandingLoop, Crowd]:
+def pool_of(limit: int) -> tuple[StandingLoop, ConnectionPool]:
     loop = StandingLoop()
-    return loop, Crowd(cast(asyncio.AbstractEventLoop, loop), limit)
+    return loop, ConnectionPool(cast(asyncio.AbstractEventLoop, loop), limit)
 
 
-def join(crowd: Crowd, count: int, known: bool = False, seconds: float = 5.0) -> list[Client]:
-    clients = [Client(crowd, known) for _ in range(count)]
+def join(pool: ConnectionPool, count: int, known: bool = False, seconds: float = 5.0) -> list[Client]:
+    clients = [Client(pool, known) for _ in range(count)]
     for client in clients:
-        crowd.waits(client, seconds)
+        pool.wait(client, seconds)
     return clients
 
 
 def test_the_longest_waiting_makes_room_for_the_newcomer() -> None:
-    _, crowd = crowd_of(3)
-    first, second, third = join(crowd, 3)
-    crowd.waits(first, 5.0)  # has just been heard of
-    (newcomer,) = join(crowd, 1)
+    _, pool = pool_of(3)
+    first, second, third = join(pool, 3)
+    pool.wait(first, 5.0)  # has just been heard of
+    (newcomer,) = join(pool, 1)
     assert [first.aborted, second.aborted, third.aborted, newcomer.aborted] == [False, True, False, False]
-    assert len(crowd) == 3
+    assert len(pool) == 3
 
 
 def test_nobody_who_is_being_answered_makes_room() -> None:
-    _, crowd = crowd_of(2)
-    busy, waiting = join(crowd, 2)
-    crowd.works(busy, 5.0)
-    join(crowd, 5)
+    _, pool = pool_of(2)
+    busy, waiting = join(pool, 2)
+    pool.respond(busy, 5.0)
+    join(pool, 5)
     assert waiting.aborted
     assert not busy.aborted
 
 
 def test_a_flood_of_silent_strangers_leaves_the_scrapers_alone() -> None:
-    _, crowd = crowd_of(10)
-    scrapers = join(crowd, 4, known=True)
-    join(crowd, 1000)
+    _, pool = pool_of(10)
+    scrapers = join(pool, 4, known=True)
+    join(pool, 1000)
     assert not any(scraper.aborted for scraper in scrapers)
-    assert len(crowd) == 10
+    assert len(pool) == 10
 
 
 def test_clients_that_ask_once_and_sit_leave_newcomers_time_to_ask() -> None:
-    _, crowd = crowd_of(10)
-    join(crowd, 10, known=True)
-    newcomer, *_ = join(crowd, 4)
+    _, pool = pool_of(10)
+    join(pool, 10, known=True)
+    newcomer, *_ = join(pool, 4)
     assert not newcomer.aborted
 
 
 def test_those_who_do_not_read_make_room_when_nobody_waits() -> None:
-    _, crowd = crowd_of(3)
-    clients = join(crowd, 3)
+    _, pool = pool_of(3)
+    clients = join(pool, 3)
     for client in clients:
-        crowd.works(client, 5.0)
-        crowd.stalls(client, 5.0)
-    (newcomer,) = join(crowd, 1)
+        pool.respond(client, 5.0)
+        pool.stall(client, 5.0)
+    (newcomer,) = join(pool, 1)
     assert [client.aborted for client in clients] == [True, False, False]
     assert not newcomer.aborted
 
 
 def test_who_runs_out_of_time_is_cut_off_and_nobody_else() -> None:
-    loop, crowd = crowd_of(10)
-    (quick,) = join(crowd, 1, seconds=5.0)
-    (patient,) = join(crowd, 1, seconds=150.0)
+    loop, pool = pool_of(10)
+    (quick,) = join(pool, 1, seconds=5.0)
+    (patient,) = join(pool, 1, seconds=150.0)
     loop.pass_time(4.9)
     assert not quick.aborted
     loop.pass_time(0.1 + 2 * SWEEP_SECONDS)
@@ -132,44 +132,44 @@ def test_who_runs_out_of_time_is_cut_off_and_nobody_else() -> None:
 
 
 def test_a_scraper_that_comes_every_15_seconds_costs_no_ticking_timer() -> None:
-    loop, crowd = crowd_of(10)
-    (scraper,) = join(crowd, 1, known=True, seconds=150.0)
+    loop, pool = pool_of(10)
+    (scraper,) = join(pool, 1, known=True, seconds=150.0)
     for _ in range(240):  # an hour
         loop.pass_time(15.0)
-        crowd.works(scraper, 20.0)
-        crowd.waits(scraper, 150.0)
+        pool.respond(scraper, 20.0)
+        pool.wait(scraper, 150.0)
     assert not scraper.aborted
     assert loop.wakes < 240
     assert len([handle for handle in loop.handles if not handle.cancelled]) == 1
 
 
-def test_an_empty_crowd_sets_no_timer() -> None:
-    loop, crowd = crowd_of(10)
-    (client,) = join(crowd, 1)
+def test_an_empty_pool_sets_no_timer() -> None:
+    loop, pool = pool_of(10)
+    (client,) = join(pool, 1)
     client.abort()
     loop.pass_time(3600)
     assert not [handle for handle in loop.handles if not handle.cancelled]
-    assert crowd.empty.is_set()
+    assert pool.empty.is_set()
 
 
 def test_when_the_machine_is_short_half_of_those_who_wait_go() -> None:
-    _, crowd = crowd_of(100)
-    strangers = join(crowd, 20)
-    (busy,) = join(crowd, 1)
-    crowd.works(busy, 5.0)
-    crowd.shed()
+    _, pool = pool_of(100)
+    strangers = join(pool, 20)
+    (busy,) = join(pool, 1)
+    pool.respond(busy, 5.0)
+    pool.shed()
     assert sum(stranger.aborted for stranger in strangers) == 10
     assert not busy.aborted
 
 
 def test_at_the_end_everybody_is_told() -> None:
-    _, crowd = crowd_of(10)
-    waiting, busy = join(crowd, 2)
-    crowd.works(busy, 5.0)
-    crowd.retire()
+    _, pool = pool_of(10)
+    waiting, busy = join(pool, 2)
+    pool.respond(busy, 5.0)
+    pool.retire()
     assert waiting.retired
     assert busy.retired
-    crowd.abort()
+    pool.abort()
     assert waiting.aborted
     assert busy.aborted
-    assert crowd.empty.is_set()
+    assert pool.empty.is_set()

@@ -3,8 +3,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.server.protection import TokenBucket
 from gputally.server.web_config import RateLimit
+from gputally.server.web_security import TokenBucket
 from tests.support.http_client import Client, serving
 
 

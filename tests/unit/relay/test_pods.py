@@ -1,0 +1,126 @@
+"""Which pod the samples of a device can be labelled with."""
+
+from dataclasses import replace
+
+import pytest
+
+from gputally.model import Charge, Owner, Unknown
+from gputally.relay.pods import find_only_pods
+from gputally.relay.text import DeviceLabels, PodLabels
+from tests.unit.relay.dcgm_texts import SHARED, SLICED, SLICES, TRAIN, gpu, node, pod, snapshot, use
+
+TRAINER = PodLabels("ml", "train-0", "main")
+
+
+def test_the_only_pod_by_uuid_and_by_index() -> None:
+    who = find_only_pods(node())
+    assert (
+        who(DeviceLabels(TRAIN)) == who(DeviceLabels(index="0")) == who(DeviceLabels(TRAIN, "0")) == TRAINER
+    )
+
+
+def test_of_several_pods_none() -> None:
+    assert find_only_pods(node())(DeviceLabels(SHARED)) is None
+
+
+def test_of_two_containers_of_a_pod_none() -> None:
+    who = find_only_pods(snapshot(use(0, TRAIN, pod("a", "one")), use(0, TRAIN, pod("a", "two"))))
+    assert who(DeviceLabels(TRAIN)) is None
+
+
+def test_nobody_on_an_idle_gpu_nor_on_one_that_is_not_ours() -> None:
+    who = find_only_pods(snapshot())
+    assert who(DeviceLabels(TRAIN)) is None
+    assert find_only_pods(node())(DeviceLabels("GPU-of-another-node", "0")) is None, "the index is another's"
+
+
+def test_a_pod_that_holds_the_gpu_and_runs_nothing_has_it() -> None:
+    assert (
+        find_only_pods(snapshot(use(0, TRAIN, pod("train-0"), processes=0)))(DeviceLabels(TRAIN)) == TRAINER
+    )
+
+
+def test_a_pod_that_has_just_left_has_it_no_more() -> None:
+    gone = Charge(gpu_index=0, uuid=TRAIN, owner=pod("before"), active=False)
+    here = Charge(gpu_index=0, uuid=TRAIN, owner=pod("train-0"), active=True)
+    both = (use(0, TRAIN, pod("before"), processes=0), use(0, TRAIN, pod("train-0")))
+    assert find_only_pods(snapshot(*both, charges=(gone, here)))(DeviceLabels(TRAIN)) == TRAINER
+    elsewhere = Charge(gpu_index=1, uuid=SHARED, owner=pod("train-0"), active=False)
+    assert find_only_pods(snapshot(both[1], charges=(elsewhere,)))(DeviceLabels(TRAIN)) == TRAINER
+
+
+def test_a_container_that_was_started_again_has_it() -> None:
+    now = Charge(gpu_index=0, uuid=TRAIN, owner=pod("train-0"), active=True)
+    before = replace(now, owner=replace(now.owner, container_id="3f05"), active=False)
+    for charges in ((now, before), (before, now)):
+        assert (
+            find_only_pods(snapshot(use(0, TRAIN, pod("train-0")), charges=charges))(DeviceLabels(TRAIN))
+            == TRAINER
+        )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Owner("service", "service/xorg.service"),
+        Owner("docker", "docker/3f05"),
+        Unknown("mediated"),
+        Unknown("exited"),
+    ],
+)
+def test_who_is_no_pod_does_not_count(other: Owner | Unknown) -> None:
+    assert find_only_pods(snapshot(use(0, TRAIN, other)))(DeviceLabels(TRAIN)) is None
+    assert (
+        find_only_pods(snapshot(use(0, TRAIN, pod("train-0")), use(0, TRAIN, other)))(DeviceLabels(TRAIN))
+        == TRAINER
+    )
+
+
+@pytest.mark.parametrize("reason", ["unknown_pod", "unknown_container", "ambiguous_pod"])
+def test_beside_a_pod_that_cannot_be_named_nobody_is_the_only_one(reason: str) -> None:
+    nameless = use(0, TRAIN, Unknown(reason))
+    assert find_only_pods(snapshot(use(0, TRAIN, pod("train-0")), nameless))(DeviceLabels(TRAIN)) is None
+    assert find_only_pods(snapshot(nameless))(DeviceLabels(TRAIN)) is None
+    ended = use(0, TRAIN, Unknown(reason), processes=0)
+    assert find_only_pods(snapshot(use(0, TRAIN, pod("train-0")), ended))(DeviceLabels(TRAIN)) == TRAINER
+
+
+def test_a_slice_by_its_gpu_instance_or_its_own_uuid() -> None:
+    who = find_only_pods(node())
+    notebook = PodLabels("ml", "notebook", "main")
+    for device in (
+        DeviceLabels(SLICED, "2", "1"),
+        DeviceLabels(index="2", gpu_instance_id="1"),
+        DeviceLabels(SLICES[0]),
+        DeviceLabels(SLICES[0], "2", "1"),
+    ):
+        assert who(device) == notebook, device
+    assert who(DeviceLabels(SLICED, "2", "2")) is None
+    assert who(DeviceLabels(SLICES[1])) is None
+
+
+def test_the_whole_of_a_sliced_gpu_is_no_pod_s() -> None:
+    who = find_only_pods(snapshot(use(2, SLICES[0], pod("notebook"))))
+    assert who(DeviceLabels(SLICED, "2")) is None
+    assert who(DeviceLabels(index="2")) is None
+
+
+def test_two_compute_instances_of_one_gpu_instance_share_its_samples() -> None:
+    sliced = gpu(2, SLICED, *SLICES)
+    first, second = sliced.mig
+    same = replace(second.instance, gpu_instance_id=1, compute_instance_id=1)
+    readings = (replace(sliced, mig=(first, replace(second, instance=same))),)
+    one, other = use(2, SLICES[0], pod("a")), use(2, SLICES[1], pod("b"))
+    assert find_only_pods(snapshot(one, readings=readings))(DeviceLabels(SLICED, "2", "1")) == PodLabels(
+        "ml", "a", "main"
+    )
+    both = find_only_pods(snapshot(one, other, readings=readings))
+    assert both(DeviceLabels(SLICED, "2", "1")) is None
+    assert both(DeviceLabels(SLICES[1])) == PodLabels("ml", "b", "main")
+
+
+def test_an_index_that_two_gpus_have_names_neither() -> None:
+    readings = (gpu(0, TRAIN), gpu(0, "amd-1", vendor="amd"))
+    who = find_only_pods(snapshot(use(0, TRAIN, pod("train-0")), readings=readings))
+    assert who(DeviceLabels(index="0")) is None
+    assert who(DeviceLabels(TRAIN, "0")) == TRAINER

@@ -1,0 +1,203 @@
+"""Which path responds with what, over a real socket; and what a client accepts."""
+
+import time
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputally.server import PathError
+from gputally.server.routes import wants_gzip, wants_openmetrics
+from tests.support.http_client import OPENMETRICS, TEXT, Client, StaticPages, request, serving
+
+PROMETHEUS_3 = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "application/openmetrics-text;version=0.0.1;q=0.5,"
+    "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+PROMETHEUS_PROTOBUF = (
+    "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.7,"
+    + PROMETHEUS_3
+)
+PROMETHEUS_TEXT_FIRST = (
+    "text/plain;version=0.0.4;q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1"
+)
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
+
+
+def test_metrics_come_as_text_by_default() -> None:
+    with serving() as server, Client(server.port) as client:
+        answer = client.get("/metrics")
+    assert (answer.status, answer.body) == (200, b"text\n")
+    assert answer.headers["Content-Type"] == TEXT
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert "Content-Encoding" not in answer.headers
+    time.strptime(answer.headers["Date"], "%a, %d %b %Y %H:%M:%S GMT")
+
+
+def test_metrics_come_as_compressed_openmetrics_when_asked() -> None:
+    with serving() as server, Client(server.port) as client:
+        answer = client.get(accept="application/openmetrics-text; version=1.0.0", accept_encoding="gzip")
+    assert answer.headers["Content-Type"] == OPENMETRICS
+    assert answer.headers["Content-Encoding"] == "gzip"
+    assert zlib.decompress(answer.body, wbits=31) == b"openmetrics\n"
+
+
+def test_a_header_that_is_sent_twice_counts_as_one_list() -> None:
+    pages = StaticPages()
+    twice = request(accept_encoding="br").replace(b"\r\n\r\n", b"\r\nAccept-Encoding: gzip\r\n\r\n")
+    with serving(pages) as server, Client(server.port) as client:
+        client.say(twice).hear()
+    assert pages.asked == [("/metrics", False, True)]
+
+
+def test_head_has_the_length_and_no_body() -> None:
+    with serving() as server, Client(server.port) as client:
+        head = client.get(method="HEAD")
+        assert (head.status, head.headers["Content-Length"]) == (200, "5")
+        assert client.get().body == b"text\n"  # the connection is still in step
+
+
+def test_health_never_depends_on_anything() -> None:
+    with serving(StaticPages(is_ready=(False, "no driver"))) as server, Client(server.port) as client:
+        answer = client.get("/healthz")
+    assert (answer.status, answer.body) == (200, b"ok\n")
+
+
+def test_readiness_says_why_not() -> None:
+    pages = StaticPages(is_ready=(False, "no snapshot yet"))
+    with serving(pages) as server, Client(server.port) as client:
+        answer = client.get("/readyz")
+        assert (answer.status, answer.body) == (503, b"no snapshot yet\n")
+        pages.is_ready = (True, "snapshot is 2 s old")
+        answer = client.get("/readyz")
+        assert (answer.status, answer.body) == (200, b"snapshot is 2 s old\n")
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/metrics/", "/metricsx", "//metrics", "/%6Detrics"])
+def test_other_paths_say_which_there_are(path: str) -> None:
+    with serving() as server, Client(server.port) as client:
+        answer = client.get(path)
+    assert answer.status == 404
+    assert b"/metrics, /healthz, /readyz" in answer.body
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+def test_only_get_and_head_are_answered(method: str) -> None:
+    with serving() as server, Client(server.port) as client:
+        answer = client.get(method=method)
+    assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
+
+
+def test_a_query_and_an_absolute_target_find_the_path() -> None:
+    with serving() as server, Client(server.port) as client:
+        assert client.get("/metrics?collect[]=gpu").status == 200
+        assert client.get("http://proxy.example/metrics?x=/y").status == 200
+        assert client.get("http://proxy.example").body == b"<h1>landing</h1>"
+
+
+def test_metrics_can_be_on_several_paths_and_at_the_root() -> None:
+    pages = StaticPages()
+    with serving(pages, metrics_paths=("/", "/gpu/metrics")) as server, Client(server.port) as client:
+        assert client.get("/").body == b"text\n"
+        assert client.get("/gpu/metrics").body == b"text\n"
+        assert client.get("/metrics").status == 404
+    assert [path for path, _, _ in pages.asked] == ["/", "/gpu/metrics"]
+
+
+@pytest.mark.parametrize("path", ["metrics", "", "/healthz", "/readyz", "/m?x"])
+def test_a_path_that_cannot_work_is_refused(path: str) -> None:
+    with pytest.raises(PathError, match="path"):
+        StaticPages().server(path, "/metrics")
+
+
+@pytest.mark.parametrize(
+    ("accept", "openmetrics"),
+    [
+        (PROMETHEUS_3, True),
+        (PROMETHEUS_PROTOBUF, True),
+        (PROMETHEUS_TEXT_FIRST, False),
+        (BROWSER, False),
+        ("", False),
+        ("*/*", False),
+        ("application/openmetrics-text", True),
+        ("Application/OpenMetrics-Text; Version=1.0.0; Charset=UTF-8", True),
+        ('application/openmetrics-text; version="0.0.1"', True),
+        ("application/openmetrics-text; version=2.0.0", False),
+        ("application/openmetrics-text; charset=iso-8859-1", False),
+        ("application/openmetrics-text; q=0", False),
+        ("application/openmetrics-text; q=0.5, text/plain; q=0.5", True),
+        ("application/openmetrics-text; q=0.5, text/*", False),
+        ("application/openmetrics-text; q=0.5, */*", False),
+        # The more specific range decides: plain text is wanted less than OpenMetrics here.
+        ("application/openmetrics-text; q=0.5, text/plain; q=0.1, */*", True),
+        ("application/openmetrics-text; q=nan", False),
+        ("application/openmetrics-text; q=2", False),
+        ("application/openmetrics-text; q=", False),
+        ("application/*", False),
+    ],
+)
+def test_openmetrics_is_served_to_those_who_ask_for_it_by_name(accept: str, openmetrics: bool) -> None:
+    assert wants_openmetrics(accept) is openmetrics
+
+
+@pytest.mark.parametrize(
+    ("accept_encoding", "gzip"),
+    [
+        ("gzip", True),
+        ("GZIP", True),
+        ("x-gzip", True),
+        ("deflate, gzip;q=0.5, br", True),
+        ("*", True),
+        ("gzip;q=0.000", False),
+        ("gzip;q=0, *", False),
+        ("*;q=0", False),
+        ("identity", False),
+        ("identity;q=1, gzip;q=0.5", False),
+        ("identity;q=0.5, gzip", True),
+        ("br", False),
+        ("", False),
+        ("gzipped", False),
+    ],
+)
+def test_gzip_is_served_to_those_who_accept_it(accept_encoding: str, gzip: bool) -> None:
+    assert wants_gzip(accept_encoding) is gzip
+
+
+PIECES = st.sampled_from(
+    [
+        "application/openmetrics-text",
+        "text/plain",
+        "*/*",
+        "gzip",
+        ";",
+        ",",
+        "q=",
+        "=",
+        '"',
+        " ",
+        "0.5",
+        "1e999",
+    ]
+)
+
+
+@given(st.one_of(st.text(max_size=3000), st.lists(PIECES, max_size=40).map("".join)))
+def test_no_header_breaks_the_negotiation_and_the_answer_is_the_same_twice(header: str) -> None:
+    assert wants_openmetrics(header) is wants_openmetrics(header)
+    assert wants_gzip(header) is wants_gzip(header)
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_the_higher_weight_wins(openmetrics: float, text: float) -> None:
+    accept = f"text/plain;q={text:.3f}, application/openmetrics-text;version=1.0.0;q={openmetrics:.3f}"
+    wanted = round(openmetrics, 3) > 0 and round(openmetrics, 3) >= round(text, 3)
+    assert wants_openmetrics(accept) is wanted
+
+
+def test_long_headers_are_understood_without_being_remembered() -> None:
+    padding = ", ".join(f"application/x-{number}" for number in range(200))
+    assert wants_openmetrics(f"{padding}, application/openmetrics-text")
+    assert wants_gzip(f"{padding}, gzip")
