@@ -100,7 +100,7 @@ DASHBOARD = dashboard(
     row(
         "",
         stat(
-            "Workflows on GPUs",
+            "Active workflows",
             "Workflows that hold a GPU now. If it is 0 while some should run, they wait for GPUs or are "
             "not detected: see the bottom of the page.",
             now(f"count(sum by ({BY_WORKLOAD}) ({_of('held:gpus')}) > 0) or vector(0)"),
@@ -263,7 +263,7 @@ DASHBOARD = dashboard(
     row(
         "Missing workflows",
         stat(
-            "Pods with workload",
+            "Known workloads",
             "Share of the pods on GPUs with a known workload. Below 100 %, workflows are missing above: "
             "enable the flags in the text beside.",
             now(

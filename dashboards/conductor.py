@@ -91,7 +91,7 @@ DASHBOARD = dashboard(
             steps=fields.POWER,
         ),
         stat(
-            "Max temperature",
+            "Hottest GPU",
             "Highest junction temperature. An Instinct slows down at about 100 degrees.",
             over_time(f"max({_per_gpu('temperature_celsius')})"),
             unit="celsius",

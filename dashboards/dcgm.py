@@ -110,7 +110,7 @@ DASHBOARD = dashboard(
             steps=fields.POWER,
         ),
         stat(
-            "Max temperature",
+            "Hottest GPU",
             "Highest core temperature. Most GPUs slow down between 85 and 95 degrees.",
             over_time(f"max({_TEMPERATURE})"),
             unit="celsius",

@@ -80,7 +80,7 @@ DASHBOARD = dashboard(
         stat(
             "GPUs",
             "GPUs that the exporters report, and lost GPUs: detected, but no longer readable. Normal is 0 "
-            "lost; GPU problems lists the others.",
+            "lost; GPU problems lists them.",
             now(_total("gpus:count"), "total"),
             now(f"{_total('gpus:count')} - {_total('gpus_up:count')}", "lost"),
             unit="short",
@@ -150,7 +150,7 @@ DASHBOARD = dashboard(
         ),
         timed(
             stat(
-                "Cost and energy today",
+                "Cost today",
                 "Cost and energy of all GPUs since midnight, at the prices set in the rules. Compare it "
                 "with the daily budget.",
                 now(hours(f"model:gputally_cost:per_hour{{{MATCH_MODEL}}}"), "cost"),
@@ -283,7 +283,7 @@ DASHBOARD = dashboard(
             rows(_by_namespace("energy:watts")),
             rows(_by_namespace("cost:per_hour")),
             columns=(
-                column("namespace", name="Namespace", width=140, link=links.TO_NAMESPACE),
+                column("namespace", name="Namespace", width=120, link=links.TO_NAMESPACE),
                 column("Value #A", name="GPUs held", decimals=1, width=90),
                 column("Value #B", name="Busy", decimals=1, width=60),
                 column("Value #C", name="Idle", decimals=1, width=60, steps=fields.CELL_ANY_IS_IDLE),
@@ -365,7 +365,7 @@ DASHBOARD = dashboard(
                 column("Value #D", name="Idle", decimals=1, width=100, steps=fields.CELL_ANY_IS_IDLE),
                 share_column("Value #E", "Utilisation", width=300),
                 column("Value #F", name="Power", unit="watt", width=120),
-                column("Value #G", name="Max temp.", unit="celsius", width=120, steps=fields.CELL_HOT),
+                column("Value #G", name="Hottest GPU", unit="celsius", width=120, steps=fields.CELL_HOT),
             ),
             hidden=("cluster",),
             order=("node", *value_columns(7)),

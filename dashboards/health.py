@@ -553,7 +553,7 @@ DASHBOARD = dashboard(
                 _GPU_COLUMN,
                 column("namespace", name="Namespace", width=110),
                 column("pod", name="Pod", link=links.TO_POD),
-                column("owner", name="Other owner"),
+                column("owner", name="Owner"),
                 column("Value", name="Of power limit", unit="percentunit", decimals=0, width=130),
             ),
             hidden=("cluster", "uuid"),

@@ -192,7 +192,7 @@ DASHBOARD = dashboard(
             sparkline=True,
         ),
         stat(
-            "Max temperature",
+            "Max temp.",
             "Highest core temperature. Most GPUs slow down between 85 and 95 degrees. Check fans and air "
             "flow if it stays above 85.",
             over_time(_all("temperature_celsius", "max")),
@@ -352,8 +352,8 @@ DASHBOARD = dashboard(
         timeseries(
             "Active units",
             "Share of time during which each unit of the chip was active, mean of the chosen GPUs (NVIDIA "
-            "Hopper and newer). Training that rarely uses the tensor cores can run faster with lower "
-            "precision.",
+            "Hopper and newer). Training that rarely uses the tensor cores often runs faster with "
+            "mixed precision.",
             *(
                 over_time(f"avg({_of(f'{metric}_active_ratio')})", name)
                 for metric, name in (

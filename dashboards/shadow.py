@@ -122,7 +122,7 @@ DASHBOARD = dashboard(
             background=True,
         ),
         stat(
-            "Affected GPUs",
+            "GPUs used",
             "GPUs on which such a pod has a process. Pods that requested these GPUs get less memory and "
             "time.",
             now(
@@ -146,7 +146,7 @@ DASHBOARD = dashboard(
             links=(links.link("Energy and chargeback", "energy", "namespace"),),
         ),
         stat(
-            "Unknown request",
+            "Unknown",
             "Pods on a GPU whose request is unknown. Normal is 0. Otherwise give the exporter access to "
             "the kubelet's pod-resources socket.",
             now(f"count({_info('')}) or vector(0)"),
@@ -155,7 +155,7 @@ DASHBOARD = dashboard(
             steps=fields.ANY_IS_WARNING,
         ),
         stat(
-            "Owners outside pods",
+            "Host owners",
             "Slurm jobs, containers, services and sessions on the GPUs that are not pods. Normal is 0 on a "
             "cluster node, because the scheduler does not count them.",
             now(f"count({_host('processes')} > 0) or vector(0)"),

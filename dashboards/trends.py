@@ -198,7 +198,7 @@ DASHBOARD = dashboard(
             links=(links.link("Energy and chargeback", "energy"),),
         ),
         stat(
-            "Weekly growth",
+            "Growth",
             "Growth of the held GPUs per week, by linear regression over the time range. Below 0 they "
             "decrease.",
             now(f"sum({_trend('deriv')}) * {_WEEK}"),
@@ -208,7 +208,7 @@ DASHBOARD = dashboard(
             no_value=_NO_DATA,
         ),
         stat(
-            "Held in 30 days",
+            "Forecast",
             "Held GPUs in 30 days if the trend continues. If it exceeds the number of GPUs, work will have "
             "to wait.",
             now(f"clamp_min(sum({_trend('predict_linear', _MONTH)}), 0)"),

@@ -20,7 +20,7 @@ def test_other_workloads_are_left_out(tmp_path: Path) -> None:
     assert_results(
         tmp_path,
         series,
-        {query(DASHBOARD, "Cost"): {"{}": 3}, query(DASHBOARD, "Workflows on GPUs"): {"{}": 1}},
+        {query(DASHBOARD, "Cost"): {"{}": 3}, query(DASHBOARD, "Active workflows"): {"{}": 1}},
     )
 
 
@@ -33,7 +33,7 @@ def test_a_workflow_that_has_ended_still_has_its_cost(tmp_path: Path) -> None:
 
 def test_the_number_of_workflows_is_0_without_any(tmp_path: Path) -> None:
     series = {_workload("held:gpus", "Deployment/ranker"): always(1)}
-    assert_results(tmp_path, series, {query(DASHBOARD, "Workflows on GPUs"): {"{}": 0}})
+    assert_results(tmp_path, series, {query(DASHBOARD, "Active workflows"): {"{}": 0}})
 
 
 def test_a_pod_without_a_workload_lowers_the_share(tmp_path: Path) -> None:
@@ -41,4 +41,4 @@ def test_a_pod_without_a_workload_lowers_the_share(tmp_path: Path) -> None:
         'gputally_pod_info{cluster="c", namespace="ml", pod="a", workload="Workflow/train-1"}': always(1),
         'gputally_pod_info{cluster="c", namespace="ml", pod="b", workload=""}': always(1),
     }
-    assert_results(tmp_path, series, {query(DASHBOARD, "Pods with workload"): {"{}": 0.5}})
+    assert_results(tmp_path, series, {query(DASHBOARD, "Known workloads"): {"{}": 0.5}})

@@ -33,7 +33,7 @@ def test_nvidia_smi_fills_in_missing_values_without_duplicates(tmp_path: Path) -
         tmp_path,
         series,
         {
-            query(DASHBOARD, "Max temperature"): {"{}": 60},
+            query(DASHBOARD, "Hottest GPU"): {"{}": 60},
             query(DASHBOARD, "Temperature"): {_result("n", 0): 60},
             query(DASHBOARD, "GPUs"): {"{}": 1},
             query(DASHBOARD, "Memory clock"): {},

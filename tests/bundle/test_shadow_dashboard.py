@@ -30,7 +30,7 @@ def test_an_unrequested_pod_is_shown_with_a_pod_to_which_the_gpu_is_allocated(tm
                 f'{{{_GPU}, namespace="lab", pod="guest", holder="lab/host"}}': 10
             },
             query(DASHBOARD, "Unrequested pods"): {"{}": 1},
-            query(DASHBOARD, "Affected GPUs"): {"{}": 1},
+            query(DASHBOARD, "GPUs used"): {"{}": 1},
         },
     )
 
@@ -50,7 +50,7 @@ def test_a_pod_with_an_unknown_request_is_counted_apart(tmp_path: Path) -> None:
         {
             query(DASHBOARD, _UNREQUESTED): {},
             query(DASHBOARD, "Unrequested pods"): {"{}": 0},
-            query(DASHBOARD, "Unknown request"): {"{}": 1},
+            query(DASHBOARD, "Unknown"): {"{}": 1},
         },
     )
 
@@ -69,6 +69,6 @@ def test_an_ended_owner_is_left_out(tmp_path: Path) -> None:
         owner("slurm/42", 1) | owner("slurm/41", 0),
         {
             query(DASHBOARD, "Owners outside Kubernetes"): {'{cluster="c", node="n", owner="slurm/42"}': 7},
-            query(DASHBOARD, "Owners outside pods"): {"{}": 1},
+            query(DASHBOARD, "Host owners"): {"{}": 1},
         },
     )
