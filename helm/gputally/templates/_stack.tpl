@@ -238,7 +238,7 @@ scrape_configs:
       - target_label: job
         replacement: {{ $settings.job | quote }}
     metric_relabel_configs:
-      # A sidecar speaks of its own pod only, and we know which that is: nobody can charge another.
+      # Prometheus sets pod and namespace by discovery, so a sidecar cannot claim the name of another pod.
       - regex: exported_(namespace|pod)
         action: labeldrop
   {{- end }}
