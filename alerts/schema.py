@@ -3,7 +3,7 @@
 from alerts.promql import ANY, Labels, Schema
 from gputally.metrics import catalog
 from gputally.metrics.compat import load_rows
-from gputally.metrics.compat.dcgm_families import OLD_LABELS
+from gputally.metrics.compat.dcgm import OLD_LABELS
 
 TARGET_LABELS: Labels = frozenset({"cluster", "node", "job", "instance"})
 """The labels that the scrape configuration adds; honor_labels keeps the exporter's own."""

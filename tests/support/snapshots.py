@@ -20,7 +20,7 @@ from gputally.attribution.resolve import (
 from gputally.devices.amdgpu import AmdgpuReader
 from gputally.ledger import Ledger
 from gputally.metrics.catalog import Kind
-from gputally.metrics.compat import Options, Scene
+from gputally.metrics.compat import Options, ProfileInput
 from gputally.metrics.families import Family, build_families
 from gputally.metrics.own_process import ExporterFacts
 from gputally.model import (
@@ -50,8 +50,8 @@ BEGAN = 1_700_000_000.0
 LOOKS = (1_000.0, 1_005.0, 1_010.0)  # both rankers are there
 
 
-def scene(snapshot: Snapshot) -> Scene:
-    return Scene(snapshot, OPTIONS)
+def scene(snapshot: Snapshot) -> ProfileInput:
+    return ProfileInput(snapshot, OPTIONS)
 
 
 @cache

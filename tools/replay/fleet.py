@@ -16,7 +16,7 @@ from gputally.attribution import owners
 from gputally.devices.host import read_boot_id
 from gputally.ledger import Ledger
 from gputally.ledger.state_file import encode
-from gputally.metrics.compat import Options, Scene, load_profile
+from gputally.metrics.compat import Options, ProfileInput, load_profile
 from gputally.metrics.families import build_families
 from gputally.metrics.own_process import ExporterFacts
 from gputally.sampling import collect, guard, sources
@@ -151,7 +151,7 @@ def play(
             started_at = clock.now if started_at is None else started_at
             facts = _exporter_facts(node.name, started_at, number * _CPU_SECONDS_PER_SAMPLE)
             snapshot = collector.sample()
-            scene = Scene(snapshot, Options(node.name))
+            scene = ProfileInput(snapshot, Options(node.name))
             others = [family for profile in node.compat for family in load_profile(profile)(scene)]
             tape.scrape([*build_families(snapshot, facts), *others], at_ms)
         collector.close(_TIMEOUT_SECONDS)

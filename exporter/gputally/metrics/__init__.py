@@ -1,1 +1,1 @@
-"""From a `Snapshot` to what Prometheus reads: `catalog` -> `families` -> `exposition`."""
+"""`Snapshot` -> Prometheus text: `catalog` -> `families` -> `exposition`."""

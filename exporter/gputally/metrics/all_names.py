@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from gputally.metrics.compat import Options, Scene, load_profile
+from gputally.metrics.compat import Options, ProfileInput, load_profile
 from gputally.metrics.families import Family
 from gputally.model import Snapshot
 
@@ -14,7 +14,7 @@ def families_of_profiles(names: Sequence[str], options: Options) -> FamiliesOf:
     profiles = [load_profile(name) for name in names]
 
     def families_of(snapshot: Snapshot) -> list[Family]:
-        scene = Scene(snapshot, options)
+        scene = ProfileInput(snapshot, options)
         return merge_families(family for profile in profiles for family in profile(scene))
 
     return families_of

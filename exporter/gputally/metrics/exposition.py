@@ -1,4 +1,4 @@
-"""Metric families -> the bytes that Prometheus reads: text 0.0.4 and OpenMetrics 1.0, plain and gzip.
+"""Metric families -> Prometheus text 0.0.4 and OpenMetrics 1.0, plain and gzip.
 
 prometheus_client would render the same, but importing it costs 14 MiB of memory and rendering ten
 times the CPU time; its parser and promtool check this module in the tests.
@@ -16,15 +16,15 @@ TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 # Level 6 saves 12 % of the bytes for three times the CPU time.
 GZIP_LEVEL = 1
-# To find those that nobody uses any more costs as much as a tenth of the rendering.
+# Finding the unused ones costs a tenth of the rendering, so it is not done for every snapshot.
 SNAPSHOTS_KEPT = 12
 _GZIP_FORMAT = 31
 _SUFFIX = {Kind.COUNTER: "_total", Kind.INFO: "_info"}
-"""What OpenMetrics wants at the end of a sample's name and not at the end of its family's."""
+"""OpenMetrics: the suffix of a sample's name that its family's name does not have."""
 
 
 class LabelBlocks:
-    """`{name="value",...}` of every label set, kept while it is in use and some snapshots longer."""
+    """`{name="value",...}` of every label set, cached while in use and for some snapshots after it."""
 
     def __init__(self) -> None:
         self._snapshots = 0
@@ -40,7 +40,7 @@ class LabelBlocks:
             blocks.before = {}
 
     def of(self, names: Labels) -> Mapping[Labels, str]:
-        """The values of these labels -> their block."""
+        """Label values -> block."""
         blocks = self._now.get(names)
         if blocks is None:
             blocks = self._now[names] = _Blocks(names, self._before.get(names, {}))
@@ -48,7 +48,7 @@ class LabelBlocks:
 
 
 class _Blocks(dict[Labels, str]):
-    """Those of one set of names; a dict, for it is asked once for every sample."""
+    """The blocks of one set of label names; a dict, because every sample looks one up."""
 
     def __init__(self, names: Labels, before: Mapping[Labels, str]) -> None:
         self.names = names
@@ -60,7 +60,7 @@ class _Blocks(dict[Labels, str]):
 
 
 class _Numbers(dict[float, str]):
-    """The shortest text that reads back as the number. A scrape has most of its numbers more than once."""
+    """The shortest text that parses to the number. Most numbers occur more than once in a scrape."""
 
     def __missing__(self, value: float) -> str:
         text = str(int(value)) if isinstance(value, int) or not value else repr(value).removesuffix(".0")
@@ -97,7 +97,7 @@ def render_openmetrics(families: Iterable[Family], blocks: LabelBlocks | None = 
 
 
 def _openmetrics_family(metric: Metric) -> tuple[str, str]:
-    """Name and type. What is a counter or info by another tool's name alone, OpenMetrics does not know."""
+    """Name and type; unknown for a counter or info metric of another tool without the suffix."""
     suffix = _SUFFIX.get(metric.kind, "")
     if metric.name.endswith(suffix):
         return metric.name.removesuffix(suffix), metric.kind
@@ -105,14 +105,14 @@ def _openmetrics_family(metric: Metric) -> tuple[str, str]:
 
 
 def _sample_lines(family: Family, blocks: LabelBlocks, numbers: _Numbers) -> bytes:
-    """In bytes at once: the memory of one family's lines is used again by the next, not asked for anew."""
+    """Encoded per family, so that the memory of its text is reused for the next one."""
     name, block = family.metric.name, blocks.of(family.metric.labels)
     return "".join([f"{name}{block[values]} {numbers[value]}\n" for values, value in family.samples]).encode()
 
 
 def _label_block(names: Labels, values: Labels) -> str:
     if len(names) != len(values):
-        raise ValueError(f"a sample has {values} for the labels {names}")
+        raise ValueError(f"the label values {values} do not match the labels {names}")
     if not names:
         return ""
     return "{" + ",".join(f'{n}="{_escape_label(v)}"' for n, v in zip(names, values, strict=True)) + "}"
@@ -130,7 +130,7 @@ _Variant = tuple[bool, bool]  # openmetrics, gzipped
 
 
 class Exposition:
-    """The newest snapshot, rendered once per format however many scrapers ask."""
+    """The newest snapshot, rendered once per format for all scrapers."""
 
     def __init__(self, families_of: Callable[[Snapshot], Sequence[Family]], first: Snapshot) -> None:
         self._families_of = families_of
@@ -145,7 +145,7 @@ class Exposition:
         return self._snapshot
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Take a new snapshot, with the formats ready that were asked of the one before it."""
+        """Set the snapshot, and render the formats that were requested of the one before."""
         wanted, self._wanted = self._wanted, set()
         rendered: dict[_Variant, bytes] = {}
         with self._rendering:

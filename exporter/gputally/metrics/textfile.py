@@ -5,8 +5,8 @@ from pathlib import Path
 
 
 def write_metrics_file(path: Path, body: bytes) -> None:
-    """Replace the file as a whole: a reader sees the old metrics or the new ones, never half of them."""
-    # The collector reads *.prom only, so the unfinished file must not end like that.
+    """Replace the file atomically: a reader gets the old metrics or the new ones, never a part."""
+    # The collector reads *.prom, so the unfinished file must not match.
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         unfinished.write_bytes(body)

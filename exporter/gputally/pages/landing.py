@@ -1,6 +1,6 @@
-"""The page for people: one look says whether the exporter sees the GPUs, and if not, why and what to do.
+"""The landing page: state of GPUs and sources, with the reason and fix of each problem.
 
-Self-contained: no script, no external file. It reloads itself, so that it can stay open in a tab.
+Self-contained: no script, no external file. It reloads itself every few seconds.
 """
 
 import time
@@ -12,7 +12,7 @@ from gputally.pages.style import STYLE
 
 RELOAD_SECONDS = 10
 GIB = 1024**3
-UNKNOWN = '<span class="unknown" title="not reported by this card, driver or reader">&ndash;</span>'
+UNKNOWN = '<span class="unknown" title="not supported by this GPU, driver or reader">&ndash;</span>'
 
 
 def render_landing(
@@ -49,8 +49,8 @@ def render_landing(
 </main>
 <footer><nav>
 <a href="{escape(metrics_path)}">{escape(metrics_path)}<span>for Prometheus</span></a>
-<a href="/healthz">/healthz<span>the process lives</span></a>
-<a href="/readyz">/readyz<span>the metrics are fresh</span></a>
+<a href="/healthz">/healthz<span>liveness probe</span></a>
+<a href="/readyz">/readyz<span>readiness probe</span></a>
 </nav></footer>
 </body>
 </html>
@@ -60,7 +60,7 @@ def render_landing(
 
 def _summary(snapshot: Snapshot) -> str:
     if not snapshot.sources:
-        return '<p class="pill wait">first sample not done</p>'
+        return '<p class="pill wait">first sample not finished</p>'
     total, up = len(snapshot.readings), sum(reading.up for reading in snapshot.readings)
     sources_up = all(source.up for source in snapshot.sources)
     if total and up == total and sources_up:
@@ -145,11 +145,11 @@ def _mig_row(vendor: str, reading: MigReading) -> str:
 
 def _sources(snapshot: Snapshot, now: float) -> str:
     if not snapshot.sources:
-        return '<p class="empty">No source has answered yet.</p>'
+        return '<p class="empty">No source has been sampled yet.</p>'
     rows = "".join(_source_row(source, now) for source in snapshot.sources)
     heads = (
         "<th>Source</th><th>State</th><th class=number>GPUs</th><th class=number>Last success</th>"
-        "<th class=number>Took</th><th class=number>Failures</th><th class=number>Overruns</th>"
+        "<th class=number>Duration</th><th class=number>Failures</th><th class=number>Overruns</th>"
     )
     return _table(heads, rows)
 

@@ -8,7 +8,7 @@ import pytest
 
 from gputally.metrics.all_names import families_of_profiles, merge_families
 from gputally.metrics.catalog import Kind
-from gputally.metrics.compat import PROFILES, Row, devices
+from gputally.metrics.compat import PROFILES, Row, device_views
 from gputally.metrics.families import Family
 from tests.support.snapshots import OPTIONS, simulated
 
@@ -43,8 +43,8 @@ def test_of_two_families_of_one_name_and_labels_both_have_their_samples_merge_fa
 
 
 def test_what_several_profiles_make_of_a_snapshot_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    sums = Mock(wraps=devices._parts)
-    monkeypatch.setattr(devices, "_parts", sums)
+    sums = Mock(wraps=device_views._pod_uses)
+    monkeypatch.setattr(device_views, "_pod_uses", sums)
     snapshot = simulated()
     families_of_profiles(tuple(PROFILES), OPTIONS)(snapshot)
     assert sums.call_count == len(snapshot.readings)

@@ -1,4 +1,4 @@
-"""How a reading fills a row of another tool, in that tool's unit."""
+"""Rows of another tool that a reading fills, in that tool's units."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def counter(name: str, help: str, field: str, *labels: str, scale: Scale | None 
 def column_families(
     columns: Iterable[Column], metrics: Iterable[Metric], readings: Sequence[tuple[Labels, Reading]]
 ) -> list[Family]:
-    """Each column as its metric. A reading comes with the labels of its samples."""
+    """The family of each column. `readings` have the labels of their samples."""
     return [
         Family(
             metric, [(labels, value) for labels, one in readings if (value := column.value(one)) is not None]
@@ -66,7 +66,7 @@ def _scaled(raw: Value, scale: Scale) -> Value:
 
 
 def percent(ratio: float) -> float:
-    """Rounded, because a whole percent is not whole any more once it was divided by 100."""
+    """Rounded: the ratio is inexact even where the percentage was whole."""
     return round(ratio * 100, 6)
 
 
@@ -80,3 +80,7 @@ def megahertz(hertz: float) -> float:
 
 def microseconds(seconds: float) -> float:
     return round(seconds * 1_000_000)
+
+
+def nanoseconds(seconds: float) -> float:
+    return round(seconds * 1_000_000_000)

@@ -1,36 +1,35 @@
 """The fields of DCGM that the model can fill, in both spellings of dcgm-exporter.
 
 Names, types and units up to 4.8 are those of etc/default-counters.csv in dcgm-exporter 4.5.3-4.8.2, with the
-rows that stand there as comments. Since 4.9 it has the names of DCGM 4.7, most of them in base units; those
+rows that are comments there. Since 4.9 it has the names of DCGM 4.7, most of them in base units; those
 are in dcgm_fields.h of DCGM 4.6 and in NVIDIA's catalogue of fields for 4.7.
 
-Of the default list, the licence of a vGPU is missing, which the model does not have, and since 4.9 NVLink's
-throughput: a rate cannot be told from one snapshot. Its older name is declared a counter, and is one here.
+Missing from the default list: the vGPU licence, which the model does not have, and since 4.9 NVLink's
+throughput, because a rate needs two snapshots. Its older name is declared a counter, and is one here.
 """
 
 from dataclasses import dataclass
 from operator import attrgetter
 
 from gputally.metrics.catalog import Kind
-from gputally.metrics.compat.columns import OURS, Scale, mebibytes, megahertz, percent
-from gputally.metrics.compat.dcgm_values import (
+from gputally.metrics.compat.columns import OURS, Scale, mebibytes, megahertz, nanoseconds, percent
+from gputally.metrics.compat.device_views import (
+    DeviceView,
     OfGpu,
     OfPod,
     last_xid,
-    nanoseconds,
     one_of,
-    part_of,
+    pod_value,
     reasons_mask,
     sum_bytes,
-    sum_errors,
+    sum_link_errors,
     used_ratio,
 )
-from gputally.metrics.compat.devices import Place
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """How each spelling writes what the model has in base units (and energy in millijoules)."""
+    """The unit of each spelling, from the model's base units (energy: millijoules)."""
 
     old: str = ""
     new: str = ""
@@ -52,17 +51,17 @@ MEGABYTES = Unit("MB", "bytes", lambda count: count / 1_000_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Field:
-    """One field of DCGM: its two names, and where in the model its value is."""
+    """One field of DCGM: its two names, and its value in the model."""
 
     old: str
     new: str
-    """Empty where that spelling does not have it."""
+    """Empty where this spelling does not have the field."""
     kind: Kind
     help: str
     ours: str
     of_gpu: OfGpu
     of_instance: str = ""
-    """The field of `MigReading` that says the same of a GPU instance."""
+    """The field of `MigReading` with the value of a GPU instance."""
     of_pod: OfPod | None = None
     unit: Unit = PLAIN
 
@@ -79,7 +78,7 @@ def _dev(
     of_instance: str = "",
     unit: Unit = PLAIN,
 ) -> Field:
-    """`field` is the reading's; `value` where it is not its plain value."""
+    """`field` is that of the reading; `value` where it is not its plain value."""
     return Field(
         old=f"DCGM_FI_DEV_{old}",
         new=f"DCGM_FI_DEV_{new}" if new else "",
@@ -133,7 +132,7 @@ def _utilization(old: str, new: str, field: str, of_pod: str, help: str) -> Fiel
         Kind.GAUGE,
         help,
         f"{field}_utilization_ratio",
-        of_pod=part_of(f"{of_pod}_ratio"),
+        of_pod=pod_value(f"{of_pod}_ratio"),
         unit=PERCENT,
     )
 
@@ -147,7 +146,7 @@ def _violation(old: str, new: str, reason: str) -> Field:
         f"{old}_VIOLATION",
         f"GPU_{new}_THROTTLE_SECONDS_TOTAL",
         Kind.COUNTER,
-        f"Time for which the clocks were held down, {reason.replace('_', ' ')}",
+        f"Time for which the clocks were throttled, {reason.replace('_', ' ')}",
         "throttle_seconds",
         value=one_of("throttle_seconds", (reason,)),
         unit=TIME,
@@ -170,7 +169,7 @@ def _link_errors(name: str, kind: str) -> Field:
         Kind.COUNTER,
         f"NVLink errors over all links, {kind.replace('_', ' ')}",
         "nvlink_errors",
-        value=sum_errors(kind),
+        value=lambda device: sum_link_errors(device.reading, kind),
     )
 
 
@@ -216,7 +215,7 @@ FIELDS: tuple[Field, ...] = (
         help="Energy used since the driver was loaded; of a pod, what it is charged for",
         ours="gputally_gpu_energy_joules_total",
         of_gpu=attrgetter("energy_millijoules"),
-        of_pod=part_of("energy_millijoules"),
+        of_pod=pod_value("energy_millijoules"),
         unit=ENERGY,
     ),
     _dev("PCIE_REPLAY_COUNTER", "PCIE_REPLAY_TOTAL", _C, "PCIe packets sent again", "pcie_replays"),
@@ -230,7 +229,7 @@ FIELDS: tuple[Field, ...] = (
         _G,
         "Code of the last XID error since the exporter started, 0 when there was none",
         "xid_last_timestamp_seconds",
-        value=last_xid,
+        value=lambda device: last_xid(device.reading),
     ),
     _violation("POWER", "POWER", "sw_power_cap"),
     _violation("THERMAL", "THERMAL", "thermal"),
@@ -245,7 +244,7 @@ FIELDS: tuple[Field, ...] = (
         "FB_USED_BYTES",
         "memory_used_bytes",
         "Device memory that is allocated",
-        of_pod=part_of("memory_used_bytes"),
+        of_pod=pod_value("memory_used_bytes"),
     ),
     _memory("FB_RESERVED", "FB_RESERVED_BYTES", "memory_reserved_bytes", "Device memory the driver keeps"),
     _dev(
@@ -348,7 +347,7 @@ FIELDS: tuple[Field, ...] = (
         "GR_ENGINE_UTIL_RATIO",
         "graphics_active_ratio",
         "Share of time that an engine was active; of a pod that shares the GPU, its SM use",
-        of_pod=Place.engine_ratio,
+        of_pod=DeviceView.engine_ratio,
     ),
     _prof("SM_ACTIVE", "SM_UTIL_RATIO", "sm_active_ratio", "Share of time that multiprocessors had work"),
     _prof(

@@ -1,15 +1,15 @@
 """nvidia_smi_*: nvidia_gpu_exporter's names for nvidia-smi's fields, and those of small sidecars.
 
 Both call the memory in use nvidia_smi_memory_used_bytes. It has nvidia_gpu_exporter's labels, the uuid
-alone: its dashboards divide it by the total and put others beside it, which only works while their
-labels are the same. What only the sidecars have carries their gpu_id, the GPU's index, too.
+alone: its dashboards divide it by the total, which needs the same labels on both. The metrics that only
+the sidecars have carry their gpu_id, the GPU's index, as well.
 """
 
 from collections.abc import Iterator
 
 from gputally.devices.vendors import NVIDIA
 from gputally.metrics.catalog import GPU_INFO, Kind
-from gputally.metrics.compat import Row, Scene
+from gputally.metrics.compat import ProfileInput, Row
 from gputally.metrics.compat.columns import OURS, Column, column_families, gauge, percent
 from gputally.metrics.families import Family, Sample
 from gputally.model import (
@@ -39,9 +39,9 @@ def _state(query: str, field: str, states: tuple[str, ...]) -> Column:
 
     def value(reading: Reading) -> float | None:
         values = getattr(reading, field) or {}
-        return next((place for place, state in enumerate(states) if values.get((state,))), None)
+        return next((number for number, state in enumerate(states) if values.get((state,))), None)
 
-    help = f"{query} of nvidia-smi: " + ", ".join(f"{place} {state}" for place, state in enumerate(states))
+    help = f"{query} of nvidia-smi: " + ", ".join(f"{number} {state}" for number, state in enumerate(states))
     return Column(Row(_name(query, ""), Kind.GAUGE, help + ".", OURS[field]), value)
 
 
@@ -54,7 +54,7 @@ def _index(reading: Reading) -> float | None:
 
 
 _ECC = tuple((kind, life) for kind in ("corrected", "uncorrected") for life in ("volatile", "aggregate"))
-_ECC_PLACES = (
+_ECC_LOCATIONS = (
     "device_memory",
     "dram",
     "register_file",
@@ -120,9 +120,9 @@ _FIELDS: tuple[Column, ...] = (
     _field("pstate", "", "performance_state"),
     *(_field(f"ecc.errors.{kind}.{life}.total", "", "ecc_errors", kind, life) for kind, life in _ECC),
     *(
-        _field(f"ecc.errors.{kind}.{life}.{place}", "", "ecc_location_errors", kind, life, place)
+        _field(f"ecc.errors.{kind}.{life}.{location}", "", "ecc_location_errors", kind, life, location)
         for kind, life in _ECC
-        for place in _ECC_PLACES
+        for location in _ECC_LOCATIONS
     ),
     _field("retired_pages.single_bit_ecc.count", "", "retired_pages", "single_bit"),
     _field("retired_pages.double_bit.count", "", "retired_pages", "double_bit"),
@@ -191,7 +191,7 @@ _XIDS = (
         Row(
             "nvidia_smi_xid_last_timestamp_seconds",
             Kind.GAUGE,
-            "When the last XID error of this code came.",
+            "Unix time of the last XID error of this code.",
             OURS["xid_last_timestamp_seconds"],
         ),
         "xid_last_timestamp_seconds",
@@ -216,17 +216,17 @@ _SLICES = tuple(
     )
 )
 _HEALTH = (
-    Row("nvidia_smi_last_collect_success", Kind.GAUGE, "1 when the driver answered.", "gputally_source_up"),
+    Row("nvidia_smi_last_collect_success", Kind.GAUGE, "1 when the driver was read.", "gputally_source_up"),
     Row(
         "nvidia_smi_last_collect_success_timestamp_seconds",
         Kind.GAUGE,
-        "When the driver last answered.",
+        "Unix time of the last successful read of the driver.",
         "gputally_source_last_success_timestamp_seconds",
     ),
     Row(
         "nvidia_smi_last_collect_duration_seconds",
         Kind.GAUGE,
-        "How long the driver's last answer took.",
+        "Duration of the last read of the driver.",
         "gputally_source_duration_seconds",
     ),
 )
@@ -246,7 +246,7 @@ _FIELD_METRICS = tuple(column.row.metric(_GPU_LABELS) for column in _FIELDS)
 _SIDECAR_METRICS = tuple(column.row.metric(_SIDECAR_LABELS) for column in _SIDECAR)
 
 
-def families(scene: Scene) -> list[Family]:
+def families(scene: ProfileInput) -> list[Family]:
     """Every metric that has a sample."""
     snapshot = scene.snapshot
     by_uuid = [((_bare(one.gpu.uuid),), one) for one in snapshot.readings]
@@ -270,7 +270,7 @@ def families(scene: Scene) -> list[Family]:
 
 
 def _bare(uuid: str) -> str:
-    """As that tool writes it: GPU-2B39... is 2b39..."""
+    """As in that tool: GPU-2B39... is 2b39..."""
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
 
 
@@ -301,16 +301,16 @@ def _mig(readings: tuple[Reading, ...]) -> list[Family]:
     devices = [mig for reading in readings for mig in reading.mig]
     slices: dict[tuple[str, str], MigReading] = {}
     for mig in devices:
-        # The compute instances of a GPU instance share its memory, and are measured as one.
+        # The compute instances of a GPU instance share its memory and are measured as one.
         slices.setdefault((_bare(mig.instance.parent_uuid), str(mig.instance.gpu_instance_id)), mig)
     info = Family(_MIG_INFO.metric(_MIG_INFO_LABELS), [(_mig_facts(mig), 1) for mig in devices])
     return [info, *(_of_slices(row, field, slices) for row, field in _SLICES)]
 
 
 def _mig_facts(mig: MigReading) -> Labels:
-    who = mig.instance
-    ids = (str(who.gpu_instance_id), str(who.compute_instance_id))
-    return (_bare(who.parent_uuid), _bare(who.uuid), *ids, who.profile or "")
+    instance = mig.instance
+    ids = (str(instance.gpu_instance_id), str(instance.compute_instance_id))
+    return (_bare(instance.parent_uuid), _bare(instance.uuid), *ids, instance.profile or "")
 
 
 def _of_slices(row: Row, field: str, slices: dict[tuple[str, str], MigReading]) -> Family:
@@ -321,7 +321,7 @@ def _of_slices(row: Row, field: str, slices: dict[tuple[str, str], MigReading]) 
 
 
 def _health(sources: tuple[SourceState, ...]) -> Iterator[Family]:
-    """Of the source that answered, or the last that was tried."""
+    """Of the source that is up, or else the last one."""
     tried = [source for source in sources if source.name in _SOURCES]
     if not tried:
         return

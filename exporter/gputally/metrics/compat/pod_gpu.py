@@ -1,7 +1,7 @@
 """The names of dcgm-exporter 1.x, as pod-gpu-metrics-exporter served them with the pod of each GPU.
 
-That tool knew one pod per GPU. Where there are several, what can be told of each is told of each, and
-what cannot is the GPU's, without a pod: never the whole GPU's value once per pod.
+That tool had one pod per GPU. Where there are several, a value that is known per pod is exported per pod,
+any other once for the GPU, without a pod: never the whole GPU's value once per pod.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from gputally.metrics.catalog import Kind
-from gputally.metrics.compat import Row, Scene
+from gputally.metrics.compat import ProfileInput, Row
 from gputally.metrics.compat.columns import (
     OURS,
     Column,
@@ -22,7 +22,14 @@ from gputally.metrics.compat.columns import (
     microseconds,
     percent,
 )
-from gputally.metrics.compat.devices import NO_POD, Part, Place, list_places
+from gputally.metrics.compat.device_views import (
+    NO_POD,
+    DeviceView,
+    PodUse,
+    last_xid,
+    list_devices,
+    sum_link_errors,
+)
 from gputally.metrics.families import Family
 from gputally.model import Labels, Reading
 
@@ -30,49 +37,37 @@ _LABELS = ("gpu", "uuid", "pod_name", "pod_namespace", "container_name")
 _LINK_ERRORS = {"flit_crc": "crc_flit", "data_crc": "crc_data", "replay": "replay", "recovery": "recovery"}
 
 
-def _last_xid(reading: Reading) -> float | None:
-    """0 when there was none."""
-    if reading.xid_errors is None:
-        return None
-    came = reading.xid_last_timestamp_seconds or {}
-    last = max(reading.xid_errors, key=lambda code: came.get(code, 0.0), default=("0",))
-    return float(last[0])
-
-
 def _link_errors(name: str, kind: str) -> Column:
-    def value(reading: Reading) -> float | None:
-        counts = [count for (_, one), count in (reading.nvlink_errors or {}).items() if one == kind]
-        return sum(counts) if counts else None
-
     help = f"NVLink errors of all links: {name.replace('_', ' ')}."
     return Column(
-        Row(f"dcgm_nvlink_{name}_error_count_total", Kind.COUNTER, help, OURS["nvlink_errors"]), value
+        Row(f"dcgm_nvlink_{name}_error_count_total", Kind.COUNTER, help, OURS["nvlink_errors"]),
+        lambda reading: sum_link_errors(reading, kind),
     )
 
 
 def _throttled(name: str, reason: str, why: str) -> Column:
-    help = f"Time for which the clocks were held down {why}, in us."
+    help = f"Time for which the clocks were throttled {why}, in us."
     return counter(f"dcgm_{name}_violation", help, "throttle_seconds", reason, scale=microseconds)
 
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """What can be told of each pod, and where it cannot, of the GPU."""
+    """A value per pod where it is known, else of the GPU."""
 
     row: Row
-    of_gpu: Callable[[Place], float | None]
-    of_pod: Callable[[Part], float | None]
+    of_gpu: Callable[[DeviceView], float | None]
+    of_pod: Callable[[PodUse], float | None]
 
 
-def _use(name: str, help: str, field: str, part_field: str, scale: Scale) -> _Shared:
+def _use(name: str, help: str, field: str, use_field: str, scale: Scale) -> _Shared:
     """`field` is the reading's."""
     column = gauge(name, help, field, scale=scale)
 
-    def of_pod(part: Part) -> float | None:
-        value = getattr(part, part_field)
+    def of_pod(use: PodUse) -> float | None:
+        value = getattr(use, use_field)
         return None if value is None else scale(value)
 
-    return _Shared(column.row, lambda place: column.value(place.reading), of_pod)
+    return _Shared(column.row, lambda device: column.value(device.reading), of_pod)
 
 
 _USES = (
@@ -120,16 +115,16 @@ _WHOLE: tuple[Column, ...] = (
         )
         for direction in ("tx", "rx")
     ),
-    counter("dcgm_pcie_replay_counter", "PCIe packets sent again.", "pcie_replays"),
+    counter("dcgm_pcie_replay_counter", "Retransmitted PCIe packets.", "pcie_replays"),
     Column(
         Row("dcgm_xid_errors", Kind.GAUGE, "Code of the last XID error; 0 is none.", OURS["xid_errors"]),
-        _last_xid,
+        last_xid,
     ),
     _throttled("power", "sw_power_cap", "by the power limit"),
-    _throttled("thermal", "thermal", "by heat"),
+    _throttled("thermal", "thermal", "for temperature"),
     _throttled("sync_boost", "sync_boost", "by sync boost"),
     _throttled("board_limit", "board_limit", "by the board's limit"),
-    _throttled("low_util", "low_utilization", "because there was little to do"),
+    _throttled("low_util", "low_utilization", "at low utilisation"),
     _throttled("reliability", "reliability", "for reliability"),
     gauge("dcgm_fb_free", "Free device memory in MiB.", "memory_free_bytes", scale=mebibytes),
     *(
@@ -145,7 +140,9 @@ _WHOLE: tuple[Column, ...] = (
     ),
     counter("dcgm_retired_pages_sbe", "Pages retired for single-bit errors.", "retired_pages", "single_bit"),
     counter("dcgm_retired_pages_dbe", "Pages retired for double-bit errors.", "retired_pages", "double_bit"),
-    counter("dcgm_retired_pages_pending", "1 when pages wait to be retired.", "retired_pages_pending"),
+    counter(
+        "dcgm_retired_pages_pending", "1 when pages are retired at the next reset.", "retired_pages_pending"
+    ),
     *(_link_errors(name, kind) for name, kind in _LINK_ERRORS.items()),
 )
 
@@ -153,7 +150,7 @@ _ENERGY = _Shared(
     Row(
         "dcgm_total_energy_consumption",
         Kind.COUNTER,
-        "Energy in mJ: what the pod is charged for, or the GPU used where no pod was.",
+        "Energy in mJ: charged to the pod, or used by the GPU where no pod was on it.",
         "gputally_gpu_energy_joules_total",
     ),
     attrgetter("energy_millijoules"),
@@ -170,35 +167,35 @@ _WHOLE_METRICS = tuple(column.row.metric(_LABELS) for column in _WHOLE)
 
 
 @dataclass(frozen=True, slots=True)
-class _Spot:
-    """A GPU, and what each pod does on it and on each slice of it, with the labels of their samples."""
+class _LabelledGpu:
+    """A GPU and the use of it and its instances by each pod, with the labels of their samples."""
 
-    place: Place
+    device: DeviceView
     labels: Labels
-    tenants: Mapping[Labels, Part]
+    pods: Mapping[Labels, PodUse]
 
 
-def families(scene: Scene) -> list[Family]:
+def families(scene: ProfileInput) -> list[Family]:
     """Every metric that has a sample."""
-    gpus = [_spot(place) for place in scene.once(list_places)]
+    gpus = [_with_labels(device) for device in scene.once(list_devices)]
     found = [
         *(_shared_family(use, gpus) for use in _USES),
-        *column_families(_WHOLE, _WHOLE_METRICS, [(gpu.labels, gpu.place.reading) for gpu in gpus]),
+        *column_families(_WHOLE, _WHOLE_METRICS, [(gpu.labels, gpu.device.reading) for gpu in gpus]),
         _shared_family(_ENERGY, gpus),
     ]
     return [family for family in found if family.samples]
 
 
-def _spot(gpu: Place) -> _Spot:
+def _with_labels(gpu: DeviceView) -> _LabelledGpu:
     reading = gpu.reading
-    tenants = {
-        _labels(reading, place.mig[0].instance.uuid if place.mig else reading.gpu.uuid, part.pod): part
-        for place in (gpu, *gpu.instances)
-        for part in place.pods
+    pods = {
+        _labels(reading, device.mig[0].instance.uuid if device.mig else reading.gpu.uuid, use.pod): use
+        for device in (gpu, *gpu.instances)
+        for use in device.pods
     }
-    pods = {part.pod for part in tenants.values()}
-    only_pod = pods.pop() if len(pods) == 1 else NO_POD
-    return _Spot(gpu, _labels(reading, reading.gpu.uuid, only_pod), tenants)
+    names = {use.pod for use in pods.values()}
+    only_pod = names.pop() if len(names) == 1 else NO_POD
+    return _LabelledGpu(gpu, _labels(reading, reading.gpu.uuid, only_pod), pods)
 
 
 def _labels(reading: Reading, uuid: str, pod: Labels) -> Labels:
@@ -206,14 +203,12 @@ def _labels(reading: Reading, uuid: str, pod: Labels) -> Labels:
     return (str(reading.gpu.index), uuid, name, namespace, container)
 
 
-def _shared_family(shared: _Shared, gpus: Iterable[_Spot]) -> Family:
+def _shared_family(shared: _Shared, gpus: Iterable[_LabelledGpu]) -> Family:
     family = Family(shared.row.metric(_LABELS))
     of_gpu, of_pod = shared.of_gpu, shared.of_pod
     for gpu in gpus:
-        told = [
-            (labels, value) for labels, part in gpu.tenants.items() if (value := of_pod(part)) is not None
-        ]
-        if not told and (whole := of_gpu(gpu.place)) is not None:
-            told = [(gpu.labels, whole)]
-        family.samples.extend(told)
+        found = [(labels, value) for labels, use in gpu.pods.items() if (value := of_pod(use)) is not None]
+        if not found and (whole := of_gpu(gpu.device)) is not None:
+            found = [(gpu.labels, whole)]
+        family.samples.extend(found)
     return family

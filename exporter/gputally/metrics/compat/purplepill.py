@@ -1,11 +1,11 @@
-"""CM PurplePill's names: the memory of each GPU, and of each pod on it whether it asked for a GPU or not.
+"""Profile `purplepill`: CM PurplePill's names for the memory of each GPU and of each pod on it.
 
-Its pod series had one sample per process under the same labels, which Prometheus refuses; here it is
-one per pod and GPU.
+That tool had one sample per process under the same labels, which Prometheus rejects; here it is one per
+pod and GPU.
 """
 
 from gputally.metrics.catalog import Kind
-from gputally.metrics.compat import Options, Row, Scene
+from gputally.metrics.compat import Options, ProfileInput, Row
 from gputally.metrics.compat.columns import Column, column_families, gauge, mebibytes, percent
 from gputally.metrics.families import Family
 from gputally.model import Gpu, Labels, Owner, Snapshot
@@ -49,7 +49,7 @@ _GPU_METRICS = tuple(column.row.metric(_GPU_LABELS) for column in _COLUMNS)
 _POD_METRIC = _POD_ROW.metric(_POD_LABELS)
 
 
-def families(scene: Scene) -> list[Family]:
+def families(scene: ProfileInput) -> list[Family]:
     """Every metric that has a sample."""
     snapshot, options = scene.snapshot, scene.options
     readings = [
@@ -61,7 +61,7 @@ def families(scene: Scene) -> list[Family]:
 
 
 def _pod_memory(snapshot: Snapshot, options: Options) -> Family:
-    """By GPU: what a pod has on several slices of one adds up."""
+    """By GPU: the memory of a pod on several instances of one is added up."""
     gpus: dict[str, Gpu] = {}
     for reading in snapshot.readings:
         gpus[reading.gpu.uuid] = reading.gpu
@@ -78,7 +78,7 @@ def _pod_memory(snapshot: Snapshot, options: Options) -> Family:
 
 
 def _pod_labels(gpu: Gpu, owner: Owner, hostname: str) -> Labels:
-    # The tool takes the stack from the pod's environment, and this where that does not say.
+    # The tool takes the stack from the pod's environment, and this where it is not set there.
     stack = owner.pod.partition("-")[0]
     device = f"{gpu.vendor}{gpu.index}"
     return (str(gpu.index), gpu.uuid, hostname, device, owner.pod, owner.namespace, stack)

@@ -215,6 +215,8 @@ def test_the_last_xid_error_is_told_and_none_is_zero() -> None:
     came: Labelled = {("13",): 200.0, ("79",): 100.0}
     both = replace(READING, xid_errors=errors, xid_last_timestamp_seconds=came)
     assert tell(reading=both)["dcgm_xid_errors"] == {OF_GPU: 13}
+    same_moment = replace(both, xid_last_timestamp_seconds=dict.fromkeys(errors, 100.0))
+    assert tell(reading=same_moment)["dcgm_xid_errors"] == {OF_GPU: 79}
     assert tell(reading=replace(READING, xid_errors={}))["dcgm_xid_errors"] == {OF_GPU: 0}
     assert "dcgm_xid_errors" not in tell()
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputally.metrics.catalog import CATALOG, Kind
-from gputally.metrics.compat import Scene
+from gputally.metrics.compat import ProfileInput
 from gputally.metrics.compat.process_energy import ROWS, families
 from gputally.model import Owner, ProcessCharge, Snapshot, Unknown
 from tests.support.snapshots import (
@@ -49,7 +49,7 @@ def test_every_name_is_there_with_its_type_and_labels() -> None:
 
 
 def test_the_prefix_is_the_one_that_was_asked_for() -> None:
-    found = families(Scene(simulated(), replace(OPTIONS, metric_prefix="acme_gpu")))
+    found = families(ProfileInput(simulated(), replace(OPTIONS, metric_prefix="acme_gpu")))
     assert {family.metric.name for family in found} == {
         name.replace("my_gpu_process", "acme_gpu") for name in KINDS
     }

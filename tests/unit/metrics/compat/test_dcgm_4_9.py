@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 
 from gputally.metrics.compat import dcgm
+from gputally.metrics.compat.dcgm_4_9 import ROWS, families
 from gputally.metrics.compat.dcgm_fields import FIELDS
-from gputally.metrics.compat.dcgm_renamed import ROWS, families
 from gputally.model import Snapshot
 from tests.support.snapshots import check_sound, scene, simulated, snapshots, told
 from tests.unit.metrics.compat.dcgm_lists import DEFAULT, listed
