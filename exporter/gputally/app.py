@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,8 @@ from gputally.attribution.owners import ProcessOwners
 from gputally.attribution.pod_sources import choose_pod_sources
 from gputally.config import POD_GPU_PATH, Config
 from gputally.devices import Reader
-from gputally.devices.host import read_boot_id, read_host
+from gputally.devices.host import choose_readers, read_boot_id, read_host
+from gputally.devices.vendors import ReaderSettings
 from gputally.flags import ConfigError
 from gputally.ledger import Ledger
 from gputally.metrics.all_names import FamiliesOf, families_of_profiles, merge_families
@@ -26,7 +27,6 @@ from gputally.metrics.own_process import read_exporter_facts
 from gputally.metrics.textfile import write_metrics_file
 from gputally.model import Snapshot
 from gputally.pages.endpoints import Endpoints
-from gputally.readers import choose_sources, simulated
 from gputally.sampling.collect import Collector
 from gputally.sampling.sources import GuardedPodSource, GuardedReaders
 from gputally.server import ListenError, PathError, Server, ServerError, format_address, parse_address
@@ -34,6 +34,7 @@ from gputally.server import ListenError, PathError, Server, ServerError, format_
 if TYPE_CHECKING:
     from gputally.relay.upstream import Upstream
     from gputally.sampling.checkpoint import Checkpoint
+    from gputally.simulator import SimulatedReader
 
 log = logging.getLogger("gputally")
 
@@ -102,12 +103,36 @@ def serve(config: Config) -> int:
 def _choose_sources(config: Config) -> tuple[list[list[Reader]], OwnerFinder, list[PodSource]]:
     """The readers of each vendor's GPUs, best first; and the sources of owners and pods."""
     if config.reader != "simulated":
-        return choose_sources(config), _owners(config), choose_pod_sources(config)
+        return readers_of(config), _owners(config), choose_pod_sources(config)
     # Simulated processes are not those of this host.
     from gputally.simulator.owners import SimulatedOwners, SimulatedPods  # noqa: PLC0415  # only for `simulate`
 
-    reader = simulated(config)
+    reader = _simulated(config)
     return [[reader]], SimulatedOwners(reader), [SimulatedPods(reader)]
+
+
+def readers_of(config: Config) -> list[list[Reader]]:
+    """The readers of --reader: for each vendor those of its GPUs, best first."""
+    if config.reader == "simulated":
+        return [[_simulated(config)]]
+    settings = {setting.name: getattr(config, setting.name) for setting in fields(ReaderSettings)}
+    return choose_readers(config.reader, ReaderSettings(**settings))
+
+
+def _simulated(config: Config) -> "SimulatedReader":
+    from gputally.simulator import simulated_reader  # noqa: PLC0415  # only for `simulate`
+
+    try:
+        return simulated_reader(
+            scenario=config.scenario,
+            gpus=config.gpus,
+            model=config.model,
+            seed=config.seed,
+            began_at=config.began_at,
+            pcie_throughput=config.pcie_throughput,
+        )
+    except ValueError as error:
+        raise ConfigError(f"--scenario: {error}") from None
 
 
 def _owners(config: Config) -> OwnerFinder:

@@ -13,7 +13,6 @@ from gputally.attribution.pod_sources import choose_pod_sources
 from gputally.config import SETTINGS, Config, read_config
 from gputally.flags import ConfigError, OneLineParser, add_flags
 from gputally.model import Owner
-from gputally.readers import choose_sources
 
 _WHOSE_SETTINGS = ("procfs", "pod_logs", "container_logs", "kubelet_pods_socket", "kubernetes", "node_name")
 _CAPTURE_SETTINGS = ("procfs", "sysfs")
@@ -158,11 +157,12 @@ def set_up_logging(level: str, log_format: str, file: Path | None) -> None:
 
 
 def _check(config: Config, *, as_json: bool) -> int:
+    from gputally.app import readers_of  # noqa: PLC0415  # not for the other commands
     from gputally.commands.check import check_host, report_json, report_text, usable  # noqa: PLC0415  # not for serving
 
     set_up_logging("error", "text", None)
     findings = check_host(
-        choose_sources(config),
+        readers_of(config),
         procfs=config.procfs,
         sysfs=config.sysfs,
         timeout_seconds=config.timeout_seconds,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gputally.app import readers_of
 from gputally.config import Config
-from gputally.readers import choose_sources
 from tests.support.amd_trees import planted
 
 NVIDIA = ["nvml", "nvidia-smi"]
@@ -15,7 +15,7 @@ AMD = ["amdgpu", "rocm-smi"]
 
 
 def names(sysfs: Path, procfs: Path, reader: str = "auto") -> list[list[str]]:
-    sources = choose_sources(Config(reader=reader, sysfs=sysfs, procfs=procfs))
+    sources = readers_of(Config(reader=reader, sysfs=sysfs, procfs=procfs))
     return [[reader.name for reader in readers] for readers in sources]
 
 
@@ -54,8 +54,8 @@ def test_the_reader_that_is_named_is_tried_whatever_the_host_has(tmp_path: Path,
 def test_what_reads_amd_gpus_is_not_loaded_where_there_are_none(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from gputally.config import Config;"
-        "from gputally.readers import choose_sources;"
-        f"choose_sources(Config(sysfs=Path({str(tmp_path)!r}), procfs=Path({str(tmp_path)!r})));"
+        "from gputally.app import readers_of;"
+        f"readers_of(Config(sysfs=Path({str(tmp_path)!r}), procfs=Path({str(tmp_path)!r})));"
         "print([name for name in sys.modules if 'amd' in name or 'rocm' in name])"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
