@@ -36,9 +36,11 @@ def test_two_builds_at_once_end_with_one_library(tmp_path: Path) -> None:
                 range(2),
             )
         )
-    (folder,) = {run.stdout.strip() for run in runs}
-    assert [entry.name for entry in tmp_path.iterdir()] == [Path(folder).name], "nothing half-built is left"
-    assert (Path(folder) / LIBRARY_NAME).stat().st_size > 0
+    (directory,) = {run.stdout.strip() for run in runs}
+    assert [entry.name for entry in tmp_path.iterdir()] == [Path(directory).name], (
+        "nothing half-built is left"
+    )
+    assert (Path(directory) / LIBRARY_NAME).stat().st_size > 0
 
 
 def test_a_library_that_lacks_a_function(tmp_path: Path) -> None:

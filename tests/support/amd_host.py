@@ -38,10 +38,10 @@ exec unshare --map-root-user --mount -- sh -c \\
 class AmdHost:
     """Its `sys` may be changed between two runs of a program."""
 
-    def __init__(self, folder: Path, fixture: str | None) -> None:
+    def __init__(self, directory: Path, fixture: str | None) -> None:
         """Without a fixture the driver is loaded and there is no GPU."""
-        self._folder = folder
-        self.sys = (folder if fixture is None else plant(fixture, folder)) / "sys"
+        self._folder = directory
+        self.sys = (directory if fixture is None else plant(fixture, directory)) / "sys"
         (self.sys / "class/drm").mkdir(parents=True, exist_ok=True)
         _write(self.sys / "module/amdgpu/initstate", "live\n")
         (self.sys / "class/kfd/kfd/proc").mkdir(parents=True, exist_ok=True)

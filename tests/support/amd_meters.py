@@ -14,7 +14,7 @@ def rewrite(path: Path, content: str | bytes) -> None:
     new.rename(path)
 
 
-def card_folder(host: Path, address: str) -> Path:
+def card_directory(host: Path, address: str) -> Path:
     return host / "sys/devices/pci0000:00" / address
 
 

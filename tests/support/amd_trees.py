@@ -1,12 +1,12 @@
 """Hosts with AMD GPUs: the trees of sysfs and procfs that tests/fixtures/amdgpu describes, one file each.
 
-A description has a line for each thing in a folder, under the folder's path in brackets:
+A description has a line for each thing in a directory, under the directory's path in brackets:
 
     unique_id = 4c7b1d52e60893af            a file with one line
     pp_dpm_sclk |                           a file; its lines follow, indented by two
     gpu_metrics @ 1.3                       a binary table; its fields follow, each with its numbers
     drm/card0/device -> ../..               a link, which need not lead anywhere
-    queues/                                 an empty folder
+    queues/                                 an empty directory
 """
 
 import atexit
@@ -21,9 +21,9 @@ FIXTURES = Path(__file__).parents[1] / "fixtures" / "amdgpu"
 HOSTS = tuple(sorted(path.stem for path in FIXTURES.glob("*.tree")))
 
 
-def plant(name: str, folder: Path) -> Path:
-    """Build a host in a new folder below `folder`; its sys and proc are below what is returned."""
-    root = folder / name
+def plant(name: str, directory: Path) -> Path:
+    """Build a host in a new directory below `directory`; its sys and proc are below what is returned."""
+    root = directory / name
     for place, line, block in _read(FIXTURES / f"{name}.tree"):
         _make(root / place, line, block)
     return root
@@ -49,7 +49,7 @@ def log_pods(folder: Path) -> Path:
 
 
 def _read(path: Path) -> list[tuple[str, str, list[str]]]:
-    """The folder, the line and the indented lines of each thing."""
+    """The directory, the line and the indented lines of each thing."""
     place = ""
     found: list[tuple[str, str, list[str]]] = []
     for line in path.read_text().splitlines():
@@ -62,12 +62,12 @@ def _read(path: Path) -> list[tuple[str, str, list[str]]]:
     return found
 
 
-def _make(folder: Path, line: str, block: list[str]) -> None:
+def _make(directory: Path, line: str, block: list[str]) -> None:
     if line.endswith("/"):
-        (folder / line).mkdir(parents=True)
+        (directory / line).mkdir(parents=True)
         return
     name, sign, value = (line + " ").split(" ", 2)
-    path = folder / name
+    path = directory / name
     path.parent.mkdir(parents=True, exist_ok=True)
     match sign:
         case "=":

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gputally.devices.amdgpu.gpu_metrics import decode
-from tests.support.amd_meters import card_folder, set_energy
+from tests.support.amd_meters import card_directory, set_energy
 from tests.support.amd_trees import log_pods, plant
 from tests.support.exporter import Exporter, Samples
 from tests.support.ledger_series import check_balance
@@ -50,7 +50,7 @@ def shared(samples: Samples, pod: tuple[str, ...]) -> int:
 
 def test_two_pods_on_one_card_while_its_counter_runs(tmp_path: Path) -> None:
     host = plant("mi300x", tmp_path)
-    card = card_folder(host, "0000:27:00.0")
+    card = card_directory(host, "0000:27:00.0")
     before = energy_counter(card)
     arguments = (
         *("serve", "--reader", "amdgpu", "--interval", "100ms"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.amd_meters import card_folder, rewrite
+from tests.support.amd_meters import card_directory, rewrite
 from tests.support.amd_trees import plant
 from tests.support.exporter import Exporter
 from tests.system.conftest import Watch
@@ -57,7 +57,7 @@ def errors(exporter: Exporter, field: str) -> dict[str, float]:
 @pytest.mark.parametrize("file", ["gpu_busy_percent", "uevent"])
 def test_a_file_that_blocks(tmp_path: Path, watched: Watch, file: str) -> None:
     host = plant("mi300x", tmp_path)
-    path, aside, pipe = card_folder(host, SECOND) / file, tmp_path / "aside", tmp_path / "pipe"
+    path, aside, pipe = card_directory(host, SECOND) / file, tmp_path / "aside", tmp_path / "pipe"
     with start(tmp_path, host, "--max-age", "3s") as exporter, watched(exporter):
         before = exporter.samples()["gputally_gpu_power_watts"]
         aside.hardlink_to(path)
@@ -79,7 +79,7 @@ def test_a_file_that_blocks(tmp_path: Path, watched: Watch, file: str) -> None:
 
 def test_it_stops_in_time_also_when_a_file_blocks(tmp_path: Path) -> None:
     host = plant("mi300x", tmp_path)
-    path = card_folder(host, FIRST) / "mem_info_vram_used"
+    path = card_directory(host, FIRST) / "mem_info_vram_used"
     with start(tmp_path, host) as exporter:
         path.unlink()
         os.mkfifo(path)
@@ -90,7 +90,7 @@ def test_it_stops_in_time_also_when_a_file_blocks(tmp_path: Path) -> None:
 
 def test_a_card_falls_off_the_bus_and_comes_back(tmp_path: Path, watched: Watch) -> None:
     host = plant("mi300x", tmp_path)
-    card = card_folder(host, FIRST)
+    card = card_directory(host, FIRST)
     with start(tmp_path, host) as exporter, watched(exporter):
         energy = exporter.value("gputally_gpu_energy_joules_total", "0")
         card.rename(tmp_path / "gone")
@@ -117,7 +117,7 @@ def test_all_cards_go_with_the_driver_and_come_back(tmp_path: Path, watched: Wat
 
 def test_sensors_vanish_and_come_back(tmp_path: Path, watched: Watch) -> None:
     host = plant("mi300x", tmp_path)
-    sensors = card_folder(host, FIRST) / "hwmon"
+    sensors = card_directory(host, FIRST) / "hwmon"
     with start(tmp_path, host) as exporter, watched(exporter):
         assert exporter.value("gputally_gpu_power_limit_watts", "0") is not None
         sensors.rename(tmp_path / "hwmon")
@@ -135,7 +135,7 @@ def test_sensors_vanish_and_come_back(tmp_path: Path, watched: Watch) -> None:
 
 def test_a_file_that_fails_is_counted_and_the_rest_is_told(tmp_path: Path, watched: Watch) -> None:
     host = plant("mi300x", tmp_path)
-    path = card_folder(host, FIRST) / "gpu_busy_percent"
+    path = card_directory(host, FIRST) / "gpu_busy_percent"
     with start(tmp_path, host) as exporter, watched(exporter):
         path.rename(tmp_path / "aside")
         path.mkdir()

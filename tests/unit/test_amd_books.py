@@ -19,7 +19,7 @@ from gputally.metrics.exposition import render_text
 from gputally.metrics.families import build_families
 from gputally.metrics.own_process import read_exporter_facts
 from gputally.model import PodInfo, Snapshot
-from tests.support.amd_meters import card_folder, rewrite, set_energy, set_engine_time
+from tests.support.amd_meters import card_directory, rewrite, set_energy, set_engine_time
 from tests.support.amd_trees import plant
 from tests.support.exporter import Samples, parse_samples
 from tests.support.fake_procfs import container_id, pod_cgroup, uid
@@ -99,7 +99,7 @@ def energy_counter(card: Path) -> int:
 
 def test_two_pods_share_a_card_by_the_compute_units_that_they_fill(tmp_path: Path) -> None:
     host = Host("mi300x", tmp_path)
-    card = card_folder(host.root, "0000:27:00.0")
+    card = card_directory(host.root, "0000:27:00.0")
     before = energy_counter(card)
     samples = host.look()
     assert charged(samples, "pod", "shared") == {}
@@ -152,7 +152,7 @@ def test_where_nothing_tells_who_ran_memory_decides(tmp_path: Path) -> None:
 
 def test_two_dies_of_an_mi250_share_the_meter_of_the_first_by_how_busy_they_are(tmp_path: Path) -> None:
     host = Host("mi250", tmp_path)
-    card = card_folder(host.root, "0000:29:00.0")
+    card = card_directory(host.root, "0000:29:00.0")
     before = energy_counter(card)
     host.look()
     for window in (1, 2):
@@ -179,7 +179,7 @@ def test_two_dies_of_an_mi250_share_the_meter_of_the_first_by_how_busy_they_are(
 
 def test_the_energy_of_a_card_is_dealt_to_its_partitions_by_what_they_do(tmp_path: Path) -> None:
     host = Host("mi300x-cpx", tmp_path)
-    card = card_folder(host.root, "0000:05:00.0")
+    card = card_directory(host.root, "0000:05:00.0")
     before = energy_counter(card)
     host.look()
     used = 5 * 742_000

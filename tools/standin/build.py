@@ -1,4 +1,4 @@
-"""Compiles the driver stand-in on demand, once for each state of its sources."""
+"""Compiles the driver stand-in on demand, once per version of its sources."""
 
 import hashlib
 import importlib.util
@@ -23,40 +23,40 @@ _FLAGS = (
     "-Werror",
     "-pthread",
     f"-Wl,-soname,{LIBRARY_NAME}",
-    # A reader may unload and load the library again; time 0 and what was told must outlive that.
+    # A reader may unload and load the library again; time 0 and delivered events must stay.
     "-Wl,-z,nodelete",
 )
 
 
 class CompilerMissing(RuntimeError):
-    """There is nothing on this machine that compiles C."""
+    """This machine has no C compiler."""
 
 
 def build_library(*, without: Sequence[str] = ()) -> Path:
-    """The folder that holds libnvidia-ml.so.1; compiled if that has not been done yet.
+    """The directory that holds libnvidia-ml.so.1; compiled if that has not been done yet.
 
     `without` names functions that the library shall not have, as with an older driver. Two builds at
-    once are safe: each compiles in a folder of its own and the first one to finish names it.
+    once are safe: each compiles in a directory of its own and the first one to finish names it.
     """
     sources = sorted(_SOURCES.glob("*.[ch]"))
-    folder = cache_folder() / f"standin-{_fingerprint(sources, without)}"
-    if (folder / LIBRARY_NAME).exists():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".standin-", dir=folder.parent) as temporary:
+    directory = cache_directory() / f"standin-{_fingerprint(sources, without)}"
+    if (directory / LIBRARY_NAME).exists():
+        return directory
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".standin-", dir=directory.parent) as temporary:
         built = Path(temporary) / "built"
         built.mkdir()
         _compile(sources, built / LIBRARY_NAME, without)
         try:
-            built.rename(folder)
+            built.rename(directory)
         except OSError:
-            if not (folder / LIBRARY_NAME).exists():
+            if not (directory / LIBRARY_NAME).exists():
                 raise
-    return folder
+    return directory
 
 
-def cache_folder() -> Path:
-    """Where built tools are kept: $GPUTALLY_CACHE, or a folder in the home directory."""
+def cache_directory() -> Path:
+    """Where built tools are kept: $GPUTALLY_CACHE, or a directory in the home directory."""
     chosen = os.environ.get("GPUTALLY_CACHE")
     return Path(chosen) if chosen else Path.home() / ".cache" / "gputally"
 

@@ -1,8 +1,8 @@
-"""Who a GPU or a MIG device is, in NVML's terms."""
+"""Identity of a GPU or MIG device in NVML's numbers."""
 
 from gputally.model import Gpu, MigInstance
 
-# NVML_DEVICE_ARCH_* by compute capability: the newest that is not newer than the card's.
+# NVML_DEVICE_ARCH_* by compute capability: the newest that is not newer than the GPU's.
 _ARCHITECTURES = (
     ((3, 0), 2),
     ((5, 0), 3),
@@ -16,7 +16,7 @@ _ARCHITECTURES = (
 )
 # NVML_NVLINK_VERSION_* by architecture: Volta 2.2, Ampere 3.1, Hopper 4.0, Blackwell 5.0.
 _NVLINK_VERSIONS = {4: 1, 5: 3, 6: 3, 7: 5, 9: 6, 10: 7}
-# NVML_BRAND_* by what stands in the model's name; the first that matches.
+# NVML_BRAND_* by a part of the model's name; the first match is used.
 _BRANDS = (("GeForce RTX", 15), ("GeForce", 5), ("Quadro RTX", 12), ("Quadro", 1), ("RTX", 13), ("Tesla", 2))
 _BRAND_NVIDIA = 14
 # GPU instance profile ids of A100 and newer by number of slices.

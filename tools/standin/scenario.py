@@ -1,87 +1,73 @@
-"""Scenario files: what the driver stand-in plays, and how Python writes them.
+"""Scenario files, which the driver stand-in plays, and functions that write them.
 
-The stand-in (`libnvidia-ml.so.1`, built by `build.py`) has NVML's binary interface and knows no
-physics: every number it gives comes from a scenario file, in NVML's own units. A scenario is text,
-one fact per line, `#` starts a comment line, leading blanks are free:
+The stand-in (`libnvidia-ml.so.1`, built by `build.py`) has NVML's binary interface and simulates nothing:
+every number it returns comes from a scenario file, in NVML's own units. A scenario is text with one value
+per line, `#` starts a comment line, leading blanks are ignored:
 
-    start 1760000000.5                the moment, in seconds since 1970, that is time 0 of the frames;
-                                      without it, time 0 is the process's first nvmlInit
-    driver_version 580.95.05          as nvmlSystemGetDriverVersion gives it
+    start 1760000000.5                the time 0 of the frames, in seconds since 1970; without it, time 0
+                                      is the process's first nvmlInit
+    driver_version 580.95.05          of nvmlSystemGetDriverVersion
     nvml_version 13.580.95.05
     cuda_version 13000                major * 1000 + minor * 10
     fault hang function=nvmlDeviceGetPowerUsage gpu=0 from=10 until=40
 
-    frame 0                           what follows holds from this second on
-    gpu 0                             what follows is about the GPU in this place
+    frame 0                           the next lines are valid from this second on
+    gpu 0                             the next lines are of this GPU
     uuid GPU-5fd4f087-86f3-7a43-b711-4771313afc50
     name NVIDIA H100 80GB HBM3
     power.usage 345120                mW
-    temp.slowdown -                   not supported (so is every key that never was given)
-    xid 79 1                          XID 79 has come once so far
-    processes 2                       how many `process` lines follow; they replace the list
+    temp.slowdown -                   not supported, like every key that is not in the file
+    xid 79 1                          XID 79 has occurred once so far
+    processes 2                       the number of `process` lines that follow; they replace the list
     process 4711 compute 1073741824 - - /usr/bin/python3
     process 4712 compute+graphics - - -
     sample 4711 1760000000400000 62 31 0 0
-    mig 0                             what follows is about this MIG device of that GPU
+    mig 0                             the next lines are of this MIG device of that GPU
     uuid MIG-...
-    mig 1 -                           there is no such MIG device any more
+    mig 1 -                           the MIG device is gone
 
-    frame 5                           only what changed: all the rest stays as it was
+    frame 5                           only changes: all other values stay
     gpu 0
     power.usage 350044
 
-Lines that are no `key value` pair:
+Lines that are not `key value`:
 
     process PID LISTS BYTES GI CI [NAME]   LISTS joins compute, graphics, mps with "+"; "-" for BYTES is
                                            NVML's "not available", for GI and CI "no MIG"
     sample PID TIME SM MEMORY ENCODER DECODER
                                            percent; TIME in us since 1970, or +us since time 0. Each is one
-                                           entry of the driver's sample buffer. `samples 0` says that there
-                                           is a buffer (NOT_FOUND while nothing is new), `samples -` that
-                                           there is none (NOT_SUPPORTED)
-    xid CODE COUNT                         how often the XID has come so far. The difference becomes events;
-                                           they wait until an event set listens to the GPU
+                                           entry of the driver's sample buffer. With `samples 0` there is a
+                                           buffer (NOT_FOUND while nothing is new), with `samples -` there is
+                                           none (NOT_SUPPORTED)
+    xid CODE COUNT                         how often the XID has occurred so far. The difference becomes
+                                           events, which wait until an event set is registered for the GPU
     account PID GPU% MEMORY% MAX_BYTES TIME_MS START RUNNING
                                            one entry of the accounting buffer; START as a sample's TIME. It
-                                           replaces the running one of that PID, and with RUNNING 0 also the
-                                           one that ended before
-    fault KIND [name=value ...]            see `FaultKind`; faults stand before the first frame
+                                           replaces the running entry of that PID, and with RUNNING 0 the
+                                           ended entry, too
+    fault KIND [name=value ...]            see `FaultKind`; faults come before the first frame
 
-The keys, by what they hold ("N" is a number):
+The keys of single numbers and texts, with the field of the model and the unit of each, are in
+library/slots.h; a new key is a row there. NVML's numbers stand for states (pstate, compute_mode,
+recovery_action) and bit masks (throttle.*), GPM ratios are percent with decimals. Keys of several numbers
+("N" is a number):
 
-    text       uuid name serial vbios pci_bus_id board_part profile (profile: of a MIG device, "1g.10gb")
-    number     minor_number architecture brand cc_major cc_minor pci_device_id pci_subsystem_id
-    0 or 1     lost absent persistence accounting ecc_mode ecc_pending mig_mode mig_pending
-               retired.pending remapped.pending remapped.failure
-    percent    util.{gpu,memory,encoder,decoder,jpeg,ofa} fan.N
-    bytes      memory.{total,used,free,reserved} bar1.{total,used,free}
-    mW         power.{usage,limit,enforced,default,min,max}
-    mJ         energy
-    degrees C  temp.{gpu,memory,slowdown,shutdown,margin,memory_max,gpu_max,tlimit_shutdown,tlimit_slowdown}
     MHz        {clock,clock_max,clock_app,clock_app_default}.{graphics,sm,memory,video}
-    bit mask   throttle.{active,supported}
-    ns         violation.{power,thermal,sync_boost,board_limit,low_utilization,reliability,app_clocks,
-               base_clocks,sw_thermal,hw_thermal,hw_power_brake}
+    percent    fan.N
     count      ecc.{corrected,uncorrected}.{volatile,aggregate}.{total,l1_cache,l2_cache,device_memory,
                register_file,texture_memory,texture_shm,cbu,sram}
-               retired.{single_bit,double_bit} remapped.{correctable,uncorrectable}
-               remap_banks.{max,high,partial,low,none} pcie.replays
-    state      pstate compute_mode recovery_action: NVML's numbers
-    PCIe       pcie.{gen,gen_max,gen_max_device,width,width_max}, pcie.{tx,rx} in KB/s
     NVLink     nvlink.N.{state,version,speed,tx,rx} (speed in MB/s, tx and rx in bytes) and the counters
                nvlink.N.{replay,recovery,crc_flit,crc_data,ecc_data,malformed_packet,buffer_overrun,
                receive,receive_remote,receive_general,link_integrity,transmit_discard,
                link_recovery_successful,link_recovery_failed,link_recovery,effective,symbol}
-    GPM        gpm.{graphics,sm,occupancy,tensor,dram,fp64,fp32,fp16} in percent, with decimals
-    MIG        gi ci gi_slices ci_slices profile_id multiprocessors mig_max (most MIG devices of the GPU)
 
-Three rules are the driver's own, whatever the file says: on a GPU in MIG mode utilisation and process
-samples are not supported and accounting is off; a GPU that is `lost` answers nothing else; and a mode of
-accounting that root has set holds, for every process that plays this file (it is kept beside it, in
-FILE.accounting.N for `gpu N`).
+Three rules of the driver take precedence over the file. On a GPU in MIG mode utilisation and process samples
+are not supported and accounting is off. A GPU that is `lost` returns GPU_IS_LOST from every call. An
+accounting mode set by root applies to every process that plays this file: it is stored in FILE.accounting.N
+for `gpu N`.
 
-Replace a file by renaming another over it (as `write_scenario` does): the stand-in sees that within
-a few milliseconds and plays the new one, with time 0 where it was unless the new file has a `start`.
+Replace a file by renaming another over it (as `write_scenario` does): within a few milliseconds the stand-in
+plays the new one, with the same time 0 unless the new file has a `start`.
 """
 
 import ctypes
@@ -101,7 +87,7 @@ CUDA_VERSION = "13.0"
 
 
 class FaultKind(StrEnum):
-    """What can go wrong on cue."""
+    """Faults that a scenario can have."""
 
     HANG = "hang"
     """The function does not return until the fault is over."""
@@ -114,10 +100,10 @@ class FaultKind(StrEnum):
     LOST = "lost"
     """Every call on the GPU returns GPU_IS_LOST."""
     ABSENT = "absent"
-    """The GPU is gone from the count, and the ones after it move up."""
+    """The GPU is missing from the count, and those after it move up."""
     DRIVER_GONE = "driver_gone"
-    """nvmlInit returns DRIVER_NOT_LOADED. Whoever was initialised when it began gets UNINITIALIZED from
-    every call until the next nvmlInit, also when it is over (a driver reload)."""
+    """nvmlInit returns DRIVER_NOT_LOADED. A process that was initialised before gets UNINITIALIZED from every
+    call until its next nvmlInit, even after the fault (a driver reload)."""
     VERSION_MISMATCH = "version_mismatch"
     """nvmlInit returns LIB_RM_VERSION_MISMATCH."""
 
@@ -132,7 +118,7 @@ class Fault:
     """A fault, from one second of the scenario until another (or for good).
 
     `function` is an exported name; without a version suffix it means every version, and a `*` at its
-    end stands for any ending. `gpu` is the place of the GPU in the first frame; None means any.
+    end stands for any ending. `gpu` is the position of the GPU in the first frame; None means any.
     """
 
     kind: FaultKind
@@ -164,14 +150,14 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What the GPUs are from one second of the scenario on. A GPU that is in no reading is gone."""
+    """The GPUs from one second of the scenario on. A GPU without a reading is gone."""
 
     at_seconds: float
     readings: tuple[Reading, ...]
 
 
-class _Place:
-    """What the file has said so far of one GPU or of one MIG device."""
+class _Section:
+    """The values of one GPU or MIG device that the file has so far."""
 
     def __init__(self, heading: str) -> None:
         self.heading = heading
@@ -179,7 +165,7 @@ class _Place:
         self.processes: tuple[Process, ...] | None = None
 
     def lines(self, values: Raw, processes: tuple[Process, ...] | None) -> list[str]:
-        """The lines that bring the file from what it said so far to this."""
+        """The lines for the values that have changed."""
         lines = [f"{key} {value}" for key, value in values.items() if self.values.get(key) != value]
         lines += [f"{key} -" for key in self.values if key not in values]
         if processes != self.processes:
@@ -190,11 +176,11 @@ class _Place:
 
 
 class _Gpu:
-    """One GPU over the frames: writes only what changed."""
+    """One GPU over the frames: writes only changes."""
 
     def __init__(self, place: int, clock_zero: float | None) -> None:
-        self._card = _Place(f"gpu {place}")
-        self._migs: dict[str, _Place] = {}
+        self._card = _Section(f"gpu {place}")
+        self._migs: dict[str, _Section] = {}
         self._clock_zero = clock_zero
         self._last_sample_us = -1
 
@@ -211,7 +197,7 @@ class _Gpu:
         return [self._card.heading, *lines] if lines else []
 
     def _silent(self, reading: Reading | None) -> list[str]:
-        """Gone or lost: what was known of it stays in the file, for when it comes back."""
+        """Gone or lost: its values stay in the file, for the time when it is back."""
         known = {key: value for key, value in self._card.values.items() if key not in ("lost", "absent")}
         values = known | {"absent": "1"} if reading is None else known | raw_gpu(reading) | {"lost": "1"}
         return self._card.lines(values, self._card.processes)
@@ -230,7 +216,7 @@ class _Gpu:
             if uuid not in self._migs:
                 taken = {place.heading for place in self._migs.values()}
                 free = next(h for h in (f"mig {index}" for index in range(len(migs))) if h not in taken)
-                self._migs[uuid] = _Place(free)
+                self._migs[uuid] = _Section(free)
             place = self._migs[uuid]
             if changes := place.lines(raw_mig(mig), mig.processes):
                 lines += [place.heading, *changes]
@@ -260,11 +246,11 @@ def scenario_text(
     start: float | None = None,
     clock_zero: float | None = None,
 ) -> str:
-    """The scenario file that plays these frames; GPUs stand in the order in which they first appear.
+    """The scenario file that plays these frames; GPUs are in the order in which they first appear.
 
-    Versions that are not given are those of the first reading. `clock_zero` is the moment, in seconds
-    since 1970, that is time 0 in the readings' own timestamps of processes: with it, those are written
-    relative to time 0, so that they are recent whenever the scenario is played.
+    Versions default to those of the first reading. `clock_zero` is the time 0 of the readings' timestamps of
+    processes, in seconds since 1970: with it, they are written relative to time 0, so that they are recent
+    whenever the scenario is played.
     """
     first = next((reading.gpu for frame in frames for reading in frame.readings), None)
     driver = driver_version or (first and first.driver_version) or DRIVER_VERSION
@@ -313,19 +299,19 @@ def write_scenario(
 
 
 def replace_scenario(path: Path, text: str) -> None:
-    """Put the text in the file's place at once, so that nobody ever reads half of it."""
+    """Replaces the file atomically, so that no process reads half of it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     temporary.write_text(text)
     temporary.replace(path)
 
 
 def held_file(scenario: Path) -> Path:
-    """The file that a process has open for as long as it is initialised: the driver is held."""
+    """The file that a process keeps open while it is initialised: the driver is in use."""
     return scenario.with_name(scenario.name + ".held")
 
 
 def environment(scenario: Path, *, library: Path | None = None) -> dict[str, str]:
-    """The variables with which a child process finds the stand-in instead of a driver."""
+    """The environment variables with which a child process loads the stand-in instead of a driver."""
     paths = [str(library or build_library())]
     if existing := os.environ.get("LD_LIBRARY_PATH"):
         paths.append(existing)
@@ -333,7 +319,7 @@ def environment(scenario: Path, *, library: Path | None = None) -> dict[str, str
 
 
 def preload(scenario: Path, *, library: Path | None = None) -> ctypes.CDLL:
-    """Load the stand-in into this process, where pynvml then finds it by its name.
+    """Loads the stand-in into this process, where pynvml finds it by its name.
 
     One library stays loaded for the life of the process; another scenario takes effect at the next
     nvmlInit that follows the last nvmlShutdown.

@@ -74,9 +74,9 @@ def capture(sysfs: Path, procfs: Path, target: Path, out: TextIO) -> int:
     fakes = _Fakes()
     system = _Copy(sysfs, target / "sys")
     for card in cards:
-        for path in _matching(card.folder, _OF_CARD):
+        for path in _matching(card.directory, _OF_CARD):
             system.add(path, fakes.change_of(path.name))
-    _add_drm(system, {card.folder for card in cards})
+    _add_drm(system, {card.directory for card in cards})
     _add_kfd(system, fakes)
     system.add(sysfs / "module/amdgpu/version")
     processes = _Copy(procfs, target / "proc")

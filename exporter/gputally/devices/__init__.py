@@ -1,7 +1,7 @@
-"""Readers: from hardware or a driver to `Reading`s. One file per reader, named like its flag value.
+"""Readers: from hardware or a driver to `Reading`. One package per reader, named as its value of --reader.
 
-A reader owns its hardware library, converts units, and turns every sentinel into `None`. It may be
-called from one thread at a time and may block; `collect` guards it.
+A reader owns its hardware library, converts units, and turns every sentinel into `None`. It is
+called from one thread at a time and may block; `sampling` guards it.
 """
 
 from collections import Counter
@@ -19,11 +19,11 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one look at the hardware gave."""
+    """The result of one sample of the hardware."""
 
     readings: tuple[Reading, ...]
     errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """(field, error) -> count since the reader was made; only ever grows."""
+    """(field, error) -> count since the reader was built; never decreases."""
 
 
 class Reader(Protocol):
@@ -32,9 +32,9 @@ class Reader(Protocol):
     name: str
 
     def read(self) -> Report:
-        """Look once. Raises Unavailable; whatever else it raises is a bug that `collect` contains."""
+        """Reads all GPUs once. Raises Unavailable; any other exception is a bug that `sampling` contains."""
         ...
 
     def close(self) -> None:
-        """Let go of the hardware."""
+        """Releases the hardware."""
         ...

@@ -1,4 +1,4 @@
-"""What all readers of AMD GPUs must agree on: how a card is called, and what its sensors and ticks mean."""
+"""Names and units that all readers of AMD GPUs share."""
 
 import re
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gputally.model import Reading
 
-# Names as in pci.ids, for cards whose product name is empty.
+# Names of pci.ids, for GPUs without a product name.
 MODELS = {
     0x13C0: "Radeon Graphics (Granite Ridge)",
     0x150E: "Radeon 880M/890M",
@@ -57,7 +57,7 @@ CLOCK_DOMAINS = {
 }
 """Name of a clock in the kernel -> domain under which it is exported."""
 
-# Two dies share a package: the first counts the power of both, the second says 0.
+# Two dies share a package: the first reports the power of both, the second reports 0.
 TWO_DIES = (0x7408, 0x740C)
 _TWO_DIES_NAME = "MI250"
 
@@ -73,13 +73,13 @@ _NO_NAME = re.compile(r"0x[0-9a-f]+|unknown|n/a|", re.IGNORECASE)
 def gpu_uuid(unique_id: int | None, pci_address: str) -> str:
     """Stable over boots: GPU- and the unique id, as rocminfo and ROCR_VISIBLE_DEVICES write it.
 
-    Cards without one (APUs, and all before GFX9) are called after their PCI address.
+    GPUs without one (APUs, and all before GFX9) are named by their PCI address.
     """
     return f"GPU-{unique_id:016x}" if unique_id else f"GPU-{pci_address}"
 
 
 def model_name(product_name: str | None, device_id: int | None) -> str:
-    """The product's name with its maker's, else what cards of that PCI device id are called."""
+    """The product's name with "AMD" in front, else the name of GPUs with that PCI device id."""
     name = product_name if product_name and not _NO_NAME.fullmatch(product_name) else None
     name = name or MODELS.get(device_id or 0)
     if name is None:
@@ -88,7 +88,7 @@ def model_name(product_name: str | None, device_id: int | None) -> str:
 
 
 def pair_dies(readings: Sequence[Reading]) -> tuple[Reading, ...]:
-    """Says of each die without a meter which one has it: the last before it on the bus that has power."""
+    """Sets `metered_by` of each die without a power meter: the last die before it on the bus that has one."""
     first: str | None = None
     meters: dict[str, str] = {}
     for reading in sorted(readings, key=lambda reading: reading.gpu.pci_bus_id or ""):
@@ -107,18 +107,18 @@ def pair_dies(readings: Sequence[Reading]) -> tuple[Reading, ...]:
 
 
 def sensor_name(name: str) -> str:
-    """A temperature sensor as the kernel labels it: edge, junction, mem, hbm0."""
+    """The kernel's name of a temperature sensor: edge, junction, mem, hbm0."""
     numbered = _NUMBERED_SENSOR.fullmatch(name.lower())
     return numbered[1] + numbered[2] if numbered else _SENSORS.get(name.lower(), name.lower())
 
 
 def counts_energy(device_id: int) -> bool:
-    """Whether its counter is one of energy, which that of a Radeon is not."""
+    """Whether its counter counts energy; the counter of a Radeon does not."""
     return any(device_id in ids for ids in _COUNT_ENERGY)
 
 
 def energy_millijoules(ticks: int | None, device_id: int | None) -> int | None:
-    """From the firmware's counter of 2^-16 J; one at 0 does not count."""
+    """From the firmware's counter in 2^-16 J; None for a counter at 0, which does not run."""
     return ticks * 1000 >> 16 if ticks and device_id is not None and counts_energy(device_id) else None
 
 

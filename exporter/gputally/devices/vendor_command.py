@@ -1,4 +1,4 @@
-"""Runs a vendor's command-line tool: bounded in time and output, and leaves no process behind."""
+"""Runs a vendor's command-line tool with limits on time and output, and leaves no process behind."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from gputally.model import Unavailable
 
 MAX_OUTPUT_BYTES = 8 * 2**20
 _END_SECONDS = 0.5
-_LOOK_AGAIN_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Finished:
 
 
 class CommandFailed(Unavailable):
-    """The tool did not start, did not end, or would not stop printing. `error` is one word for a counter."""
+    """The tool did not start, did not end, or printed too much. `error` is one word for a counter."""
 
     def __init__(self, error: str, reason: str, fix: str) -> None:
         super().__init__(reason, fix)
@@ -33,7 +33,7 @@ class CommandFailed(Unavailable):
 
 
 class Command:
-    """One tool. At most one process of it exists at a time, even when the kernel will not let it die."""
+    """One tool. At most one process of it exists at a time, even one that cannot be killed."""
 
     def __init__(self, program: str, *, fix_when_it_hangs: str) -> None:
         self.program = program
@@ -41,7 +41,7 @@ class Command:
         self._stuck: subprocess.Popen[bytes] | None = None
 
     def run(self, *arguments: str, timeout_seconds: float) -> Finished:
-        """Run it to its end; returns or raises within the timeout and a moment, whatever the tool does."""
+        """Runs the tool to its end. Returns or raises shortly after the timeout at the latest."""
         self.close()
         if self._stuck is not None:
             raise self._stuck_failure(self._stuck)
@@ -57,7 +57,7 @@ class Command:
         )
 
     def close(self) -> None:
-        """Reap what an earlier run had to leave, if it has ended since."""
+        """Reaps a process that an earlier run could not end, if it has ended since."""
         if self._stuck is not None and self._stuck.poll() is not None:
             self._stuck = None
 
@@ -92,7 +92,7 @@ class Command:
             ) from error
 
     def _collect(self, process: subprocess.Popen[bytes], timeout_seconds: float) -> tuple[bytes, bytes]:
-        """Read both pipes until the tool ends. A pipe that somebody else holds open is not waited for."""
+        """Reads both pipes until the tool ends. A pipe that another process holds open is not waited for."""
         started = time.monotonic()
         pipes = [pipe.fileno() for pipe in (process.stdout, process.stderr) if pipe is not None]
         output = {pipe: bytearray() for pipe in pipes}
@@ -108,7 +108,7 @@ class Command:
                         break
                     time.sleep(min(left, 0.002))
                     continue
-                ready = selector.select(min(left, _LOOK_AGAIN_SECONDS))
+                ready = selector.select(min(left, _POLL_SECONDS))
                 if not ready and _has_ended(process):
                     break
                 for key, _ in ready:
@@ -138,7 +138,7 @@ class Command:
             )
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill the whole group and reap its leader, which until then keeps the group's number from reuse."""
+        """Kills the process group and reaps its leader, which keeps the group's id from reuse until then."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         for pipe in (process.stdout, process.stderr):
@@ -151,7 +151,7 @@ class Command:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the process is over, without reaping it."""
+    """Whether the process has ended. Does not reap it."""
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:  # SIGCHLD is ignored: the kernel has reaped it

@@ -57,7 +57,7 @@ class ReaderRow:
 class Vendor:
     """Everything outside its readers that differs between GPU vendors.
 
-    The defaults are those of a vendor of which nothing is known.
+    The defaults are those of an unknown vendor.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Vendor:
     device_files: tuple[str, ...] = ()
     """Patterns of the files in /dev that a reader opens for reading and writing."""
     no_gpus_fix: str = ""
-    """What to do when a reader works and shows no GPU."""
+    """What to do when a reader works and reports no GPU."""
     denied: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     """Field of an error "permission" -> what is missing without the permission, and how to give it."""
 
@@ -174,7 +174,7 @@ NVIDIA = Vendor(
     reset_command="nvidia-smi --gpu-reset",
     persistence_command="nvidia-smi -pm 1",
     device_files=("nvidia[0-9]*", "nvidiactl"),
-    no_gpus_fix="in a container: run it with the NVIDIA runtime and NVIDIA_VISIBLE_DEVICES=all",
+    no_gpus_fix="in a container: use the NVIDIA runtime with NVIDIA_VISIBLE_DEVICES=all",
     partition_label="MIG {profile}",
     proxy_process="nvidia-cuda-mps",  # nvidia-cuda-mps-server, of which the kernel keeps 15 characters
     domain="nvidia.com",
@@ -226,7 +226,7 @@ AMD = Vendor(
 )
 
 VENDORS = (NVIDIA, AMD)
-"""In the order in which their GPUs are read. Without any GPU, the first vendor is waited for."""
+"""In the order in which their GPUs are read. On a host without GPUs, the first vendor's readers are tried."""
 
 DOMAINS = (*(vendor.domain for vendor in VENDORS), "intel.com")
 """Domains whose resources are of one vendor, whether or not there is a reader of its GPUs."""

@@ -116,8 +116,8 @@ def test_a_driver_without_gpus_is_a_mistake(scenario: Path, capsys: pytest.Captu
     ("fault", "reason"),
     [
         (Fault(FaultKind.DRIVER_GONE), "the NVIDIA kernel driver is not loaded"),
-        (error(SET, 1), "the driver went away while it was being read"),
-        (error("nvmlDeviceGetCount", 999), 'the driver answered "unknown error"'),
+        (error(SET, 1), "the driver was unloaded"),
+        (error("nvmlDeviceGetCount", 999), 'the driver returned "unknown error"'),
     ],
 )
 def test_without_a_driver_the_reason_is_said(

@@ -1,4 +1,4 @@
-/* Accounting: what each process used in its life, while its mode is on. */
+/* Accounting: statistics of each process, while the mode is on. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 
 #define BUFFER_SIZE 4000
 
-/* The mode that somebody set is in a file beside the scenario: whoever plays that too finds it there. */
+/* A mode that was set is stored in a file beside the scenario, for all processes that play it. */
 static int open_mode(int gpu, int flags)
 {
     char name[4096];
@@ -78,7 +78,7 @@ static int accounting_table(const char *function, const struct target *target,
     return OK;
 }
 
-/* Those that have ended, the one that ended last at the end; then those that run. */
+/* Ended processes in the order of their end, then running ones. */
 EXPORT int nvmlDeviceGetAccountingPids(handle device, u32 *count, u32 *pids)
 {
     struct target target;
@@ -101,7 +101,7 @@ EXPORT int nvmlDeviceGetAccountingPids(handle device, u32 *count, u32 *pids)
     return leave(OK);
 }
 
-/* Of two processes with one pid, the one that has ended. */
+/* Of two processes with one pid, the ended one. */
 EXPORT int nvmlDeviceGetAccountingStats(handle device, u32 pid, struct accounting *stats)
 {
     struct target target;

@@ -45,7 +45,7 @@ GETTER_CLOCK(nvmlDeviceGetApplicationsClock, CLOCK_APP)
 GETTER_CLOCK(nvmlDeviceGetDefaultApplicationsClock, CLOCK_APP_DEFAULT)
 GETTERS(GETTER_U32, GETTER_U64, GETTER_ENGINE, GETTER_TWO)
 
-/* A MIG device is called after its parent and its profile. */
+/* The name of a MIG device is its parent's name and its profile. */
 EXPORT int nvmlDeviceGetName(handle device, char *buffer, u32 room)
 {
     struct target target;
@@ -69,7 +69,7 @@ EXPORT int nvmlDeviceGetUtilizationRates(handle device, struct utilization *rate
     if (status != OK)
         return status;
     status = fetch_u32(__func__, &target, UTIL_GPU, &rates->gpu);
-    /* The driver has one answer for both: a card with no memory utilisation shows it as 0. */
+    /* The driver has one status for both: a missing memory utilisation is 0. */
     if (status == OK && fetch_u32(__func__, &target, UTIL_MEMORY, &rates->memory) != OK)
         rates->memory = 0;
     return leave(status);
@@ -90,7 +90,7 @@ EXPORT int nvmlDeviceGetMemoryInfo_v2(handle device, struct memory_v2 *memory)
     return leave(status);
 }
 
-/* The first version has no `reserved`: it counts as used. */
+/* The first version has no `reserved`: it is part of `used`. */
 EXPORT int nvmlDeviceGetMemoryInfo(handle device, struct memory *memory)
 {
     struct target target;

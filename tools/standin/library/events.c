@@ -1,4 +1,4 @@
-/* Event sets: XIDs, delivered to whoever listens, with a wait that really waits. */
+/* Event sets: XIDs for registered processes, with a wait that blocks. */
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
@@ -46,7 +46,7 @@ static void queue_xid(struct event_set *set, int gpu, u64 xid)
     eventfd_write(set->woken, 1);
 }
 
-/* Tells every XID of the GPU that has come and was not told yet, if anybody listens. */
+/* Queues every new XID of the GPU in the event sets that are registered for it. */
 void events_publish(int gpu)
 {
     struct gpu *from = &world.gpus[gpu];
@@ -89,7 +89,7 @@ EXPORT int nvmlEventSetCreate(handle *object)
 
 EXPORT int nvmlEventSetFree(handle object)
 {
-    /* Freeing is allowed when the driver is gone: there is nothing to ask it. */
+    /* Freeing is allowed when the driver is gone: it needs no driver. */
     lock();
     struct event_set *set = find_set(object);
     if (!set)

@@ -1,4 +1,4 @@
-/* Faults on cue: which hold now, for which function and GPU. */
+/* Faults of the scenario: which are active, for which function and GPU. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +63,7 @@ static bool function_matches(const char *pattern, const char *function)
            (function[length] == '\0' || version_suffix(function + length));
 }
 
-/* The fault of this kind that holds now for the function (NULL: no matter which) and GPU (-1: none). */
+/* The active fault of this kind for the function (NULL: any) and GPU (-1: none). */
 const struct fault *fault_active(enum fault_kind kind, const char *function, int gpu)
 {
     if (!world.fault_count)
@@ -79,7 +79,7 @@ const struct fault *fault_active(enum fault_kind kind, const char *function, int
     return NULL;
 }
 
-/* The next moment after `now` at which a fault begins or ends. */
+/* The next time after `now` at which a fault begins or ends. */
 double fault_next_edge(double now)
 {
     double next = INFINITY;
@@ -93,7 +93,7 @@ double fault_next_edge(double now)
     return next;
 }
 
-/* Whether the driver was gone, for however short a time, between that moment and now. */
+/* Whether the driver was gone at any time since that moment. */
 bool driver_was_gone_since(double moment)
 {
     double now = world.fault_count ? scenario_now() : 0;

@@ -16,7 +16,7 @@ static const struct field fields[] = {
 #undef X
 };
 
-/* ECC counters: corrected and uncorrected take turns. CBU has no corrected one. */
+/* ECC counters: corrected and uncorrected alternate. CBU has no corrected one. */
 static int ecc_slot(u32 id)
 {
     /* by location in pairs: L1, L2, device memory, register file, texture memory */
@@ -155,7 +155,7 @@ static int find_field(const char *function, const struct target *target, u32 id,
     *type = TYPE_U64;
     for (size_t i = 0; i < COUNT(fields); i++)
         if (fields[i].id == id) {
-            /* Power has scopes beside the GPU's own, which no scenario has. */
+            /* Power has further scopes, which no scenario has. */
             if (id >= 185 && id <= 192 && scope != 0)
                 return NOT_SUPPORTED;
             *type = fields[i].type;

@@ -1,4 +1,4 @@
-/* GPM: how busy the parts of a GPU or of a GPU instance were between two samples. */
+/* GPM: activity of the parts of a GPU or GPU instance between two samples. */
 #include <stdlib.h>
 #include <string.h>
 #include "standin.h"
@@ -29,7 +29,7 @@ static bool any_gpm(const struct device *device)
     return false;
 }
 
-/* A GPU in MIG mode may have it for its instances alone. */
+/* A GPU in MIG mode may support it for its instances only. */
 static bool supports_gpm(int gpu)
 {
     bool any = any_gpm(&world.gpus[gpu].card);
@@ -101,7 +101,7 @@ EXPORT int nvmlGpmMigSampleGet(handle device, u32 gpu_instance, struct gpm_sampl
     return leave(NOT_FOUND);
 }
 
-/* The scenario has the ratios themselves: those of the second sample are the answer. */
+/* The scenario has the ratios: those of the second sample are returned. */
 EXPORT int nvmlGpmMetricsGet(struct gpm_metrics *request)
 {
     int status = enter(__func__);

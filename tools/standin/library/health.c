@@ -31,7 +31,7 @@ EXPORT int nvmlDeviceGetDetailedEccErrors(handle device, u32 type, u32 lifetime,
     return leave(status);
 }
 
-/* Addresses are made up: what matters is how many there are. */
+/* Addresses are made up: only their number matters. */
 static int retired_pages(const char *function, handle device, u32 cause, u32 *count, u64 *addresses,
                          u64 *times_us)
 {

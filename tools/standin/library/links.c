@@ -1,10 +1,10 @@
-/* How a GPU is connected: PCIe, NVLink, and the way to other GPUs. */
+/* Connections of a GPU: PCIe, NVLink and topology. */
 #include "standin.h"
 
 #define PCIE_WINDOW_MS 20
 #define LINK_CAPABILITIES 6
 
-/* The driver counts bytes for a moment, and the caller waits. */
+/* The driver counts bytes over a window, and the call blocks. */
 EXPORT int nvmlDeviceGetPcieThroughput(handle device, u32 direction, u32 *kb_per_second)
 {
     if (direction > 1)

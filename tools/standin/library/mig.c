@@ -1,4 +1,4 @@
-/* MIG devices: how they are found, what they are made of, and their profiles. */
+/* MIG devices: handles, attributes and profiles. */
 #include <stdio.h>
 #include <string.h>
 #include "standin.h"
@@ -78,7 +78,7 @@ EXPORT int nvmlDeviceGetAttributes_v2(handle mig, struct attributes *attributes)
     return leave(OK);
 }
 
-/* A GPU instance is known by the first MIG device that is in it. */
+/* A GPU instance is identified by its first MIG device. */
 static int mig_in_instance(int gpu, u32 id)
 {
     u64 found;
@@ -171,7 +171,7 @@ static void profile_name(const struct device *mig, char *name, size_t room)
     snprintf(name, room, "MIG %s", shared ? dot + 1 : profile);
 }
 
-/* The profile of a MIG device of the GPU: only profiles that are in use are known. */
+/* The profile of a MIG device of the GPU: only profiles in use are known. */
 static const struct device *mig_with(int gpu, int slot, u32 wanted)
 {
     u64 found;

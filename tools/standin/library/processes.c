@@ -1,10 +1,10 @@
-/* Who is on a GPU: the running lists, the utilisation samples, names. */
+/* Processes on a GPU: lists, utilisation samples, names. */
 #include <string.h>
 #include "standin.h"
 
 #define GARBAGE_ENTRIES 100
 
-/* What uninitialised memory looks like: the same in every run. */
+/* Imitates uninitialised memory, the same in every run. */
 static u64 garbage(u32 seed) { return (seed + 1) * 0x9E3779B97F4A7C15ULL; }
 
 static u32 garbage_count(const char *function, int gpu)
@@ -15,7 +15,7 @@ static u32 garbage_count(const char *function, int gpu)
     return fault->has_value ? (u32)fault->value : GARBAGE_ENTRIES;
 }
 
-/* A GPU also sees its MIG devices' processes. */
+/* The list of a GPU includes the processes of its MIG devices. */
 const struct running *next_process(struct walk *walk)
 {
     const struct gpu *gpu = &world.gpus[walk->target->gpu];
@@ -45,7 +45,7 @@ static u32 count_processes(const struct target *target, u32 lists)
     return count;
 }
 
-/* Without room for all, the answer is how many there are. */
+/* When the buffer is too small, the needed size is returned. */
 static int list_processes(const char *function, handle device, u32 lists, u32 *count, void *entries,
                           size_t size)
 {
@@ -123,7 +123,7 @@ EXPORT int nvmlDeviceGetRunningProcessDetailList(handle device, struct process_d
     return leave(OK);
 }
 
-/* The sample buffer, or why there is none: in MIG mode the driver keeps none. */
+/* The sample buffer, or the error: in MIG mode there is none. */
 static int sample_buffer(const struct target *target, const struct sample_table **samples)
 {
     u64 value;

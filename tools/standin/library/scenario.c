@@ -43,14 +43,14 @@ void scenario_set_zero(double wall)
     zero = clock_seconds(CLOCK_MONOTONIC) - (clock_seconds(CLOCK_REALTIME) - wall);
 }
 
-/* The line that is being read is wrong: say so, and trust nothing that the file says. */
+/* Reports a malformed line, and marks the whole file as broken. */
 void scenario_mistake(const char *what, const char *line)
 {
     fprintf(stderr, "driver stand-in: %s:%d: %s: %s\n", path, line_number, what, line);
     world.broken = true;
 }
 
-/* Plays lines up to the next `frame`, whose time it notes. */
+/* Plays lines up to the next `frame`, and stores its time. */
 static void play_frame(void)
 {
     static char *line;
@@ -88,7 +88,7 @@ static bool load(void)
         fclose(file);
     file = opened;
     fstat(fileno(file), &identity);
-    session_over(); /* takes note of a driver that was gone by the old file's faults */
+    session_over(); /* records that the driver was gone by the old file's faults */
     world_clear(false);
     line_number = 0;
     play_frame();
@@ -103,10 +103,10 @@ static bool replaced(void)
                                        found.st_mtim.tv_nsec != identity.st_mtim.tv_nsec);
 }
 
-/* Something happened to the file: do not wait with the next look at it. */
+/* The file has changed: read it again at the next call. */
 void scenario_look_again(void) { next_look = 0; }
 
-/* Bring the state to this moment. */
+/* Advances the state to the current time. */
 void scenario_refresh(void)
 {
     if (!file)
@@ -129,7 +129,7 @@ void scenario_refresh(void)
             events_publish(gpu);
 }
 
-/* Play this file from now on; false when there is none. The same file goes on where it was. */
+/* Plays this file from now on; false when it does not exist. The same file continues. */
 bool scenario_choose(const char *chosen)
 {
     struct stat found;

@@ -1,4 +1,4 @@
-/* What every call goes through: the lock, faults, initialisation, and handles. */
+/* Common to all calls: the lock, faults, initialisation, and handles. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -11,10 +11,10 @@
 #define HANG_LOOK_MS 10
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static u32 references; /* nvmlInit calls that no nvmlShutdown has undone */
-static u32 generation; /* handles of an earlier one are void */
+static u32 references; /* nvmlInit calls without nvmlShutdown */
+static u32 generation; /* handles of an earlier one are invalid */
 static double initialised_at;
-static bool driver_was_gone; /* since then: stays so whatever the file says later */
+static bool driver_was_gone; /* since then; a later file does not change it */
 static int held = -1;
 
 void lock(void) { pthread_mutex_lock(&mutex); }
@@ -32,7 +32,7 @@ void pause_ms(u32 milliseconds)
     nanosleep(&wait, NULL);
 }
 
-/* Hangs, sleeps and errors on cue. Time passes without the lock, so that other threads go on. */
+/* Hangs, sleeps and errors of the scenario. They wait without the lock, so that other threads continue. */
 static int pass_faults(const char *function, int gpu)
 {
     const struct fault *fault;
@@ -58,7 +58,7 @@ static int pass_faults(const char *function, int gpu)
     return OK;
 }
 
-/* Whether whoever is initialised has to start again: nobody is, or the driver went away since. */
+/* Whether nvmlInit is needed: it was not called, or the driver was gone since. */
 bool session_over(void)
 {
     driver_was_gone |= driver_was_gone_since(initialised_at);
@@ -135,7 +135,7 @@ bool gpu_lost(int gpu)
     return (given(&world.gpus[gpu].card, LOST, &lost) && lost) || fault_active(FAULT_LOST, NULL, gpu);
 }
 
-/* The driver counts as held for as long as this file is open. */
+/* The driver is in use while this file is open. */
 static void hold_driver(void)
 {
     char name[4096];

@@ -1,4 +1,4 @@
-/* The driver stand-in: what the scenario says now (slots), and how entry points get at it. */
+/* The driver stand-in: the scenario's current values (slots), and access to them. */
 #ifndef STANDIN_H
 #define STANDIN_H
 
@@ -83,13 +83,13 @@ struct world {
     char driver_version[80], nvml_version[80];
     u64 cuda_version;
     double next_frame; /* seconds; infinite when the last one is played */
-    bool broken;       /* the file has a mistake: nothing it says is to be trusted */
+    bool broken;       /* the file has a malformed line: none of it is used */
 };
 extern struct world world;
 void world_clear(bool forget_xids);
 void world_play_line(const char *key, char *value);
 
-/* scenario.c: time, and the file that is played as it passes */
+/* scenario.c: time, and the scenario file */
 void scenario_refresh(void);
 void scenario_look_again(void);
 bool scenario_choose(const char *path);
@@ -132,7 +132,7 @@ bool gpu_lost(int gpu);
 bool session_over(void);
 void pause_ms(u32 milliseconds);
 
-/* processes.c: one after the other, the processes that a device's handle sees */
+/* processes.c: iterates over the processes of a device */
 struct walk {
     const struct target *target;
     u32 lists;
@@ -142,7 +142,7 @@ struct walk {
 struct walk walk_processes(const struct target *target, u32 lists);
 const struct running *next_process(struct walk *walk);
 
-/* values.c: what entry points do with a slot */
+/* values.c: reading slots */
 int put_text(const char *text, char *buffer, u32 room);
 int fetch(const char *function, const struct target *target, int slot, u64 *value);
 int fetch_u32(const char *function, const struct target *target, int slot, u32 *value);

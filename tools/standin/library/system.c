@@ -1,4 +1,4 @@
-/* The system, and how handles are had. */
+/* The system, and handles of devices. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -82,7 +82,7 @@ static int count_gpus(const char *function, u32 *count)
 EXPORT int nvmlDeviceGetCount(u32 *count) { return count_gpus(__func__, count); }
 EXPORT int nvmlDeviceGetCount_v2(u32 *count) { return count_gpus(__func__, count); }
 
-/* Hands the handle out, with the lock held, and lets go of it. A lost GPU has none. */
+/* Returns a handle and releases the lock. A lost GPU has none. */
 static int give_handle(const char *function, int gpu, int mig, handle *device)
 {
     const struct fault *fault = fault_active(FAULT_ERROR, function, gpu);

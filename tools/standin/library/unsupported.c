@@ -2,7 +2,7 @@
  * one of them without an edit here. */
 #include "standin.h"
 
-/* Their first argument is a device, so that a lost GPU says so here too. */
+/* Their first argument is a device: a lost GPU returns GPU_IS_LOST. */
 static int refuse_device(const char *function, handle device)
 {
     struct target target;
@@ -16,7 +16,7 @@ static int refuse(const char *function)
     return status == OK ? leave(NOT_SUPPORTED) : status;
 }
 
-/* Whatever other arguments there are stay where the caller put them. */
+/* Further arguments are ignored. */
 #define DEVICE(function) \
     EXPORT __attribute__((weak)) int function(handle device) { return refuse_device(__func__, device); }
 #define OTHER(function) \

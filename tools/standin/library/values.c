@@ -1,9 +1,9 @@
-/* Reading slots: the ways in which entry points hand a number or a text out. */
+/* Reading slots: numbers and texts for entry points. */
 #include <stdio.h>
 #include <string.h>
 #include "standin.h"
 
-#define GARBAGE 808334905 /* a utilisation that a real driver has been seen to report */
+#define GARBAGE 808334905 /* a utilisation that a real driver has reported */
 
 bool given(const struct device *device, int slot, u64 *value)
 {
@@ -55,7 +55,7 @@ int get_u32(const char *function, handle device, int slot, u32 *value)
     return status;
 }
 
-/* Two numbers in one call: both, or why not. */
+/* Two numbers in one call: both, or an error. */
 int get_two(const char *function, handle device, const int slots[2], u32 *one, u32 *other)
 {
     struct target target;

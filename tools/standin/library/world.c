@@ -1,14 +1,14 @@
-/* The state of the GPUs, and what each line of a scenario changes in it. */
+/* The state of the GPUs, and the lines of a scenario that change it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "standin.h"
 
-#define MAX_SAMPLES 16384 /* of one GPU; then the older half goes */
+#define MAX_SAMPLES 16384 /* of one GPU; beyond it the older half is dropped */
 
 struct world world;
 
-static int current_gpu, current_mig; /* what the lines being read are about; -1: nothing yet */
+static int current_gpu, current_mig; /* section of the lines being read; -1: none yet */
 
 /* A growing table: room for one more entry of the given size, zeroed. */
 static void *append(void **entries, u32 *count, u32 *room, size_t size)
@@ -51,7 +51,7 @@ static void clear_mig(struct gpu *gpu, int index)
     }
 }
 
-/* As before the first line. XIDs that were told stay told, unless they are to be forgotten. */
+/* Resets to the state before the first line. Delivered XIDs are kept unless `forget_xids`. */
 void world_clear(bool forget_xids)
 {
     for (int i = 0; i < MAX_GPUS; i++) {
@@ -206,7 +206,7 @@ static void forget_account(struct account_table *accounts, u32 pid, bool running
         }
 }
 
-/* One that runs has an entry of its own, beside one of the same pid that has ended; its end replaces both. */
+/* A running process has an entry beside an ended one of the same pid; its end replaces both. */
 static void play_account(const char *words)
 {
     struct account account = {0};
@@ -274,7 +274,7 @@ static void play_key(const char *key, const char *value)
         scenario_mistake("not a number", value);
 }
 
-/* What a line with this key and value says (frames apart: their time is the player's business). */
+/* Applies a line with this key and value (except `frame`, which scenario.c handles). */
 void world_play_line(const char *key, char *value)
 {
     if (strcmp(key, "gpu") == 0)

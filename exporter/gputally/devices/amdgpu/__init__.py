@@ -1,7 +1,7 @@
 """Reader `amdgpu`: AMD GPUs as the kernel shows them in /sys and /proc, without ROCm.
 
-`cards` finds them, `card` reads one of them with the help of `files`, `hwmon` and `gpu_metrics`, and
-`processes` finds who uses them. What the files mean: https://docs.kernel.org/gpu/amdgpu/
+`discovery` finds them, `card` reads one of them with `files`, `hwmon` and `gpu_metrics`, and `process_finder`
+finds their processes. The files are documented at https://docs.kernel.org/gpu/amdgpu/
 """
 
 import logging
@@ -29,7 +29,7 @@ FILLS = CARD_FILLS | {"pcie_throughput_bytes_per_second"}
 class AmdgpuReader:
     """Reads AMD GPUs through the files of the kernel's amdgpu driver.
 
-    `pcie_throughput` also asks for PCIe throughput, which takes one second.
+    `pcie_throughput`: read PCIe throughput, which takes one second.
     """
 
     name = "amdgpu"
@@ -42,16 +42,16 @@ class AmdgpuReader:
         self._errors: Errors = Counter()
         self._readers: dict[DrmCard, CardReader] = {}
         self._known: dict[str, Gpu] = {}
-        """By PCI address. A GPU keeps its index, whatever others come and go."""
+        """By PCI address. A GPU keeps its index while others appear and disappear."""
         self._lost: set[str] = set()
 
     def read(self) -> Report:
         cards = find_cards(self._sysfs, self._errors)
         driver_version = read_driver_version(self._sysfs, self._procfs)
-        found = self._finder.look([card.pci_address for card in cards])
+        found = self._finder.find([card.pci_address for card in cards])
         self._readers = {card: self._readers.get(card) or CardReader(card, self._errors) for card in cards}
         throughput = (
-            read_throughput([card.folder for card in cards], self._errors) if self._pcie_throughput else {}
+            read_throughput([card.directory for card in cards], self._errors) if self._pcie_throughput else {}
         )
         readings = []
         for card, reader in self._readers.items():
@@ -63,17 +63,17 @@ class AmdgpuReader:
                 if part is not None
             }
             reading = reader.read(gpu, residents, devices)
-            if not gpu.uuid:  # nothing that it says can be booked
+            if not gpu.uuid:  # without a uuid its values have no series
                 reading = Reading(gpu=gpu, up=False)
             if reading.up:
-                reading = replace(reading, pcie_throughput_bytes_per_second=throughput.get(card.folder))
+                reading = replace(reading, pcie_throughput_bytes_per_second=throughput.get(card.directory))
             readings.append(reading)
         self._note_lost({reading.gpu.pci_bus_id or "" for reading in readings if not reading.up})
         ordered = sorted(readings, key=lambda reading: reading.gpu.index)
         return Report(pair_dies(ordered), dict(self._errors + self._finder.errors))
 
     def close(self) -> None:
-        """Nothing is held open between two looks."""
+        """Nothing stays open between two samples."""
 
     def _identify(self, card: DrmCard, driver_version: str | None) -> Gpu:
         known = self._known.get(card.pci_address)
@@ -85,9 +85,9 @@ class AmdgpuReader:
 
     def _note_lost(self, lost: set[str]) -> None:
         for address in sorted(lost - self._lost):
-            log.warning("GPU %s does not answer", address)
+            log.warning("GPU %s is lost", address)
         for address in sorted(self._lost - lost):
-            log.info("GPU %s answers again", address)
+            log.info("GPU %s is back", address)
         self._lost = lost
 
 
@@ -95,23 +95,23 @@ _FIELD = "pcie_throughput_bytes_per_second"
 _PACKETS = re.compile(r"([0-9]{1,20}) ([0-9]{1,20}) ([0-9]{1,5})")
 
 
-def read_throughput(folders: Iterable[Path], errors: Errors) -> dict[Path, Labelled]:
-    """By device folder, of the cards that can tell; one that sleeps is not woken up."""
+def read_throughput(directories: Iterable[Path], errors: Errors) -> dict[Path, Labelled]:
+    """By device directory, of the GPUs that support it; a suspended GPU is not woken up."""
     measured: list[tuple[Path, Labelled | None, Errors]] = []
 
-    def measure(folder: Path) -> None:
-        files = Files(folder, Counter())
-        measured.append((folder, None if files.asleep() else _read(files), files.errors))
+    def measure(directory: Path) -> None:
+        files = Files(directory, Counter())
+        measured.append((directory, None if files.suspended() else _read(files), files.errors))
 
-    # Daemons, so that a card that does not answer cannot keep the program from ending.
-    threads = [threading.Thread(target=measure, args=(folder,), daemon=True) for folder in folders]
+    # Daemon threads, so that a GPU that hangs cannot keep the program from exiting.
+    threads = [threading.Thread(target=measure, args=(directory,), daemon=True) for directory in directories]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     for _, _, counted in measured:
         errors.update(counted)
-    return {folder: throughput for folder, throughput, _ in measured if throughput is not None}
+    return {directory: throughput for directory, throughput, _ in measured if throughput is not None}
 
 
 def _read(files: Files) -> Labelled | None:
@@ -123,7 +123,7 @@ def _read(files: Files) -> Labelled | None:
 
 
 def parse_packets(text: str) -> Labelled | None:
-    """Received and sent packets of the last second, and the most bytes that one holds: an upper bound."""
+    """From received and sent packets of the last second and the maximum size of a packet: an upper bound."""
     match = _PACKETS.fullmatch(text)
     if match is None:
         return None

@@ -1,7 +1,7 @@
-"""One card: all that its files tell at one moment, as a `Reading`.
+"""One GPU: its files as a `Reading`.
 
-https://docs.kernel.org/gpu/amdgpu/driver-misc.html and thermal.html. What several files tell is taken from
-the one that says it most plainly; the binary table `gpu_metrics` fills what no other file has.
+https://docs.kernel.org/gpu/amdgpu/driver-misc.html and thermal.html. A value that is in
+several files is taken from the plainest; the binary table `gpu_metrics` fills the rest.
 """
 
 import re
@@ -63,14 +63,14 @@ CARD_FILLS = frozenset(
         *process_finder.FILLS,
     }
 )
-_NOBODY_KNOWN = FoundProcesses()
+_UNKNOWN_PROCESSES = FoundProcesses()
 _NO_DEVICES: Mapping[int, RenderDevice | None] = {}
 _NO_TABLE = GpuMetrics(format_revision=0, content_revision=0)
 _RAS_SUFFIX = "_err_count"
 _RAS_TYPES = {"ue": "uncorrected", "ce": "corrected", "de": "deferred"}
 _SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?) GT/s.*")
 
-# Fields that the card itself must answer; the others the kernel knows even of a card that is lost.
+# Fields that come from the GPU itself; the kernel has the others even of a lost GPU.
 _SIGNS_OF_LIFE = {
     "gpu_utilization_ratio",
     "memory_utilization_ratio",
@@ -82,11 +82,11 @@ _SIGNS_OF_LIFE = {
 
 
 class CardReader:
-    """Reads one card. Keeps what the table counted the last time, to see what has grown."""
+    """Reads one GPU. Keeps the table's last counters, to detect which have grown."""
 
     def __init__(self, card: DrmCard, errors: Errors) -> None:
         self._card = card
-        self._files = Files(card.folder, errors)
+        self._files = Files(card.directory, errors)
         self._residencies: Mapping[str, int] = {}
 
     def read(
@@ -95,21 +95,21 @@ class CardReader:
         residents: Mapping[int | None, FoundProcesses],
         devices: Mapping[int, RenderDevice | None] = _NO_DEVICES,
     ) -> Reading:
-        """What the card says now; only that it is lost when it says nothing.
+        """The GPU's values; `up=False` when it does not respond.
 
-        `residents` are the processes on the card (None) and on each of its partitions, `devices` what the
-        kernel calls them.
+        `residents` are the processes on the GPU (None) and on each of its partitions, `devices` the
+        partitions' devices in the kernel.
         """
         files = self._files
         files.begin()
         values = self._memory()
-        if not files.asleep():
+        if not files.suspended():
             values |= self._read_awake(gpu, residents, devices)
-        silent = files.failed & _SIGNS_OF_LIFE and not files.answered & _SIGNS_OF_LIFE
-        vanished = not files.answered and not files.denied
+        silent = files.failed & _SIGNS_OF_LIFE and not files.succeeded & _SIGNS_OF_LIFE
+        vanished = not files.succeeded and not files.denied
         if silent or vanished:
             return Reading(gpu=gpu, up=False)
-        on_card = residents.get(None, _NOBODY_KNOWN)
+        on_card = residents.get(None, _UNKNOWN_PROCESSES)
         return Reading(gpu=gpu, processes=on_card.processes, process_samples=on_card.samples, **values)
 
     def _read_awake(
@@ -193,7 +193,7 @@ class CardReader:
         return found
 
     def _throttle(self, table: GpuMetrics) -> Labelled | None:
-        """Some tables say what holds the clocks down now; those of newer Instincts, for how long it has."""
+        """Some tables have the active throttle reasons; those of newer Instincts have their durations."""
         if table.throttlers is not None:
             return throttle_active(table.throttlers)
         before, self._residencies = self._residencies, table.throttle_residencies
@@ -210,7 +210,7 @@ class CardReader:
         devices: Mapping[int, RenderDevice | None],
         table: GpuMetrics,
     ) -> tuple[MigReading, ...]:
-        """The partitions that KFD knows. What one does is in the card's table, if it tells them apart."""
+        """The partitions that KFD lists, with their activity where the GPU's table has it by partition."""
         numbers = sorted(number for number in residents if number is not None)
         if not numbers:
             return ()
@@ -241,7 +241,7 @@ class CardReader:
         )
 
     def _ras(self) -> Labelled:
-        """Errors since the driver was loaded, by the block of the chip that had them."""
+        """Errors since the driver was loaded, by block of the chip."""
         found: dict[tuple[str, ...], float] = {}
         for name in self._files.names("ras"):
             if not name.endswith(_RAS_SUFFIX):
@@ -276,7 +276,7 @@ def _first(*values: float | None) -> Any:
 
 
 def _clocks(levels: Mapping[str, Levels], hwmon: Hwmon, table: GpuMetrics) -> Labelled:
-    """The marked level of each domain; else what hwmon measures, else what the table says."""
+    """The marked level of each domain, else the clock of hwmon, else that of the table."""
     clocks = dict(table.clocks_hertz)
     clocks |= {(domain,): hertz for domain, hertz in hwmon.clock_hertz.items()}
     return clocks | {
@@ -285,7 +285,7 @@ def _clocks(levels: Mapping[str, Levels], hwmon: Hwmon, table: GpuMetrics) -> La
 
 
 def _temperatures(hwmon: Hwmon, table: GpuMetrics) -> Values:
-    """All sensors, and the one that is the card's temperature."""
+    """All sensors, and the one that is the GPU's temperature."""
     sensors = {(sensor_name(name),): celsius for (name,), celsius in table.temperatures_celsius.items()}
     sensors |= {(name,): celsius for name, celsius in hwmon.celsius.items()}
     main = next((name for name in ("edge", "junction", "gfx") if (name,) in sensors), "")
@@ -300,13 +300,13 @@ def _temperatures(hwmon: Hwmon, table: GpuMetrics) -> Values:
 
 
 def _bytes_of_links(table: GpuMetrics) -> Labelled:
-    """The table has room for more links than there are; where it tells their state, it tells which."""
+    """The table has room for more links than exist; those with a state exist."""
     links = {link for (link,) in table.xgmi_up}
     return {key: count for key, count in table.xgmi_bytes.items() if not links or key[0] in links}
 
 
 def _sum_blocks(ras: Labelled) -> Labelled | None:
-    """Deferred errors are in neither: they become uncorrected ones if the data is used."""
+    """Without deferred errors: they become uncorrected errors if the data is used."""
     sums: dict[tuple[str, ...], float] = {}
     for (_, kind), count in ras.items():
         if kind in ("corrected", "uncorrected"):

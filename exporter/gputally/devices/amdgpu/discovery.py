@@ -1,7 +1,7 @@
-"""Which AMD GPUs the kernel's amdgpu driver runs, and who they are: /sys/class/drm/card*/device.
+"""The GPUs of the kernel's amdgpu driver and their identity: /sys/class/drm/card*/device.
 
-The cards of other drivers, connectors (card0-DP-1), render nodes (renderD128) and the partitions of a GPU
-(cards of the platform device amdgpu_xcp, without a vendor) are none.
+Left out: cards of other drivers, connectors (card0-DP-1), render nodes (renderD128) and the partitions of a
+GPU (cards of the platform device amdgpu_xcp, without a vendor).
 """
 
 import re
@@ -23,15 +23,15 @@ _DISPLAY_CLASSES = ("0x03", "0x1200")  # display controllers; processing acceler
 
 @dataclass(frozen=True, slots=True)
 class DrmCard:
-    """One AMD GPU: where its files are, and who it is."""
+    """One AMD GPU: the directory of its files, and its identity."""
 
     number: int
-    folder: Path
+    directory: Path
     pci_address: str
     device_id: int
     model: str
     uuid: str = ""
-    """Empty when it does not say now: while a card resets, its unique_id cannot be read."""
+    """Empty while it cannot be read, as during a reset."""
     serial: str | None = None
     vbios_version: str | None = None
 
@@ -56,10 +56,10 @@ def find_cards(sysfs: Path, errors: Errors) -> list[DrmCard]:
     denied = set()
     numbered = [int(match[1]) for name in classes.names("drm") if (match := _CARD.fullmatch(name))]
     for number in sorted(numbered):
-        folder = inside(sysfs, sysfs / f"class/drm/card{number}/device")
-        if folder is None:
+        directory = inside(sysfs, sysfs / f"class/drm/card{number}/device")
+        if directory is None:
             continue
-        files = Files(folder, errors)
+        files = Files(directory, errors)
         card = _identify(number, files)
         if card is not None:
             found.append(card)
@@ -71,26 +71,26 @@ def find_cards(sysfs: Path, errors: Errors) -> list[DrmCard]:
 
 @dataclass(frozen=True, slots=True)
 class RenderDevice:
-    """The device behind a render node: the card itself, or the platform device of one of its partitions."""
+    """The device of a render node: a GPU, or the platform device of one of its partitions."""
 
     name: str
     card_number: int | None
 
 
 def find_render_device(sysfs: Path, render_minor: int | None) -> RenderDevice | None:
-    """Whose render node renderD<n> is; None when that cannot be told."""
-    folder = inside(sysfs, sysfs / f"class/drm/renderD{render_minor}/device")
-    if render_minor is None or folder is None:
+    """The device of the render node renderD<n>; None when it is unknown."""
+    directory = inside(sysfs, sysfs / f"class/drm/renderD{render_minor}/device")
+    if render_minor is None or directory is None:
         return None
     unread: Errors = Counter()
     numbers = [
-        int(match[1]) for name in Files(folder, unread).names("drm") if (match := _CARD.fullmatch(name))
+        int(match[1]) for name in Files(directory, unread).names("drm") if (match := _CARD.fullmatch(name))
     ]
-    return RenderDevice(folder.name, numbers[0] if len(numbers) == 1 else None)
+    return RenderDevice(directory.name, numbers[0] if len(numbers) == 1 else None)
 
 
 def read_driver_version(sysfs: Path, procfs: Path) -> str | None:
-    """The version of AMD's own driver; the driver of the kernel has that of the kernel."""
+    """The version of AMD's own driver, else the version of the kernel."""
     unread: Errors = Counter()
     version = Files(sysfs, unread).text("driver_version", f"module/{_DRIVER}/version")
     return version or Files(procfs, unread).text("driver_version", "sys/kernel/osrelease")
@@ -104,11 +104,11 @@ def _identify(number: int, files: Files) -> DrmCard | None:
     )
     if facts.get("DRIVER") != _DRIVER:
         return None
-    address = facts.get("PCI_SLOT_NAME", files.folder.name).lower()
+    address = facts.get("PCI_SLOT_NAME", files.directory.name).lower()
     device_id = files.number("vendor", "device") or 0
     return DrmCard(
         number=number,
-        folder=files.folder,
+        directory=files.directory,
         pci_address=address,
         device_id=device_id,
         model=model_name(files.text("model", "product_name"), device_id),
@@ -124,7 +124,7 @@ def _uuid(files: Files, address: str) -> str:
 
 
 def _unique(cards: list[DrmCard]) -> list[DrmCard]:
-    """Two dies of one package may give the same id: their addresses tell them apart."""
+    """Two dies of one package may have the same id: then the address is added."""
     counts = Counter(card.uuid for card in cards)
     return [
         replace(card, uuid=f"{card.uuid}-{card.pci_address}") if card.uuid and counts[card.uuid] > 1 else card
@@ -135,7 +135,7 @@ def _unique(cards: list[DrmCard]) -> list[DrmCard]:
 def _none_found(sysfs: Path, *, denied: bool) -> Unavailable:
     if denied:
         return Unavailable(
-            f"the files of the GPUs below {sysfs}/class/drm may not be read",
+            f"no permission to read the files of the GPUs below {sysfs}/class/drm",
             "mount /sys readable into the container, and check AppArmor and SELinux",
         )
     present = _amd_pci_devices(sysfs)
@@ -150,12 +150,12 @@ def _none_found(sysfs: Path, *, denied: bool) -> Unavailable:
     others = sorted({driver for driver in present.values() if driver not in ("", _DRIVER)})
     if others:
         return Unavailable(
-            f"the AMD GPUs belong to another driver ({', '.join(others)}): {addresses}",
-            "bind them to amdgpu, or leave them to the virtual machine that has them",
+            f"the AMD GPUs are bound to another driver ({', '.join(others)}): {addresses}",
+            "bind them to amdgpu, unless a virtual machine uses them",
         )
     return Unavailable(
-        f"the amdgpu driver does not run the AMD GPUs that are there: {addresses}",
-        "look for driver errors: dmesg | grep -i amdgpu",
+        f"the amdgpu driver has not bound the AMD GPUs of this host: {addresses}",
+        "search the kernel log for driver errors: dmesg | grep -i amdgpu",
     )
 
 
@@ -164,18 +164,18 @@ def _amd_pci_devices(sysfs: Path) -> dict[str, str]:
     unread: Errors = Counter()
     found = {}
     for name in Files(sysfs, unread).names("bus/pci/devices"):
-        folder = inside(sysfs, sysfs / "bus/pci/devices" / name)
-        if folder is None:
+        directory = inside(sysfs, sysfs / "bus/pci/devices" / name)
+        if directory is None:
             continue
-        files = Files(folder, unread)
+        files = Files(directory, unread)
         kind = files.text("class", "class") or ""
         if files.number("vendor", "vendor") == _AMD and kind.startswith(_DISPLAY_CLASSES):
-            found[name] = _driver(folder)
+            found[name] = _driver(directory)
     return found
 
 
-def _driver(folder: Path) -> str:
+def _driver(directory: Path) -> str:
     try:
-        return (folder / "driver").readlink().name
+        return (directory / "driver").readlink().name
     except OSError:
         return ""

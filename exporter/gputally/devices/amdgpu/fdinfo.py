@@ -1,17 +1,17 @@
-"""Clients of the DRM driver: who has a card open, from /proc/<pid>/fdinfo/<fd>.
+"""Clients of the DRM driver: the processes that have a GPU open, from /proc/<pid>/fdinfo/<fd>.
 
 An open render or card device is a client, with the time that it used each engine and the memory that it
-has (the kernel's drm-usage-stats). Work that a process gives to KFD's queues, as HIP does, is not in those
-times; the memory is.
+has (the kernel's drm-usage-stats). Work in KFD's queues, which HIP uses, is not in those times; its
+memory is.
 
-A client may be open in several processes: inherited by a fork, or handed over a socket. It counts once, for
-the one of them that started first, which is where a fork's client came from. A session's broker (logind
-opens the card for the compositor) is the exception: it counts only when nobody else has the client open.
+A client may be open in several processes: inherited by a fork, or passed over a socket. It is counted once,
+for the process that started first, which is a fork's parent. A session broker (logind opens the GPU for the
+compositor) is the exception: it is counted only when no other process has the client open.
 
-To look at every open file of every process each time costs too much. A process without a GPU device is looked
-at again 30 s later, at first sooner so that not all are due at once; one that has a device, or that the
-caller names, each time. A process is told from a later one with its pid by the inode of /proc/<pid>, which
-the listing of /proc gives for nothing: the kernel makes a new one for a new process.
+Reading every open file of every process at every sample costs too much. A process without a GPU device is
+read again after 30 s, at first sooner so that not all are due at once; a process with a device, or in the
+caller's list, at every sample. A reused pid is detected by the inode of /proc/<pid>, which is part of the
+listing of /proc and new for every process.
 """
 
 import re
@@ -23,7 +23,7 @@ from gputally.devices import Errors
 from gputally.devices.amdgpu.files import ProcessFiles, parse_count
 
 ClientKey = tuple[str, int]
-"""PCI address and client id: the kernel promises that no two clients share both."""
+"""PCI address and client id, which together are unique."""
 
 _AGAIN_SECONDS = 30
 _SECOND_NS = 1_000_000_000
@@ -32,19 +32,19 @@ _DEVICE = re.compile(r"/(?:dri/(?:renderD(?P<minor>\d{1,9})|card\d+)|kfd)(?: \(d
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _CAPACITY = "drm-engine-capacity-"
-_SIZES = ("drm-total-", "drm-memory-", "drm-resident-")  # the last one that is there holds
+_SIZES = ("drm-total-", "drm-memory-", "drm-resident-")  # the last one that exists is used
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What the driver says of one client."""
+    """The driver's values of one client."""
 
     pci_address: str
     client_id: int
     engine_ns: Mapping[str, int] = field(default_factory=dict)
-    """Time on each engine since the client was opened; an engine that it never used may be missing."""
+    """Time on each engine since the client was opened; unused engines may be missing."""
     capacity: Mapping[str, int] = field(default_factory=dict)
-    """How many there are of an engine; one where nothing is said."""
+    """The number of engines of a kind; 1 where it is missing."""
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
     """Resident memory by region: vram, gtt, cpu."""
 
@@ -64,15 +64,15 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A client, and for whom it counts."""
+    """A client, and the process that it is counted for."""
 
     client: Client
     owner: Task
     holders: frozenset[Task]
     render_minor: int | None
-    """Through which render device it was opened: each partition of a card has its own."""
+    """The render device through which it was opened: each partition has its own."""
     fresh: bool
-    """If the last scan did not see it, it was not open then."""
+    """True when it was certainly not open at the last scan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,28 +81,28 @@ class Scan:
 
     held: tuple[Held, ...]
     tasks: Mapping[int, Task]
-    """The processes that were looked at and have a GPU device open, or that the caller named."""
+    """The scanned processes that have a GPU device open or are in the caller's list."""
     pids: Collection[int]
-    """All processes that there are."""
+    """The pids of all processes."""
     denied: bool
-    """Whether some processes may not be looked at."""
+    """Whether there was no permission to read some processes."""
 
 
 @dataclass(slots=True)
 class _Watch:
-    """What is remembered of a process between scans."""
+    """A process between two scans."""
 
     inode: int
     due_ns: int = 0
     holds: bool = False
     denied: bool = False
     scan: int = -1
-    """The last scan in which it was looked at."""
+    """The last scan that read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A client as one process has it open."""
+    """A client in one process."""
 
     client: Client
     task: Task
@@ -120,7 +120,7 @@ class ClientScan:
         self._scans = 0
 
     def scan(self, now_ns: int, always: Collection[int]) -> Scan | None:
-        """Look once, at the processes in `always` in any case; None when no process is to be seen."""
+        """Scans once, and the processes in `always` in any case; None when no process is visible."""
         listed = self._files.numbered(self._procfs)
         if not listed:
             return None
@@ -154,10 +154,10 @@ class ClientScan:
 
     def _look_at(self, pid: int, watch: _Watch) -> list[tuple[Client, int | None]]:
         """The clients that one process has open."""
-        folder = f"{self._procfs}/{pid}"
+        directory = f"{self._procfs}/{pid}"
         clients = []
         self._files.denied = False
-        links = self._files.links(f"{folder}/fd")
+        links = self._files.links(f"{directory}/fd")
         if links is not None:
             watch.holds = False
         for name, target in links or ():
@@ -166,7 +166,7 @@ class ClientScan:
                 continue
             watch.holds = True
             if "/dri/" in device[0]:
-                client = parse_fdinfo(self._files.read(f"{folder}/fdinfo/{name}") or b"")
+                client = parse_fdinfo(self._files.read(f"{directory}/fdinfo/{name}") or b"")
                 if client is not None:
                     minor = device["minor"]
                     clients.append((client, int(minor) if minor else None))
@@ -175,7 +175,7 @@ class ClientScan:
 
 
 def join_holders(opened: Iterable[Opened]) -> tuple[Held, ...]:
-    """Every client once, however often and by whomever it is open."""
+    """Every client once, however many processes have it open."""
     by_client: dict[ClientKey, list[Opened]] = {}
     for one in opened:
         by_client.setdefault(one.client.key, []).append(one)
@@ -195,7 +195,7 @@ def join_holders(opened: Iterable[Opened]) -> tuple[Held, ...]:
 
 
 def parse_task(pid: int, stat: bytes) -> Task | None:
-    """Who a process is, from /proc/<pid>/stat; None when it is no such file."""
+    """The process of a /proc/<pid>/stat; None when the text is malformed."""
     # The name may hold spaces, parentheses and line breaks: it ends at the last parenthesis.
     head, _, tail = stat.rpartition(b")")
     _, opening, name = head.partition(b"(")
@@ -207,14 +207,14 @@ def parse_task(pid: int, stat: bytes) -> Task | None:
 
 
 def parse_fdinfo(text: bytes) -> Client | None:
-    """Take one fdinfo file apart; None when it is of no amdgpu client, or does not say which."""
+    """The client of one fdinfo file; None when it is no amdgpu client, or has no id."""
     pairs = {}
     engine_ns: dict[str, int] = {}
     for line in text.decode("utf-8", "replace").splitlines():
         key, _, value = line.partition(":")
         engine = key.removeprefix("drm-engine-")
         if engine != key and not engine.startswith("capacity-"):
-            # Two generations of one block have one name, so that it may stand there twice.
+            # Two generations of one block have the same name, which may occur twice.
             engine_ns[engine] = engine_ns.get(engine, 0) + (_quantity(value, {"ns": 1}) or 0)
         else:
             pairs[key] = value.strip()
@@ -256,7 +256,7 @@ class _KnownClient:
 
 
 class EngineTimes:
-    """Remembers the counters of the last look."""
+    """Remembers the counters of the last sample."""
 
     def __init__(self) -> None:
         self._known: dict[ClientKey, _KnownClient] = {}
@@ -264,11 +264,10 @@ class EngineTimes:
     def advance(
         self, held: Iterable[Held], pids: Collection[int], elapsed_ns: int | None
     ) -> dict[ClientKey, Mapping[str, int] | None]:
-        """By client and engine, the time since the last look; None when it cannot be told.
+        """By client and engine, the time since the last sample; None when it is unknown.
 
-        `elapsed_ns` is None on the first look. `pids` are the processes that still are: what is known of
-        a client stays until the last of its holders ends, since a file that cannot be read today may be
-        read tomorrow.
+        `elapsed_ns` is None at the first sample. `pids` are the existing processes: a client is remembered
+        until the last of its holders ends, since its file may be unreadable only for a while.
         """
         times: dict[ClientKey, Mapping[str, int] | None] = {}
         known = {
@@ -285,7 +284,7 @@ class EngineTimes:
 
 
 def _other_client(before: _KnownClient, one: Held) -> bool:
-    """Whether a reloaded driver gave the id again: less time than before, and nobody of those who had it."""
+    """Whether a reloaded driver has reused the id: less time than before, and other holders."""
     now = one.client.engine_ns
     return before.holders.isdisjoint(one.holders) and any(
         now.get(engine, 0) < ns for engine, ns in before.engine_ns.items()
@@ -301,14 +300,14 @@ def _time_since(before: _KnownClient | None, one: Held, elapsed_ns: int | None) 
             engine: min(max(ns - before.engine_ns.get(engine, 0), 0), most[engine])
             for engine, ns in one.client.engine_ns.items()
         }
-    # What ran longer than there was time was open before, wherever it was.
+    # A client with more time than has passed was open before the last sample.
     if one.fresh and all(ns <= most[engine] for engine, ns in one.client.engine_ns.items()):
         return dict(one.client.engine_ns)
     return None
 
 
 def _highest(before: _KnownClient | None, one: Held) -> dict[str, int]:
-    """Counters may step back for a while; the larger value holds until they have caught up."""
+    """Counters may step back for a while; the larger value is kept until they have caught up."""
     highest = dict(before.engine_ns) if before is not None else {}
     for engine, ns in one.client.engine_ns.items():
         highest[engine] = max(ns, highest.get(engine, 0))

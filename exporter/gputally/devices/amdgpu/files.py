@@ -1,7 +1,8 @@
-"""Small files of sysfs, read so that nothing they do can harm: a value comes back, or None.
+"""Small files of sysfs and procfs. Reading one returns a value or None, and never raises.
 
-A file that is not there is a thing that the card does not have: None, and nothing to count. One that
-answers with an error (EIO while the card resets, EBUSY, ETIMEDOUT, ...) is None too, and counted.
+A missing file of sysfs is a value that the GPU does not support: None, and no error. Any other failure (EIO
+during a reset, EBUSY, ETIMEDOUT, ...) is None too, and counted. A missing file of procfs is of a process that
+has ended.
 """
 
 import errno
@@ -22,7 +23,7 @@ _COUNT = re.compile(r"\s*(?P<name>[a-z]{1,20}):\s*(?P<count>[0-9]{1,20})\s*", re
 
 
 def read_file(path: str) -> bytes:
-    """All of a small file; the only place where a card's files are opened. Links are not followed."""
+    """The content of a small file of a GPU. Links are not followed."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         return os.read(descriptor, _MOST_BYTES)
@@ -31,44 +32,46 @@ def read_file(path: str) -> bytes:
 
 
 def inside(root: Path, path: Path) -> Path | None:
-    """Where `path` really is; None when it is not there, or leads out of `root`."""
+    """The real path; None when it does not exist or leads out of `root`."""
     try:
         real = path.resolve(strict=True)
         return real if real.is_relative_to(root.resolve()) else None
-    except (OSError, RuntimeError):  # RuntimeError: links that go in a circle
+    except (OSError, RuntimeError):  # RuntimeError: a loop of links
         return None
 
 
 class Files:
-    """The files of one folder. Remembers which fields were answered, and which were not, since `begin`."""
+    """The files of one directory. Records which fields were read, and which failed, since `begin`."""
 
-    def __init__(self, folder: Path, errors: Errors) -> None:
-        self.folder = folder
-        self._path = str(folder)  # dozens of files per look: a Path for each costs more than reading it
+    def __init__(self, directory: Path, errors: Errors) -> None:
+        self.directory = directory
+        self._path = str(
+            directory
+        )  # dozens of files per sample: a Path for each would cost more than reading it
         self.errors = errors
-        self.answered: set[str] = set()
+        self.succeeded: set[str] = set()
         self.failed: set[str] = set()
         self.denied: set[str] = set()
 
     def begin(self) -> None:
-        """A new look: what was answered before does not count."""
-        self.answered.clear()
+        """Starts a new sample and clears the record."""
+        self.succeeded.clear()
         self.failed.clear()
         self.denied.clear()
 
     def raw(self, field: str, name: str) -> bytes | None:
-        """The bytes of a file below the folder; an error is counted under `field`."""
+        """The bytes of a file below the directory; an error is counted under `field`."""
         try:
             content = read_file(f"{self._path}/{name}")
         except OSError as error:
             if error.errno not in _NOT_SUPPORTED:
                 self._count(field, error.errno)
             return None
-        self.answered.add(field)
+        self.succeeded.add(field)
         return content
 
     def text(self, field: str, name: str) -> str | None:
-        """The words in a file; None when there are none."""
+        """The text of a file; None when it is empty."""
         content = self.raw(field, name)
         if content is None:
             return None
@@ -85,21 +88,21 @@ class Files:
         return number
 
     def divided(self, field: str, name: str, units: int) -> float | None:
-        """The number in a file that counts in parts of a base unit, `units` of which make one."""
+        """The number in a file, divided by the `units` per base unit."""
         number = self.number(field, name)
         return None if number is None else number / units
 
-    def asleep(self) -> bool:
-        """Whether the kernel has put the card to sleep; most of its files would wake it up, or fail."""
+    def suspended(self) -> bool:
+        """Whether the GPU is suspended; most of its files would wake it up, or fail."""
         return self.text("up", "power/runtime_status") == "suspended"
 
-    def names(self, folder: str) -> list[str]:
-        """The names in a folder below this one; none when it is not there."""
+    def names(self, directory: str) -> list[str]:
+        """The names in a directory below this one; none when it does not exist."""
         try:
-            return sorted(os.listdir(f"{self._path}/{folder}"))  # noqa: PTH208 - names, not paths
+            return sorted(os.listdir(f"{self._path}/{directory}"))  # noqa: PTH208 - names, not paths
         except OSError as error:
             if error.errno not in _NOT_SUPPORTED:
-                self._count(folder, error.errno)
+                self._count(directory, error.errno)
             return []
 
     def _count(self, field: str, code: int | None) -> None:
@@ -127,9 +130,9 @@ class Levels:
 def parse_levels(text: str) -> Levels | None:
     """The levels of a pp_dpm_* file; None when it lists none.
 
-    The star stands at the current level; equal levels may all have one, and a domain that sleeps none.
-    The highest is the first or the last: in a list of three, the middle one is often not a level but
-    the clock of this moment. A level S is deep sleep.
+    A star marks the current level; equal levels may all have one, a sleeping domain has none. The highest
+    level is the first or the last: of three, the middle one is often the current clock and not a level.
+    A level S is deep sleep.
     """
     levels = [match for line in text.splitlines() if (match := _LEVEL.fullmatch(line))]
     if not levels:
@@ -143,7 +146,7 @@ def parse_levels(text: str) -> Levels | None:
 
 
 def parse_counts(text: str) -> Mapping[str, int]:
-    """Lines of the form "ue: 3"; what has another form is left out."""
+    """Lines of the form "ue: 3"; other lines are left out."""
     matches = (_COUNT.fullmatch(line) for line in text.splitlines())
     return {match["name"].lower(): int(match["count"]) for match in matches if match}
 
@@ -152,10 +155,10 @@ _GONE = {errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV}
 
 
 class ProcessFiles:
-    """Reads files of one kind. What fails is None, and counted under `field`.
+    """Reads files about processes, which may end while they are read.
 
-    A denial is only noted in `denied`: it is one fact, however many files it is about. `count_denial`
-    counts it.
+    A failure is None, and counted under `field`. Missing permission only sets `denied`, however many files it
+    concerns; `count_denial` counts it once.
     """
 
     def __init__(self, field: str, errors: Errors) -> None:
@@ -180,18 +183,18 @@ class ProcessFiles:
         finally:
             os.close(descriptor)
 
-    def names(self, folder: str) -> list[str] | None:
-        """What is in a folder, in the system's order."""
+    def names(self, directory: str) -> list[str] | None:
+        """The names in a directory, in the system's order."""
         try:
-            return os.listdir(folder)  # noqa: PTH208 - names, not paths
+            return os.listdir(directory)  # noqa: PTH208 - names, not paths
         except OSError as error:
             self._note(error)
             return None
 
-    def numbered(self, folder: str) -> list[tuple[int, int]] | None:
-        """The entries of a folder that are named by a number above zero, each with its inode."""
+    def numbered(self, directory: str) -> list[tuple[int, int]] | None:
+        """The entries of a directory whose name is a number above 0, each with its inode."""
         try:
-            with os.scandir(folder) as entries:
+            with os.scandir(directory) as entries:
                 return [
                     (number, entry.inode()) for entry in entries if (number := parse_count(entry.name)) > 0
                 ]
@@ -199,10 +202,10 @@ class ProcessFiles:
             self._note(error)
             return None
 
-    def links(self, folder: str) -> list[tuple[str, str]] | None:
-        """The symbolic links in a folder, and where each points."""
+    def links(self, directory: str) -> list[tuple[str, str]] | None:
+        """The symbolic links in a directory, and the target of each."""
         try:
-            descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+            descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
         except OSError as error:
             self._note(error)
             return None
@@ -211,7 +214,7 @@ class ProcessFiles:
             for name in os.listdir(descriptor):  # noqa: PTH208 - a descriptor, not a path
                 try:
                     links.append((name, os.readlink(name, dir_fd=descriptor)))
-                except PermissionError as error:  # what goes for one goes for all
+                except PermissionError as error:  # all links of a process have the same permission
                     self._note(error)
                     return None
                 except OSError as error:
@@ -231,7 +234,7 @@ class ProcessFiles:
 
 
 def parse_count(text: str) -> int:
-    """A number as the kernel writes it, of at most 64 bits; -1 when it is none."""
+    """A decimal number of at most 64 bits; -1 when the text is none."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 20):
         return -1
     number = int(text)

@@ -1,7 +1,7 @@
 """Decodes amdgpu's binary table `gpu_metrics`.
 
-Written from Linux 7.1 (rc4): the units are those of kgd_pp_interface.h and, where it is silent or wrong,
-those of the code in pm/swsmu that fills the tables.
+Written from Linux 7.1 (rc4): the units are those of kgd_pp_interface.h and, where it has none or
+wrong ones, those of the code in pm/swsmu that fills the tables.
 https://docs.kernel.org/gpu/amdgpu/thermal.html
 """
 
@@ -18,7 +18,7 @@ from gputally.model import Labelled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetrics:
-    """What one partition of a card does."""
+    """The activity of one partition of a GPU."""
 
     gfx_activity_ratio: float | None = None  # mean over its compute dies
     jpeg_activity_ratio: float | None = None  # of the busiest JPEG engine
@@ -26,9 +26,9 @@ class PartitionMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuMetrics:
-    """One table in base units. Of several engines or dies the busiest, or the fastest, counts.
+    """One table in base units. Of several engines or dies it has the busiest, or the fastest.
 
-    The PCIe bandwidth fields are left out: kernels call their unit GB/s, Mb/s and percent.
+    Without the PCIe bandwidth fields: kernels document their unit as GB/s, Mb/s and percent.
     """
 
     format_revision: int
@@ -47,12 +47,12 @@ class GpuMetrics:
     pcie_replays: int | None = None
     xgmi_bytes: Labelled = field(default_factory=dict)  # link, direction
     xgmi_up: Labelled = field(default_factory=dict)  # link
-    partitions: tuple[PartitionMetrics, ...] = ()  # where the card's table tells them apart
+    partitions: tuple[PartitionMetrics, ...] = ()  # where the GPU's table has values by partition
 
 
 @dataclass(frozen=True, slots=True)
 class _Units:
-    """How many of the table's units make a degree, a whole (of an activity) and a watt."""
+    """The table's units per degree, per whole (of an activity) and per watt."""
 
     celsius: int
     ratio: int
@@ -63,7 +63,7 @@ _CARD = _Units(celsius=1, ratio=100, watts=1)
 # v3.0's comments say percent, but the driver itself divides by 100 to get percent.
 _APU = _Units(celsius=100, ratio=10_000, watts=1000)
 # Renoir writes these versions, in milliwatts with old firmware and in watts with new. For a short while it
-# wrote v2.1 too, which is left to the many APUs that count milliwatts in it.
+# wrote v2.1 too; v2.1 is read as milliwatts, which the many other APUs write.
 _RENOIR = _Units(celsius=100, ratio=10_000, watts=None)
 _RENOIR_VERSIONS = {(2, 0), (2, 2)}
 
@@ -116,8 +116,8 @@ THROTTLERS: Mapping[int, str] = {
     )
     for bit, name in enumerate(names.split(), first)
 }
-# What throttlers and residencies are called in model.THROTTLE_REASONS. A limit that firmware holds by
-# choosing clocks is "sw"; a wire that pulls the clocks down is "hw". Current limits protect the supply,
+# Throttlers and residencies by the name of model.THROTTLE_REASONS. A limit that firmware keeps by choosing
+# clocks is "sw"; a hardware signal that lowers the clocks is "hw". Current limits protect the supply,
 # which NVML counts as hw_slowdown. `ppm` and `fit` have no counterpart.
 THROTTLE_REASON_OF: Mapping[str, str] = {
     name: reason
@@ -137,7 +137,7 @@ THROTTLE_REASON_OF: Mapping[str, str] = {
 
 
 def throttle_active(names: Iterable[str]) -> Labelled:
-    """1 for each common reason that a throttler or residency of these names stands for, 0 for the others."""
+    """1 for each reason that one of these throttlers or residencies maps to, 0 for the others."""
     active = {THROTTLE_REASON_OF.get(name) for name in names}
     return {(reason,): float(reason in active) for reason in THROTTLE_REASON_OF.values()}
 
@@ -189,7 +189,7 @@ def decode(table: bytes) -> GpuMetrics:
 
 
 def _highest(values: TableValues, *names: str) -> int | None:
-    """Of the first of the fields that is measured, the highest value."""
+    """The highest value of the first field that is measured."""
     for name in names:
         measured = [value for value in values.get(name, ()) if value is not None]
         if measured:
@@ -215,8 +215,8 @@ def _energy(version: Version, values: TableValues) -> int | None:
     """The counter in units of 2^-16 J (15.259 uJ), where that is its unit.
 
     The header states the unit from v1.4 on. Before, it holds for the Instincts since MI200: Radeons show
-    0 or the 32-bit counter of their firmware, and MI100's stands still. 0 is also what the second die of
-    an MI250 shows, whose power the first die measures.
+    0 or the 32-bit counter of their firmware, and that of MI100 does not run. The second die of an MI250
+    shows 0, too: the first die measures its power.
     """
     if version < (1, 4) and not _is_accelerator(values):
         return None

@@ -19,7 +19,7 @@ _WORD = struct.Struct("@Q")
 
 
 class UnknownTable(Exception):
-    """A version that this decoder does not know."""
+    """A version without a layout."""
 
     def __init__(self, format_revision: int, content_revision: int) -> None:
         super().__init__(f"version {format_revision}.{content_revision} is not known")
@@ -28,15 +28,15 @@ class UnknownTable(Exception):
 
 
 class BrokenTable(Exception):
-    """A table shorter than it says, or than its version must be."""
+    """A table that is shorter than its header or its version requires."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the fields of one C struct lie."""
+    """The offsets of the fields of one C struct."""
 
     shape: struct.Struct
-    fields: Mapping[str, tuple[slice, int]]  # places among the unpacked values, the field's all-ones
+    fields: Mapping[str, tuple[slice, int]]  # positions among the unpacked values, the field's all-ones
 
     def read(self, table: bytes) -> TableValues:
         numbers = self.shape.unpack_from(table)

@@ -1,11 +1,11 @@
 """Compute processes as KFD, the kernel's part of ROCm, lists them in /sys/class/kfd/kfd.
 
-`topology/nodes/<n>` has the GPUs: KFD's own id (which changes between boots), where the card is and how
-many compute units it has. A card in partitions (DPX, QPX, CPX) has a node for each. `proc/<pid>` has the
-processes; the pid is the one of the host, in whatever pid namespace this is read.
+`topology/nodes/<n>` has the GPUs: KFD's own id (which changes between boots), the PCI location and the
+number of compute units. A partitioned GPU (DPX, QPX, CPX) has a node for each partition. `proc/<pid>` has
+the processes; the pid is that of the host's pid namespace.
 
-A process that opens KFD gets files for every GPU that it may use. It is on those where it has memory or
-queues; `sdma_*`, `evicted_ms` and `pasid` (0 on new kernels) tell nothing of that and are not read: the
+A process that opens KFD has files for every GPU that it may use. It uses those on which it has memory or
+queues. `sdma_*`, `evicted_ms` and `pasid` (0 on new kernels) are not read: they do not show use, and the
 kernel starts a worker for each read of `sdma_*`.
 
 In a container the kernel hides (EPERM) the nodes of GPUs whose render device the container may not open.
@@ -20,7 +20,7 @@ from gputally.devices import Errors
 from gputally.devices.amdgpu.files import ProcessFiles, parse_count
 
 CardPart = tuple[str, int | None]
-"""A card's PCI address, and which partition of it; None is the whole card."""
+"""PCI address of a GPU, and number of its partition; None is the whole GPU."""
 
 _HIGHEST_PID = 2**22
 _CONTEXT = re.compile(r"context_\d{1,10}")
@@ -39,7 +39,7 @@ class Node:
 
     @property
     def addresses(self) -> tuple[str, str]:
-        """The PCI address, and the one it is when its function is the number of a partition."""
+        """The PCI address, and the GPU's address where the function is a partition's number."""
         bus, device, function = (
             self.location_id >> 8 & 0xFF,
             self.location_id >> 3 & 0x1F,
@@ -51,13 +51,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class ComputeUse:
-    """What one process does on one node."""
+    """The use of one node by one process."""
 
     vram_bytes: int | None
     occupied_units: int | None
-    """Compute units that it fills at this moment; None where the card cannot tell (newer than GFX9)."""
+    """Compute units in use; None where the GPU does not report them (newer than GFX9)."""
     queues: bool | None
-    """Whether it has queues there; None on a kernel that does not list them."""
+    """Whether it has queues on the node; None on kernels that do not list them."""
 
     @property
     def resident(self) -> bool:
@@ -65,7 +65,7 @@ class ComputeUse:
 
 
 class Kfd:
-    """Looks at KFD; one that is not there (no ROCm-capable GPU, module not loaded) has no nodes."""
+    """Reads KFD; without it (no ROCm-capable GPU, module not loaded) there are no nodes."""
 
     def __init__(self, sysfs: Path, errors: Errors) -> None:
         self._root = f"{sysfs}/class/kfd/kfd"
@@ -75,11 +75,11 @@ class Kfd:
 
     @property
     def hides(self) -> bool:
-        """Whether the kernel kept something from the last look."""
+        """Whether the kernel hid a node or a process in the last sample."""
         return self._files.denied
 
-    def look(self) -> tuple[tuple[Node, ...], Mapping[int, Mapping[int, ComputeUse]] | None]:
-        """The nodes, and by pid and KFD's GPU id what each process does; None when KFD lists no processes."""
+    def read(self) -> tuple[tuple[Node, ...], Mapping[int, Mapping[int, ComputeUse]] | None]:
+        """The nodes, and the use by pid and KFD's GPU id; None when KFD lists no processes."""
         self._files.denied = False
         generation = self._files.read(f"{self._root}/topology/generation_id")
         if not self._nodes or generation != self._generation:
@@ -110,36 +110,36 @@ class Kfd:
                 found.append(_make_node(number, gpu_id, properties))
         self._nodes = tuple(sorted((node for node in found if node), key=lambda node: node.number))
 
-    def _process(self, folder: str) -> dict[int, ComputeUse]:
-        """One process; what it has in further contexts (newer kernels) stands in folders below its own."""
+    def _process(self, directory: str) -> dict[int, ComputeUse]:
+        """One process, with its further contexts (newer kernels) in subdirectories."""
         uses: dict[int, ComputeUse] = {}
-        names = self._files.names(folder) or ()
-        queues = self._queues(f"{folder}/queues")
+        names = self._files.names(directory) or ()
+        queues = self._queues(f"{directory}/queues")
         for name in names:
             if _CONTEXT.fullmatch(name):
-                for gpu_id, more in self._process(f"{folder}/{name}").items():
+                for gpu_id, more in self._process(f"{directory}/{name}").items():
                     uses[gpu_id] = _add(uses.get(gpu_id), more)
                 continue
             head, _, tail = name.partition("_")
             gpu_id = parse_count(tail)
             if head == "vram" and gpu_id > 0:
-                more = self._use(folder, gpu_id, queues)
+                more = self._use(directory, gpu_id, queues)
                 uses[gpu_id] = _add(uses.get(gpu_id), more)
         return uses
 
-    def _use(self, folder: str, gpu_id: int, queues: Collection[int] | None) -> ComputeUse:
-        vram_bytes = self._number(f"{folder}/vram_{gpu_id}")
+    def _use(self, directory: str, gpu_id: int, queues: Collection[int] | None) -> ComputeUse:
+        vram_bytes = self._number(f"{directory}/vram_{gpu_id}")
         if queues is not None and gpu_id not in queues:  # without a queue nothing can run
             return ComputeUse(vram_bytes, 0, False)
-        occupied_units = self._number(f"{folder}/stats_{gpu_id}/cu_occupancy")
+        occupied_units = self._number(f"{directory}/stats_{gpu_id}/cu_occupancy")
         return ComputeUse(vram_bytes, occupied_units, None if queues is None else True)
 
-    def _queues(self, folder: str) -> Collection[int] | None:
-        """On which GPUs a process has queues."""
-        names = self._files.names(folder)
+    def _queues(self, directory: str) -> Collection[int] | None:
+        """KFD's ids of the GPUs on which a process has queues."""
+        names = self._files.names(directory)
         if names is None:
             return None
-        return {self._number(f"{folder}/{name}/gpuid") or 0 for name in names}
+        return {self._number(f"{directory}/{name}/gpuid") or 0 for name in names}
 
     def _number(self, path: str) -> int | None:
         text = self._files.read(path)
@@ -150,16 +150,16 @@ class Kfd:
 
 
 def parse_properties(text: bytes) -> dict[str, int]:
-    """Lines of a name and a number; what has another form is left out."""
+    """Lines of a name and a number; other lines are left out."""
     pairs = (line.split() for line in text.decode("ascii", "replace").splitlines())
     return {pair[0]: number for pair in pairs if len(pair) == 2 and (number := parse_count(pair[1])) >= 0}
 
 
-def place_nodes(nodes: Iterable[Node], pci_addresses: Collection[str]) -> dict[CardPart, Node]:
-    """Which node is which card or partition, of the cards at these addresses.
+def locate_nodes(nodes: Iterable[Node], pci_addresses: Collection[str]) -> dict[CardPart, Node]:
+    """The node of each GPU and partition, of the GPUs at these addresses.
 
-    The number of a partition is in the four highest bits of `location_id`, or, on other kernels, stands where
-    the PCI function is. Both give the order; ties go by the node's number.
+    The number of a partition is in the four highest bits of `location_id` or, on other kernels, in the bits
+    of the PCI function. Partitions are sorted by both, then by the node's number.
     """
     cards: dict[str, list[Node]] = {}
     for node in nodes:
@@ -182,7 +182,7 @@ def _make_node(number: int, gpu_id: int, properties: Mapping[str, int]) -> Node 
     return Node(
         number=number,
         gpu_id=gpu_id,
-        domain=properties.get("domain", 0),  # older kernels do not say it
+        domain=properties.get("domain", 0),  # missing on older kernels
         location_id=location_id,
         compute_units=(simds // per_unit or None) if simds and per_unit else None,
         render_minor=properties.get("drm_render_minor") or None,

@@ -1,29 +1,30 @@
-"""Who is on which AMD GPU and what it does there: KFD's list joined with the clients of the DRM driver.
+"""Processes on AMD GPUs and their utilisation: KFD's list joined with the clients of the DRM driver.
 
-How to use it: make one `ProcessFinder`, call `look` with the PCI addresses of the cards each time the cards
-are read, add its `errors` to the report. What `look` returns has a `FoundProcesses` for every card under
-`(address, None)`, and for each partition of a partitioned card under `(address, 0)`, `(address, 1)`, ... too.
+Usage: build one `ProcessFinder`, call `find` with the PCI addresses of the GPUs at every sample, and add
+its `errors` to the report. `find` returns `FoundProcesses` for every GPU under `(address, None)`, and for
+each partition of a partitioned GPU under `(address, 0)`, `(address, 1)`, ... too.
 
-- `processes` is None when neither KFD nor the open files can be read, and empty when nobody is there. Kinds
-  are compute (KFD's processes, and clients that use only the compute engine) and graphics (other clients).
-  Memory is the larger of what KFD and the driver's clients say: a client's memory has in it what the process
-  allocated through KFD, so that the sum would count that twice.
-- A client with neither time on an engine nor memory is only an open device, and nobody's. The same holds for
-  the clients that ROCm opens on every GPU when KFD does not know the process there: only time on an engine
-  puts it on that card.
-- `samples` has what each process did since the last look. SM time is that of the gfx and compute engines, or
-  the part of the compute units that the process fills at this moment (all that KFD tells), whichever is more.
-  Jpeg counts as decoding; cards with one queue for all video (VCN 4 and later) count decoding as encoding.
-  `memory_ratio` is None: nothing measures it. On the first look samples cover no time.
-- `samples` is None when what one of the processes did cannot be told: of clients on the first look or that
-  were found late, and of HIP on cards without `cu_occupancy` (newer than GFX9) or that KFD hides. Samples of
-  the others alone would let them take its share.
-- All processes of a card or partition together never do more than there was time: if they seem to (engines
+- `processes` is None when neither KFD nor the open files can be read, and empty when there is no process.
+  The kinds are compute (KFD's processes, and clients that use only the compute engine) and graphics (other
+  clients). Memory is the larger one of KFD's and the clients' values: a client's memory includes the memory
+  allocated through KFD, so that the sum would count it twice.
+- A client without time on an engine and without memory is only an open device, and no process of the GPU.
+  The same holds for the clients that ROCm opens on every GPU, unless KFD lists the process on it or it has
+  time on an engine.
+- `samples` has the utilisation of each process since the last sample. SM time is that of the gfx and
+  compute engines, or the share of compute units in use now (all that KFD reports), whichever is more. JPEG
+  is counted as decoding; GPUs with one queue for all video (VCN 4 and later) count decoding as encoding.
+  `memory_ratio` is None: nothing measures it. The first samples cover no time.
+- `samples` is None when the utilisation of one of the processes is unknown: of clients at the first sample
+  or found late, and of HIP on GPUs without `cu_occupancy` (newer than GFX9) or hidden by KFD. With samples
+  of the other processes alone, these would be charged for it.
+- The processes of a GPU or partition never have more than all of the time: if their sum is higher (engines
   run several rings at once), all are scaled down and ("process_samples", "clamped") is counted.
 
-Pids: KFD's are the host's in every namespace, those of the open files are of the namespace of `procfs`. Only
-with the host's /proc do the two fit together. To see the open files of other users takes CAP_SYS_PTRACE and
-CAP_DAC_READ_SEARCH; without them ("fdinfo", "permission") is counted once per look, and KFD's list remains.
+Pids: KFD's are those of the host, the pids of open files are those of the pid namespace of `procfs`. They
+match only with the host's /proc. Reading the open files of other users takes CAP_SYS_PTRACE and
+CAP_DAC_READ_SEARCH; without them ("fdinfo", "permission") is counted once per sample, and KFD's list
+remains.
 """
 
 import time
@@ -34,7 +35,7 @@ from pathlib import Path
 
 from gputally.devices import Errors
 from gputally.devices.amdgpu.fdinfo import Client, ClientKey, ClientScan, EngineTimes, Scan
-from gputally.devices.amdgpu.kfd import CardPart, ComputeUse, Kfd, Node, place_nodes
+from gputally.devices.amdgpu.kfd import CardPart, ComputeUse, Kfd, Node, locate_nodes
 from gputally.model import Process, ProcessSample
 
 FILLS = frozenset(
@@ -68,28 +69,28 @@ def _idle() -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class FoundProcesses:
-    """The processes of one place; None where they cannot be told."""
+    """The processes of one GPU or partition; None where they are unknown."""
 
     processes: tuple[Process, ...] | None = None
     samples: tuple[ProcessSample, ...] | None = None
     render_minor: int | None = None
-    """The number of its render node (renderD<n>), where KFD tells it."""
+    """The number of its render node (renderD<n>), where KFD has it."""
 
 
 @dataclass(slots=True)
 class _Use:
-    """What one process does on one place."""
+    """The use of one GPU or partition by one process."""
 
     kinds: set[str] = field(default_factory=set)
     by_kfd: bool = False
     kfd_bytes: int | None = None
     client_bytes: int | None = None
     occupied: float | None = 0.0
-    """Part of the compute units that it fills now; None when KFD cannot tell."""
+    """Share of the compute units in use now; None when KFD does not report it."""
     ran: dict[str, float] = field(default_factory=_idle)
-    """By group of engines, the part of the time that it ran."""
+    """By group of engines, the share of time."""
     untold: bool = False
-    """One of its clients cannot be told the time of."""
+    """The time of one of its clients is unknown."""
 
     @property
     def memory_bytes(self) -> int | None:
@@ -97,14 +98,14 @@ class _Use:
 
     @property
     def measured(self) -> bool:
-        # What goes through KFD's queues is in no engine's time: where the units do not tell, nothing does.
+        # Work in KFD's queues is in no engine's time: only the compute units show it.
         return self.occupied is not None if self.by_kfd else not self.untold
 
     def ratio(self, group: str) -> float:
         return max(self.ran[group], (self.occupied or 0.0) if group == "sm" else 0.0)
 
     def add(self, other: "_Use", weight: float) -> None:
-        """What it does on a partition that is this part of the whole."""
+        """Adds the use of a partition, which is `weight` of the whole GPU."""
         self.kinds |= other.kinds
         self.by_kfd |= other.by_kfd
         self.kfd_bytes = _plus(self.kfd_bytes, other.kfd_bytes)
@@ -123,7 +124,7 @@ _Uses = dict[CardPart, dict[int, _Use]]
 
 
 class ProcessFinder:
-    """Finds the processes on AMD GPUs. `errors` only ever grows."""
+    """Finds the processes on AMD GPUs. `errors` never decreases."""
 
     def __init__(
         self,
@@ -141,17 +142,17 @@ class ProcessFinder:
         self._wall_ns = wall_ns
         self._looked_at_ns: int | None = None
 
-    def look(self, pci_addresses: Sequence[str]) -> Mapping[CardPart, FoundProcesses]:
-        """Who is on these cards ("0000:c1:00.0") now, and what they did since the last look."""
+    def find(self, pci_addresses: Sequence[str]) -> Mapping[CardPart, FoundProcesses]:
+        """The processes on the GPUs at these addresses ("0000:c1:00.0"), and their use."""
         now_ns, wall_us = self._monotonic_ns(), self._wall_ns() // 1000
         elapsed_ns = None if self._looked_at_ns is None else now_ns - self._looked_at_ns
         if elapsed_ns is not None and elapsed_ns <= 0:
             elapsed_ns = None
         self._looked_at_ns = now_ns
-        nodes, compute = self._kfd.look()
+        nodes, compute = self._kfd.read()
         scan = self._clients.scan(now_ns, compute or {})
         times = self._times.advance(scan.held, scan.pids, elapsed_ns) if scan else {}
-        places = place_nodes(nodes, pci_addresses)
+        places = locate_nodes(nodes, pci_addresses)
         whole_cards: list[CardPart] = [(address, None) for address in pci_addresses]
         uses: _Uses = {place: {} for place in (*whole_cards, *places)}
         _add_compute(uses, places, compute or {})
@@ -230,7 +231,7 @@ def _part(occupied: int | None, units: int | None) -> float | None:
 def _ratios(
     scan: Scan, times: Mapping[ClientKey, Mapping[str, int] | None], elapsed_ns: int | None
 ) -> dict[ClientKey, Mapping[str, float] | None]:
-    """By client and group of engines, the part of the time that it ran; None when it cannot be told."""
+    """By client and group of engines, the share of time; None when it is unknown."""
     ratios: dict[ClientKey, Mapping[str, float] | None] = {}
     for one in scan.held:
         time_ns = times[one.client.key]
@@ -275,7 +276,7 @@ def _add_clients(
 
 
 def _doubt_hidden(uses: _Uses, places: Mapping[CardPart, Node], compute: Mapping[int, object]) -> None:
-    """What a process of KFD computes on a card that KFD hides cannot be told: its engines show nothing."""
+    """Marks the use of GPUs that KFD hides by KFD's processes as unknown: their engines do not show it."""
     of_kfd = {address for address, _ in places}
     for (address, _), by_pid in uses.items():
         for pid in by_pid.keys() & compute.keys() if address not in of_kfd else ():
@@ -290,7 +291,7 @@ def _kinds(client: Client, *, of_kfd: bool) -> set[str]:
 
 
 def _add_up_partitions(uses: _Uses, places: Mapping[CardPart, Node]) -> None:
-    """Give the whole of each card what its partitions have."""
+    """Adds the use of the partitions to that of the whole GPU."""
     cards: dict[str, dict[CardPart, int]] = {}
     for place, node in places.items():
         if place[1] is not None:

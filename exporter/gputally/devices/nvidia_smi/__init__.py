@@ -1,9 +1,9 @@
-"""Reads NVIDIA GPUs through `nvidia-smi`, for hosts where the tool is all there is.
+"""Reads NVIDIA GPUs through `nvidia-smi`, for hosts where NVML cannot be loaded.
 
-A sample takes two runs: one table of GPUs, one of processes. The columns that the tool offers differ
-by driver and one that it does not know makes it refuse the whole query, so they are asked for first
-(`--help-query-gpu`), once per driver version. XML (`-q -x`) is not used: it costs far more to make and
-to read, and a crash in the middle of it loses every GPU, where a table keeps the rows before.
+A sample takes two runs: one table of GPUs, one of processes. The columns depend on
+the driver, and the tool rejects a query with an unknown one: the available columns are read first
+(`--help-query-gpu`), once per driver version. XML (`-q -x`) is not used: it takes far longer to print and to
+parse, and a crash in the middle of it loses every GPU, where a table keeps the rows before.
 
 One GPU that has fallen off the bus makes every query fail (exit code 15 or 255, "Unable to determine
 the device handle"). `-L` still lists the others, and a query for just those works.
@@ -38,18 +38,18 @@ _UNKNOWN_COLUMN = "is not a valid field to query"
 _NO_HANDLE = "Unable to determine the device handle"
 _NO_DEVICES = "No devices were found"
 
-# Exit codes as `man nvidia-smi` lists them.
+# Exit codes of `man nvidia-smi`.
 _FIXES = {
-    4: "run as a user who may open /dev/nvidia*, or give the container those devices",
+    4: "run as a user with permission for /dev/nvidia*, or add these devices to the container",
     6: "check that the GPUs are on the bus (lspci -d 10de:) and bound to the nvidia driver",
     8: "check the GPU's external power cables",
     9: "load the driver (modprobe nvidia), or install one that fits this kernel",
     12: "install the driver's libnvidia-ml.so.1, or start the container with the NVIDIA runtime",
-    14: "the card's infoROM is corrupted: have the card replaced",
+    14: "the infoROM is corrupted: replace the card",
     15: "reset the GPU (nvidia-smi --gpu-reset), else reboot the node",
     18: "driver and library differ in version: reload the driver or reboot after its update",
 }
-_FIX = "run nvidia-smi by hand and look for NVRM and Xid lines in dmesg"
+_FIX = "run nvidia-smi by hand and search dmesg for NVRM and Xid"
 _FIX_HANG = (
     "run nvidia-smi by hand: if it is only slow, switch persistence mode on (nvidia-smi -pm 1) or allow more "
     "time; if it hangs too, look for NVRM and Xid lines in dmesg and plan a reboot of the node"
@@ -57,7 +57,7 @@ _FIX_HANG = (
 
 
 class NvidiaSmiReader(Reader):
-    """Remembers the GPUs it has seen, so that one that goes missing is reported as lost."""
+    """Remembers known GPUs, so that a missing one is reported as lost."""
 
     name = "nvidia-smi"
 
@@ -68,12 +68,12 @@ class NvidiaSmiReader(Reader):
         self._columns: tuple[str, ...] = ()
         self._driver_version: str | None = None
         self._cuda_version: str | None = None
-        self._cuda_version_asked = False
+        self._cuda_version_read = False
         self._known: dict[str, Gpu] = {}
         self._errors: Errors = Counter()
 
     def read(self) -> Report:
-        """Look once; all runs together take no longer than the timeout."""
+        """Reads all GPUs once; all runs together take no longer than the timeout."""
         self._deadline = time.monotonic() + self._timeout_seconds
         table, selection = self._read_gpus()
         readings: dict[str, Reading] = {}
@@ -90,14 +90,14 @@ class NvidiaSmiReader(Reader):
         return Report(tuple(ordered), dict(self._errors))
 
     def close(self) -> None:
-        """Nothing of the driver is held between two samples."""
+        """Reaps an earlier run; nothing else stays open between two samples."""
         self._command.close()
 
     def _run(self, *arguments: str) -> Finished:
         return self._command.run(*arguments, timeout_seconds=self._deadline - time.monotonic())
 
     def _read_gpus(self) -> tuple[Table, tuple[str, ...]]:
-        """The table of GPUs, and the arguments that select them when not all of them answer."""
+        """The table of GPUs, and the arguments that select the GPUs that respond."""
         self._discover()
         selection: tuple[str, ...] = ()
         finished = self._query_gpus(selection)
@@ -128,21 +128,21 @@ class NvidiaSmiReader(Reader):
         return self._run(*selection, f"--query-gpu={','.join(self._columns)}", "--format=csv")
 
     def _discover(self) -> None:
-        """Learn what this driver's tool offers. Each step is kept, so that a slow tool gets there too."""
+        """Reads the columns and the CUDA version. Each result is kept, so that a slow tool completes, too."""
         if not self._columns:
             finished = self._run("--help-query-gpu")
             columns = choose_columns(parse_help_columns(finished.stdout))
             if finished.exit_code != 0 or not {"uuid", "index"} <= set(columns):
                 raise self._unavailable(finished)
             self._columns = columns
-        if not self._cuda_version_asked:
+        if not self._cuda_version_read:
             finished = self._run("--version")
             self._cuda_version = parse_cuda_version(finished.stdout) if finished.exit_code == 0 else None
-            self._cuda_version_asked = True
+            self._cuda_version_read = True
 
     def _forget_driver(self) -> None:
         self._columns = ()
-        self._cuda_version_asked = False
+        self._cuda_version_read = False
 
     def _add_row(self, row: TableRow, readings: dict[str, Reading]) -> None:
         gpu = build_gpu(row, self._cuda_version)
@@ -163,13 +163,13 @@ class NvidiaSmiReader(Reader):
             return
         if gpu.driver_version != self._driver_version:
             if self._driver_version is not None:
-                self._forget_driver()  # the next sample asks the new one what it offers
+                self._forget_driver()  # the next sample reads the columns of the new driver
             self._driver_version = gpu.driver_version
         self._known[gpu.uuid] = gpu
         readings[gpu.uuid] = build_reading(gpu, row, self._errors)
 
     def _recognise(self, row: TableRow) -> Gpu | None:
-        """A GPU that no longer tells its uuid may still tell where it is."""
+        """The known GPU at the address or index of a row without a uuid."""
         places = {gpu.pci_bus_id: gpu for gpu in self._known.values() if gpu.pci_bus_id}
         indices = {str(gpu.index): gpu for gpu in self._known.values()}
         return places.get(row.get("pci.bus_id", "")) or indices.get(row.get("index", ""))
@@ -206,9 +206,7 @@ class NvidiaSmiReader(Reader):
         )
         said = re.sub(r"[^ -~]+", "?", words)[:300] or "nothing"
         if finished.exit_code == 0:
-            return Unavailable(
-                f"{self._command.program} did not print the table asked for, but: {said}", _FIX
-            )
+            return Unavailable(f"{self._command.program} did not print the table, but: {said}", _FIX)
         how = (
             f"was ended by signal {-finished.exit_code}"
             if finished.exit_code < 0

@@ -1,8 +1,8 @@
-"""What nvidia-smi prints, as values: pure functions of text, for every driver generation's spelling.
+"""Values in the output of nvidia-smi: pure functions of text, for the spelling of every driver.
 
-See the sections on `--query-gpu` and on return values in `man nvidia-smi`. Nothing here raises on
-any input: a value is read, or it is `None` (this card, driver or user cannot have it), or it is
-`Unreadable`, which the reader counts.
+See the sections on `--query-gpu` and on return values in `man nvidia-smi`. They never
+raise: a cell is a value, `None` (not supported by this GPU or driver, or no permission), or `Unreadable`,
+which the reader counts.
 """
 
 import re
@@ -15,7 +15,7 @@ from gputally.model import Process
 
 
 class CellKind(Enum):
-    """How the text of a column is to be read."""
+    """The kind of a column's values."""
 
     TEXT = auto()
     FLAG = auto()
@@ -32,7 +32,7 @@ class CellKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """The tool printed an error, or something that is no value of this column's kind."""
+    """The tool printed an error, or no value of this column's kind."""
 
     error: str
 
@@ -87,7 +87,7 @@ _KINDS_BY_PREFIX = {
     "utilization.": CellKind.RATIO,
 }
 
-# Unit -> (times, divided by). Without a unit a number is in the one that nvidia-smi always uses.
+# Unit -> (times, divided by). A number without a unit is in nvidia-smi's usual one.
 _SCALES: dict[CellKind, dict[str, tuple[int, int]]] = {
     CellKind.COUNT: {"": (1, 1)},
     CellKind.RATIO: {"": (1, 100), "%": (1, 100)},
@@ -194,7 +194,7 @@ def _parse_kind(kind: CellKind, text: str) -> int | float | bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """CSV output. `malformed` counts the lines after the header that are no whole row of it."""
+    """CSV output. `malformed` is the number of incomplete rows."""
 
     columns: tuple[str, ...] = ()
     rows: tuple[TableRow, ...] = ()
@@ -202,7 +202,7 @@ class Table:
 
 
 def parse_query_gpu(text: str) -> Table:
-    """Output of `--query-gpu=... --format=csv`, with or without units. No `columns`: it is no such table."""
+    """Output of `--query-gpu=... --format=csv`, with or without units; no `columns` for other text."""
     lines, cut_off = whole_lines(text)
     for number, line in enumerate(lines):
         columns, units = parse_header(line)
@@ -214,7 +214,7 @@ def parse_query_gpu(text: str) -> Table:
 
 
 def whole_lines(text: str) -> tuple[list[str], int]:
-    """The lines that end in a newline, and whether a last one does not: then its last value may be cut."""
+    """The complete lines, and whether the last line has no newline: its last value may be cut off."""
     *lines, rest = text.replace("\r\n", "\n").split("\n")
     return lines, int(rest.strip() != "")
 
@@ -241,13 +241,13 @@ def _parse_row(columns: Sequence[str], units: Sequence[str], line: str) -> Table
 
 
 def with_unit(cell: str, unit: str) -> str:
-    """With `nounits` the unit stands in the header alone."""
+    """With `nounits` only the header has the unit."""
     match = _NUMBER.fullmatch(cell) if unit else None
     return f"{cell} {unit}" if match and not match[2] else cell
 
 
 def parse_help_columns(text: str) -> frozenset[str]:
-    """Every column that `--help-query-gpu` offers, by all its names; empty when the text was cut off."""
+    """Every column of `--help-query-gpu`, by all its names; empty when the text was cut off."""
     lines, cut_off = whole_lines(text)
     if cut_off:
         return frozenset()
@@ -255,7 +255,7 @@ def parse_help_columns(text: str) -> frozenset[str]:
 
 
 def parse_list(text: str) -> tuple[int, ...]:
-    """Indices of the GPUs that answer, from `-L`: unlike a query it also prints those beside a lost one."""
+    """Indices of the GPUs that respond, from `-L`: unlike a query it works while another GPU is lost."""
     return tuple(int(match[1]) for line in text.splitlines() if (match := _LISTED_GPU.match(line)))
 
 
@@ -270,7 +270,7 @@ APP_COLUMNS = ("gpu_uuid", "pid", "process_name", "used_gpu_memory")
 
 @dataclass(frozen=True, slots=True)
 class ComputeApps:
-    """Processes by GPU uuid; `None` for a GPU whose processes cannot be had."""
+    """Processes by GPU uuid; `None` for a GPU that does not support the list."""
 
     processes: Mapping[str, tuple[Process, ...] | None]
     errors: Mapping[str, int]
@@ -310,7 +310,7 @@ def parse_compute_apps(text: str) -> ComputeApps | None:
 
 
 def _split_app(line: str) -> tuple[str, str, str, str] | None:
-    """A process may have commas in its name; what stands around the name has none."""
+    """The name may have commas; the other cells have none."""
     head = line.split(",", 2)
     tail = head[-1].rsplit(",", 1)
     if len(head) != 3 or len(tail) != 2:
@@ -319,7 +319,7 @@ def _split_app(line: str) -> tuple[str, str, str, str] | None:
 
 
 def _join(earlier: Process | None, pid: int, name: str, used: int | None) -> Process:
-    """A process with several contexts on one GPU has a row for each; it is still one process."""
+    """Joins the rows of one process, which has one per context."""
     if len(name) > 1 and name.startswith('"') and name.endswith('"'):
         name = name[1:-1].replace('""', '"')
     text = parse_value("process_name", name)

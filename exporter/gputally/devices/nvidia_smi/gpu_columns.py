@@ -1,4 +1,4 @@
-"""Which column of nvidia-smi fills which field of the model."""
+"""The fields of the model and their columns in nvidia-smi."""
 
 from typing import Any
 
@@ -98,7 +98,7 @@ _LABELLED: dict[str, dict[Labels, str]] = {
     },
 }
 
-# field -> column, all states, the tool's word for a state where it is not the state's own name
+# field -> column, all states, the tool's name of a state where it differs
 _STATES: dict[str, tuple[str, tuple[str, ...], dict[str, str]]] = {
     "compute_mode": ("compute_mode", COMPUTE_MODES, {}),
     "recovery_action": (
@@ -121,7 +121,7 @@ WANTED = (
 )
 
 _LOST = "GPU is lost"
-# A GPU that has fallen off the bus may keep what the driver has cached; of these it has none.
+# A GPU that has fallen off the bus may keep values that the driver caches; it has none of these.
 _VITAL_SIGNS = (
     "temperature.gpu",
     "power.draw",
@@ -133,13 +133,13 @@ _VITAL_SIGNS = (
 
 
 def choose_columns(offered: frozenset[str]) -> tuple[str, ...]:
-    """The wanted columns that this driver has, by the name that it knows them by."""
+    """The wanted columns that this driver has, by the driver's names."""
     names = {canonical(name): name for name in offered} | {name: name for name in offered}
     return tuple(names[column] for column in WANTED if column in names)
 
 
 def build_gpu(row: TableRow, cuda_version: str | None) -> Gpu | None:
-    """Who the row is about; None when it does not say."""
+    """Identity of the row's GPU; None when it has no uuid or index."""
     uuid, index = _text(row, "uuid"), _value(row, "index")
     if uuid is None or not isinstance(index, int):
         return None
@@ -158,7 +158,7 @@ def build_gpu(row: TableRow, cuda_version: str | None) -> Gpu | None:
 
 
 def is_lost(row: TableRow) -> bool:
-    """Whether the tool says so, or every vital sign that it could have printed is an error."""
+    """Whether the tool reports it as lost, or all of its vital signs are errors."""
     if any(_LOST in text for text in row.values()):
         return True
     signs = [value for column in _VITAL_SIGNS if (value := _value(row, column)) is not None]
@@ -166,7 +166,7 @@ def is_lost(row: TableRow) -> bool:
 
 
 def build_reading(gpu: Gpu, row: TableRow, errors: Errors) -> Reading:
-    """All that a row says of a GPU. What cannot be read is left out and counted in `errors`."""
+    """The values of a row. Unreadable values are left out and counted in `errors`."""
     fields: dict[str, Any] = {}
     for field, columns in _SCALARS.items():
         fields[field] = _first(field, [_value(row, column) for column in columns], errors)
@@ -194,7 +194,7 @@ def build_reading(gpu: Gpu, row: TableRow, errors: Errors) -> Reading:
 
 
 def _add_masked_reasons(active: dict[Labels, float], row: TableRow) -> None:
-    """Reasons without a column of their own still have a bit; the names stand in the order of the bits."""
+    """Adds the reasons without a column, from the bit mask; the names are in the order of the bits."""
     supported, mask = (_value(row, column) for column in _MASKS)
     if not isinstance(supported, int) or not isinstance(mask, int):
         return
@@ -214,7 +214,7 @@ def _text(row: TableRow, column: str) -> str | None:
 
 
 def _first(field: str, values: list[Value], errors: Errors) -> int | float | bool | str | None:
-    """The first that was read; when there is none, the first error counts."""
+    """The first value; if there is none, the first error is counted."""
     for value in values:
         if value is not None and not isinstance(value, Unreadable):
             return value

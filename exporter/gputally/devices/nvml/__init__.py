@@ -1,7 +1,7 @@
 """Reader `nvml`: NVIDIA GPUs through the driver's own library, libnvidia-ml.so.1, by way of pynvml.
 
-`library` starts it and judges its errors, `query` asks one device, and each other module reads one
-kind of thing. What the functions mean: https://docs.nvidia.com/deploy/nvml-api/
+`library` starts NVML and classifies its errors, `device` reads one GPU, and each other module reads one kind
+of value. The functions are documented at https://docs.nvidia.com/deploy/nvml-api/
 """
 
 import logging
@@ -28,7 +28,7 @@ _CLOSE_SECONDS = 0.9
 
 @dataclass(slots=True)
 class _Slot:
-    """One NVML index: the GPU there, and its device while it answers."""
+    """One NVML index: the GPU there, and its device while it responds."""
 
     index: int
     gpu: Gpu | None = None
@@ -38,11 +38,11 @@ class _Slot:
 class NvmlReader:
     """Reads NVIDIA GPUs through NVML.
 
-    `pcie_throughput` also asks for PCIe throughput, which blocks 40 ms per GPU. `accounting` also asks for
-    the processes that have ended, where the accounting mode is on. `release_driver` lets go of the driver
-    after every read, so that it can be unloaded in between; XIDs and GPM activity, which need to be
-    followed, are then not there. `retry_lost_seconds`: how often the library is started anew while a GPU
-    is lost, for drivers that show one that came back only then.
+    `pcie_throughput`: read PCIe throughput, which blocks 40 ms per GPU. `accounting`: read ended processes,
+    where the accounting mode is on. `release_driver`: release the driver after every sample, so that it can
+    be unloaded in between; then there are no XIDs and no GPM activity, which need it all the time.
+    `retry_lost_seconds`: the interval at which the library is started again while a GPU is lost; some drivers
+    show a GPU that came back only then.
     """
 
     name = "nvml"
@@ -68,35 +68,35 @@ class NvmlReader:
         self._slots: list[_Slot] = []
         self._known: dict[str, Gpu] = {}
         self._lost: set[str] = set()
-        self._all_answered_at = 0.0
+        self._all_up_at = 0.0
 
     def read(self) -> Report:
         try:
             readings = self._read()
         except LibraryGone:
-            self._let_go()
+            self._release()
             try:
                 readings = self._read()
             except LibraryGone as error:
-                self._let_go()
+                self._release()
                 raise self._library.unavailable(error.code) from error
         if self._release_driver:
-            self._let_go()
+            self._release()
         return Report(readings, dict(self._library.errors))
 
     def close(self) -> None:
-        """Returns in time even when the driver does not."""
-        thread = threading.Thread(target=self._let_go, name="nvml-close", daemon=True)
+        """Returns in time even when the driver hangs."""
+        thread = threading.Thread(target=self._release, name="nvml-close", daemon=True)
         thread.start()
         thread.join(_CLOSE_SECONDS)
 
     def _read(self) -> tuple[Reading, ...]:
-        if self._library.running and time.monotonic() - self._all_answered_at > self._retry_lost_seconds:
-            self._let_go()
+        if self._library.running and time.monotonic() - self._all_up_at > self._retry_lost_seconds:
+            self._release()
         if not self._library.running:
             self._library.start()
             self._driver = read_driver(self._library)
-            self._all_answered_at = time.monotonic()
+            self._all_up_at = time.monotonic()
         count = self._count()
         if count != len(self._slots):
             self._free_devices()
@@ -104,7 +104,7 @@ class NvmlReader:
         for slot in self._slots:
             self._open(slot)
         if not self._release_driver:
-            self._follow_xids()
+            self._watch_xids()
         readings = [self._read_slot(slot) for slot in self._slots]
         self._lists.end_of_round()
         here = {reading.gpu.uuid for reading in readings}
@@ -114,27 +114,27 @@ class NvmlReader:
 
     def _note_lost(self, lost: set[str]) -> None:
         if not lost:
-            self._all_answered_at = time.monotonic()
+            self._all_up_at = time.monotonic()
         for uuid in lost - self._lost:
-            log.warning("GPU %s does not answer", uuid or "of unknown uuid")
+            log.warning("GPU %s is lost", uuid or "of unknown uuid")
         for uuid in self._lost - lost:
-            log.info("GPU %s answers again", uuid)
+            log.info("GPU %s is back", uuid)
         self._lost = lost
 
     def _count(self) -> int:
         try:
-            count = self._library.ask("gpus", "nvmlDeviceGetCount")
+            count = self._library.call("gpus", "nvmlDeviceGetCount")
         except DeviceLost:
             return 0
         return len(self._slots) if count is None else int(count)
 
     def _open(self, slot: _Slot) -> None:
-        """Make sure that the slot has the device that is there now, if it answers."""
+        """Opens the device that is at the index now, if it responds."""
         try:
             if slot.device is not None and slot.device.still_is():
                 return
-            self._lose(slot)
-            handle = self._library.ask("gpus", "nvmlDeviceGetHandleByIndex", slot.index)
+            self._drop_device(slot)
+            handle = self._library.call("gpus", "nvmlDeviceGetHandleByIndex", slot.index)
             if handle is None:
                 return
             query = Query(self._library, handle)
@@ -149,12 +149,12 @@ class NvmlReader:
                 pcie_throughput=self._pcie_throughput,
             )
         except DeviceLost:
-            self._lose(slot)
+            self._drop_device(slot)
 
     def _gpm_for(self, query: Query) -> Gpm | None:
         if self._release_driver:
-            return None  # it takes two samples, and the first is gone with the driver
-        support = query.ask("gpm", "nvmlGpmQueryDeviceSupport")
+            return None  # it takes two samples, and the first is lost with the driver
+        support = query.call("gpm", "nvmlGpmQueryDeviceSupport")
         if support is None or not support.isSupportedDevice:
             return None
         if self._library.function("nvmlGpmMetricsGet") is None:
@@ -168,18 +168,18 @@ class NvmlReader:
             try:
                 return slot.device.read(self._xid_values(slot.device.gpu.uuid))
             except DeviceLost:
-                self._lose(slot)
-        return self._down(slot.gpu or self._remembered(slot.index))
+                self._drop_device(slot)
+        return self._down(slot.gpu or self._last_known(slot.index))
 
     def _down(self, gpu: Gpu) -> Reading:
-        """A lost GPU tells nothing, but the XIDs that it was lost with are known."""
+        """The reading of a lost GPU: only its XID errors are known."""
         errors, moments = self._xids.read(gpu.uuid)
         return Reading(
             gpu=gpu, up=False, xid_errors=errors or None, xid_last_timestamp_seconds=moments or None
         )
 
-    def _remembered(self, index: int) -> Gpu:
-        """Who was at this index, as far as anybody knows: a GPU may be lost before it says who it is."""
+    def _last_known(self, index: int) -> Gpu:
+        """The last known GPU at this index; a GPU may be lost before its identity was read."""
         taken = {slot.gpu.uuid for slot in self._slots if slot.gpu is not None}
         for uuid, gpu in self._known.items():
             if gpu.index == index and uuid not in taken:
@@ -188,33 +188,33 @@ class NvmlReader:
 
     def _xid_values(self, uuid: str) -> Values:
         errors, moments = self._xids.read(uuid)
-        if errors or (self._watches and uuid in self._watches[-1].listens_to):
+        if errors or (self._watches and uuid in self._watches[-1].watches):
             return {"xid_errors": errors, "xid_last_timestamp_seconds": moments}
         return {}
 
-    def _follow_xids(self) -> None:
-        """Listen to all devices. One that is lost stays listened to: its last XID may yet come."""
+    def _watch_xids(self) -> None:
+        """Waits for XIDs of all devices, lost ones included: their last XID may still arrive."""
         handles = {slot.device.gpu.uuid: slot.device.query.handle for slot in self._slots if slot.device}
         if self._watches and self._watches[-1].covers(handles):
             return
         for watch in self._watches:
-            watch.dismiss()
+            watch.stop()
         self._watches = [watch for watch in self._watches if watch.running]
         self._watches.append(XidWatch(self._library, handles, self._xids))
 
-    def _lose(self, slot: _Slot) -> None:
+    def _drop_device(self, slot: _Slot) -> None:
         if slot.device is not None:
             device, slot.device = slot.device, None
             _free(device)
 
     def _free_devices(self) -> None:
         for slot in self._slots:
-            self._lose(slot)
+            self._drop_device(slot)
 
-    def _let_go(self) -> None:
-        """Stop using the library; the next read starts it anew."""
+    def _release(self) -> None:
+        """Stops the library; the next read starts it again."""
         for watch in self._watches:
-            watch.dismiss()
+            watch.stop()
         hanging = [watch for watch in self._watches if not watch.ended()]
         self._watches = []
         if hanging:
@@ -227,5 +227,5 @@ class NvmlReader:
 
 
 def _free(device: NvmlDevice) -> None:
-    with suppress(DeviceLost, LibraryGone):  # what was lent may be gone with the lender
+    with suppress(DeviceLost, LibraryGone):  # the library may have gone first
         device.free()

@@ -1,4 +1,4 @@
-"""One GPU: what is read once, what is read every time, and how it all becomes a `Reading`."""
+"""One GPU: the values that are read once, those of every sample, and the `Reading` made of them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -69,17 +69,17 @@ _UNKNOWN_STATE = 32  # NVML_PSTATE_UNKNOWN
 
 @dataclass(frozen=True, slots=True)
 class _Once:
-    """What a device tells once."""
+    """Values that are read once per device."""
 
     values: Values
     throttle_reasons: dict[str, int]
     fans: int
     complete: bool
-    """False when something failed that may not fail the next time."""
+    """False when a value failed that may succeed next time."""
 
 
 class NvmlDevice:
-    """One GPU that answers."""
+    """One GPU that responds."""
 
     def __init__(
         self,
@@ -108,11 +108,11 @@ class NvmlDevice:
         self._links_up: Labelled | None = None
 
     def read(self, extra: Values) -> Reading:
-        """`extra` are fields that others know. Raises DeviceLost and LibraryGone."""
+        """`extra` are fields from other sources. Raises DeviceLost and LibraryGone."""
         query = self.query
         mig_mode = read_mode(query, "mig_mode", "nvmlDeviceGetMigMode")
         if mig_mode is not self._mig_mode:
-            # In MIG mode the driver tells other things, and its handles of before mean nothing.
+            # In MIG mode the driver supports other values, and earlier handles are invalid.
             self._mig_mode = mig_mode
             query.forget()
             self._batch.forget()
@@ -162,11 +162,11 @@ class NvmlDevice:
         return self._accounting.ended(self.query, self.gpu.uuid, mode and not self._mig_mode, present)
 
     def still_is(self) -> bool:
-        """False when the handle now stands for another GPU, or for none."""
-        return bool(self.query.ask("uuid", "nvmlDeviceGetUUID") == self.gpu.uuid)
+        """False when the handle is now of another GPU, or of none."""
+        return bool(self.query.call("uuid", "nvmlDeviceGetUUID") == self.gpu.uuid)
 
     def free(self) -> None:
-        """Give back what the library lent, while it still runs."""
+        """Frees the library's buffers, while the library still runs."""
         self._free_activity()
 
     def _free_activity(self) -> None:
@@ -181,7 +181,7 @@ class NvmlDevice:
             "clock_max_hertz": read_clocks(query, "clock_max_hertz", "nvmlDeviceGetMaxClockInfo")
         }
         read_scalars(query, FIXED, values)
-        limits = query.ask("power_min_limit_watts", "nvmlDeviceGetPowerManagementLimitConstraints")
+        limits = query.call("power_min_limit_watts", "nvmlDeviceGetPowerManagementLimitConstraints")
         if limits is not None:
             values["power_min_limit_watts"], values["power_max_limit_watts"] = (mw / 1000 for mw in limits)
         supported = query.first(
@@ -204,7 +204,7 @@ class NvmlDevice:
         if self._links:
             complete_links(self.query, self._links, values)
             if self._links_up is not None and values["nvlink_up"] != self._links_up:
-                self._batch.forget()  # a link that is down has no counters: one that came up has
+                self._batch.forget()  # a link has counters only while it is up
                 self.query.forget()
             self._links_up = values["nvlink_up"]
         for group in ("nvlink_up", "nvlink_errors"):
@@ -222,12 +222,12 @@ class NvmlDevice:
 
     def _utilization(self) -> Values:
         ratios = {}
-        rates = self.query.ask("gpu_utilization_ratio", "nvmlDeviceGetUtilizationRates")
+        rates = self.query.call("gpu_utilization_ratio", "nvmlDeviceGetUtilizationRates")
         if rates is not None:
             ratios["gpu_utilization_ratio"] = rates.gpu / 100
             ratios["memory_utilization_ratio"] = rates.memory / 100
         for field, function in ENGINES.items():
-            answer = self.query.ask(field, function)
+            answer = self.query.call(field, function)
             if answer is not None:
                 ratios[field] = answer[0] / 100  # [1] is the length of the sampling period
         return ratios
@@ -259,7 +259,7 @@ class NvmlDevice:
         return some({key: None if kb is None else kb * 1000 for key, kb in kilobytes.items()})
 
     def _remap_banks(self) -> Labelled | None:
-        banks = self.query.ask("remap_banks", "nvmlDeviceGetRowRemapperHistogram")
+        banks = self.query.call("remap_banks", "nvmlDeviceGetRowRemapperHistogram")
         if banks is None:
             return None
         return {(name,): getattr(banks, name) for name in ("max", "high", "partial", "low", "none")}
@@ -277,31 +277,31 @@ class NvmlDevice:
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The versions that all devices share."""
+    """The versions common to all devices."""
 
     version: str | None
     cuda_version: str | None
 
 
 def read_driver(library: Library) -> Driver:
-    cuda = library.ask("cuda_version", "nvmlSystemGetCudaDriverVersion_v2")
+    cuda = library.call("cuda_version", "nvmlSystemGetCudaDriverVersion_v2")
     return Driver(
-        version=library.ask("driver_version", "nvmlSystemGetDriverVersion") or None,
+        version=library.call("driver_version", "nvmlSystemGetDriverVersion") or None,
         cuda_version=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
     )
 
 
 def read_uuid(query: Query) -> str:
-    """Raises DeviceLost when the device does not say who it is."""
-    uuid = query.ask("uuid", "nvmlDeviceGetUUID")
+    """Raises DeviceLost when the device has no uuid."""
+    uuid = query.call("uuid", "nvmlDeviceGetUUID")
     if not uuid:
         raise DeviceLost
     return str(uuid)
 
 
 def read_identity(query: Query, index: int, driver: Driver) -> Gpu:
-    pci = query.ask("pci_bus_id", "nvmlDeviceGetPciInfo_v3")
-    capability = query.ask("compute_capability", "nvmlDeviceGetCudaComputeCapability")
+    pci = query.call("pci_bus_id", "nvmlDeviceGetPciInfo_v3")
+    capability = query.call("compute_capability", "nvmlDeviceGetCudaComputeCapability")
     return Gpu(
         uuid=read_uuid(query),
         index=index,
@@ -318,7 +318,7 @@ def read_identity(query: Query, index: int, driver: Driver) -> Gpu:
 
 
 def _text(query: Query, field: str, function: str) -> str | None:
-    return query.ask(field, function) or None
+    return query.call(field, function) or None
 
 
 def _decode(text: Any) -> str:

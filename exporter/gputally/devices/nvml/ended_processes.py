@@ -1,7 +1,7 @@
-"""The driver's accounting: what each process used in its life, also one that came and went between two looks.
+"""The driver's accounting: statistics of ended processes, even of those that lived between two samples.
 
-The driver lists those that have ended first, the one that ended last at the end of them. Of a pid that is
-used again it keeps only the last process, which then moves to the end.
+The driver lists ended processes first, in the order in which they ended. Of a reused pid it keeps only the
+last process, which then moves to the end.
 """
 
 import ctypes
@@ -35,44 +35,44 @@ class _Stats(NamedTuple):
 
 
 class Accounting:
-    """Reads who ended on any device; remembers, of what its driver still keeps, whom it has told."""
+    """Reads the ended processes of all devices, each process once."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
         self._pids = Entries(PID)
         self._stats = ctypes.create_string_buffer(STATS.size)
-        self._told: dict[str, dict[int, int]] = {}  # uuid -> pid -> start, in the driver's order
+        self._reported: dict[str, dict[int, int]] = {}  # uuid -> pid -> start, in the driver's order
 
     def ended(
         self, query: Query, uuid: str, mode: bool | None, present: Set[int]
     ) -> tuple[AccountedProcess, ...] | None:
-        """The processes that ended since the last look; None when the device does not account now.
+        """The processes that ended since the last sample; None while the device's accounting is off.
 
-        `present` are on the device now: there is no need to ask about them.
+        `present` are the pids on the device now, which need no query.
         """
         if not mode:
             if mode is False:
-                self._told[uuid] = {}  # with the mode the driver drops what it has kept
+                self._reported[uuid] = {}  # turning the mode off deletes the driver's list
             return None
         pids = self._list(query)
         if pids is None:
             return None
-        told = self._told.get(uuid)
-        now_told = _still_in_order(told or {}, pids)
+        reported = self._reported.get(uuid)
+        now_reported = _still_in_order(reported or {}, pids)
         ended = []
         for pid in dict.fromkeys(pids):
-            # One that is listed twice has ended before, and come back.
-            if pid in now_told or (pid in present and pids.count(pid) == 1):
+            # A pid that is listed twice has ended, and is used again.
+            if pid in now_reported or (pid in present and pids.count(pid) == 1):
                 continue
-            stats = self._ask(query, pid)
-            if stats is None and told is None:
-                now_told[pid] = _UNREADABLE
+            stats = self._read_stats(query, pid)
+            if stats is None and reported is None:
+                now_reported[pid] = _UNREADABLE
             if stats is None or stats.is_running:
                 continue
-            now_told[pid] = stats.started_us
-            if told is not None and told.get(pid) != stats.started_us:
+            now_reported[pid] = stats.started_us
+            if reported is not None and reported.get(pid) != stats.started_us:
                 ended.append((pid, stats))
-        self._told[uuid] = now_told
+        self._reported[uuid] = now_reported
         return tuple(process for pid, stats in ended if (process := self._process(pid, stats)) is not None)
 
     def _list(self, query: Query) -> list[int] | None:
@@ -94,8 +94,8 @@ class Accounting:
                 self._drop()
         return pids
 
-    def _ask(self, query: Query, pid: int) -> _Stats | None:
-        """The statistics of one process; None when there are none any more, or they cannot be read."""
+    def _read_stats(self, query: Query, pid: int) -> _Stats | None:
+        """The statistics of one process; None when they are gone or cannot be read."""
         function = self._library.function("nvmlDeviceGetAccountingStats")
         if function is None:
             return None
@@ -106,7 +106,7 @@ class Accounting:
         return _Stats(*STATS.unpack(self._stats))
 
     def _process(self, pid: int, stats: _Stats) -> AccountedProcess | None:
-        """None when it cannot be true."""
+        """None when it is implausible."""
         ran_us = stats.ran_ms * 1000
         latest_us = time.time_ns() // 1000 + FUTURE_US
         if stats.gpu_percent > 100 or stats.started_us == 0 or stats.started_us + ran_us > latest_us:
@@ -119,7 +119,7 @@ class Accounting:
         self._library.errors[_FIELD, "implausible"] += 1
 
 
-def _still_in_order(told: dict[int, int], pids: list[int]) -> dict[int, int]:
-    """Those of the told that the driver still lists, and has not moved: a moved pid is another process."""
-    in_order = iter(told)  # looking for one in it takes all before it out
-    return {pid: told[pid] for pid in pids if pid in told and pid in in_order}
+def _still_in_order(reported: dict[int, int], pids: list[int]) -> dict[int, int]:
+    """The reported processes that the driver lists in the same order: a moved pid is another process."""
+    in_order = iter(reported)  # a search in an iterator consumes all before the match
+    return {pid: reported[pid] for pid in pids if pid in reported and pid in in_order}

@@ -1,7 +1,7 @@
-"""What NVML gives in one batch: nvmlDeviceGetFieldValues, by field id.
+"""Values of nvmlDeviceGetFieldValues: many field ids in one call.
 
-The array is built once per device, holds only what the device supports, and is read as bytes:
-pynvml's own wrapper takes it apart through one Python object per value.
+The array is built once per device, holds only supported ids, and is read as bytes: pynvml's wrapper would
+create a Python object per value.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from gputally.model import Labels
 
 # nvmlFieldValue_t: id, scope, timestamp, latency, type of the value, return code, value
 ENTRY = struct.Struct("=IIqqiiQ")
-_ANSWER = struct.Struct("=24xiiQ")  # the part of it that the driver fills in, without its clock
+_ANSWER = struct.Struct("=24xiiQ")  # the part that the driver fills in, without its timestamp
 ALL_LINKS = 2**32 - 1
 LINK_COUNT = 91
 _FUNCTION = "nvmlDeviceGetFieldValues"
@@ -25,8 +25,11 @@ _DOUBLE, _UNSIGNED_INT, _SIGNED_LONG_LONG, _SIGNED_INT, _UNSIGNED_SHORT = 0, 1, 
 
 
 class Slot(NamedTuple):
-    """One value of the batch and where it goes. Two slots for one place: the first supported id wins,
-    and slots of one id (with several scopes) add up."""
+    """One value of the batch and its field.
+
+    Of two ids with the same field and labels the first supported one is used; the scopes of one id are summed
+    up.
+    """
 
     field: str
     id: int
@@ -86,7 +89,7 @@ DEVICE_SLOTS = (
 )
 
 # NVLink up to the fourth generation has one id per link and counter, for twelve links: the first id of
-# links 0 to 5 and of links 6 to 11. What it has for the links beyond, `nvlink` asks for one by one.
+# links 0 to 5 and of links 6 to 11. `complete_links` reads the links beyond one by one.
 _PER_LINK_IDS = {"crc_flit": (32, 96), "crc_data": (39, 102), "replay": (46, 108), "recovery": (53, 114)}
 _ECC_DATA_ID = 148
 _SCOPED_IDS = {
@@ -104,7 +107,7 @@ _SCOPED_IDS = {
 
 
 def link_slots(link: int) -> list[Slot]:
-    """All that can be batched about one NVLink."""
+    """The slots of one NVLink."""
     slots = [Slot("nvlink_up", 165, (str(link),), link)]
     if link < 12:
         for kind, (low, high) in _PER_LINK_IDS.items():
@@ -112,7 +115,7 @@ def link_slots(link: int) -> list[Slot]:
             slots.append(Slot("nvlink_errors", id, (str(link), kind), link))
         slots.append(Slot("nvlink_errors", _ECC_DATA_ID + link, (str(link), "ecc_data"), link))
     slots += (Slot("nvlink_errors", id, (str(link), kind), link) for kind, id in _SCOPED_IDS.items())
-    # One sum over all links is not among the fifth generation's counters.
+    # The fifth generation has no counter that is the sum over all links.
     slots += (Slot("nvlink_bytes", 202, ("tx",), link), Slot("nvlink_bytes", 204, ("rx",), link))
     return slots
 
@@ -130,7 +133,7 @@ class _Group:
         self.value: Any = None
 
     def remember(self, answers: list[FieldAnswer], value: Any) -> None:
-        """Most counters stay as they are from one read to the next: then nothing is to be made of them."""
+        """Most counters do not change between two reads: then the old value is used again."""
         if all(code == SUCCESS for _, code, _ in answers):
             self.answers, self.value = answers, value
 
@@ -144,12 +147,12 @@ class FieldBatch:
         self.forget()
 
     def forget(self) -> None:
-        """Try everything again at the next read."""
+        """Tries all ids again at the next read."""
         self._settled = False
         self._use(self._candidates)
 
     def read(self) -> Values:
-        """Field -> value, or -> {labels: value}, not to be changed; what is not supported is not in it."""
+        """Field -> value, or -> {labels: value}; without unsupported fields. Callers must not change it."""
         function = self._query.library.function(_FUNCTION)
         if function is None or not self._groups:
             return {}
@@ -176,7 +179,7 @@ class FieldBatch:
         return values
 
     def _evaluate(self, group: _Group, answers: list[FieldAnswer], values: Values) -> list[Slot]:
-        """Put the group's value among the values; the slots that are worth asking again."""
+        """Adds the group's value to the values. Returns the slots to query again."""
         sources: dict[Labels | None, int] = {}
         keep = []
         value: Any = None
@@ -212,7 +215,7 @@ class FieldBatch:
 
 
 def decode(kind: int, raw: int) -> int | float | None:
-    """The 64 bits of an nvmlValue_t as the number that their type says; None for NVML's "not available"."""
+    """The number in the 64 bits of an nvmlValue_t, by its type; None for NVML's "not available"."""
     if kind == _DOUBLE:
         (real,) = struct.unpack("<d", raw.to_bytes(8, "little"))
         return float(real) if math.isfinite(real) else None
@@ -231,13 +234,13 @@ def decode(kind: int, raw: int) -> int | float | None:
 MOST_LINKS = 72
 _STATE = "nvmlDeviceGetNvLinkState"
 _ERROR_COUNTER = "nvmlDeviceGetNvLinkErrorCounter"
-# nvmlNvLinkErrorCounter_t, for what has no field id beyond link 11
+# nvmlNvLinkErrorCounter_t, for counters without a field id beyond link 11
 _COUNTERS = {"crc_flit": 2, "crc_data": 3, "ecc_data": 4}
 _FIRST_LINK_WITHOUT_IDS = 12
 
 
 def count_links(query: Query) -> int:
-    """NVLinks on the device; 0 when it has none."""
+    """The number of NVLinks of the device."""
     batch = FieldBatch(query, (Slot("nvlink_up", LINK_COUNT),))
     count = batch.read().get("nvlink_up")
     if count is not None:
@@ -249,14 +252,14 @@ def count_links(query: Query) -> int:
 
 
 def complete_links(query: Query, links: int, values: Values) -> None:
-    """Add to the batch's values what the driver tells only link by link."""
+    """Adds the values that the driver reports only link by link."""
     states = dict(values.get("nvlink_up", {}))
     for link in range(links):
         if (str(link),) not in states:
             state = query.number("nvlink_up", _STATE, link)
             if state is not None:
                 states[str(link),] = state
-    values["nvlink_up"] = {link: float(state != 0) for link, state in states.items()}  # 2: up, but asleep
+    values["nvlink_up"] = {link: float(state != 0) for link, state in states.items()}  # 2: up, in low power
     errors = dict(values.get("nvlink_errors", {}))
     for link in range(_FIRST_LINK_WITHOUT_IDS, links):
         for kind, counter in _COUNTERS.items():

@@ -33,7 +33,7 @@ class Gpm:
             self._request.metrics[place].metricId = metric
 
     def ratios(self, before: Any, after: Any) -> Values:
-        """The activity between the two samples; what the device does not measure is not in it."""
+        """The activity between the two samples; without metrics that the device does not support."""
         request = self._request
         request.sample1, request.sample2 = before, after
         function = self.library.function("nvmlGpmMetricsGet")
@@ -62,13 +62,13 @@ class GpmSampler:
         self._unsupported = False
 
     def read(self) -> Values:
-        """GpmSampler since the last read; nothing the first time."""
+        """The activity since the last read; empty the first time."""
         if self._unsupported:
             return {}
         library = self._gpm.library
         if not self._samples:
             for _ in range(2):
-                sample = library.ask("gpm", "nvmlGpmSampleAlloc")
+                sample = library.call("gpm", "nvmlGpmSampleAlloc")
                 if sample is None:
                     return {}
                 self._samples.append(sample)
@@ -84,20 +84,20 @@ class GpmSampler:
         return ratios
 
     def free(self) -> None:
-        """Give the buffers back, while the library still runs, and begin anew."""
+        """Frees the buffers, while the library still runs; the next read starts again."""
         for sample in self._samples:
-            self._gpm.library.ask("gpm", "nvmlGpmSampleFree", sample)
+            self._gpm.library.call("gpm", "nvmlGpmSampleFree", sample)
         self._samples = []
         self._has_one = self._unsupported = False
 
 
 def whole_device(gpm: Gpm, handle: Any) -> GpmSampler:
-    """GpmSampler of a whole GPU."""
+    """The activity of a whole GPU."""
     return GpmSampler(gpm, _taker(gpm, "nvmlGpmSampleGet", handle))
 
 
 def one_instance(gpm: Gpm, handle: Any, gpu_instance_id: int) -> GpmSampler:
-    """GpmSampler of one GPU instance of a GPU in MIG mode; `handle` is the whole GPU's."""
+    """The activity of one GPU instance of a GPU in MIG mode; `handle` is the whole GPU's."""
     return GpmSampler(gpm, _taker(gpm, "nvmlGpmMigSampleGet", handle, gpu_instance_id))
 
 

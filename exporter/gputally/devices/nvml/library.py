@@ -1,6 +1,6 @@
-"""The library itself: starting and stopping it, and what each of its error codes means to us.
+"""NVML as a library: start and stop, the meaning of its error codes, and queries of one device.
 
-pynvml is imported when the reader first looks, so that nobody else pays for it.
+pynvml is imported at the first sample: other readers do not need its memory.
 """
 
 import _ctypes
@@ -20,16 +20,16 @@ FUNCTION_NOT_FOUND = 13
 LIB_RM_VERSION_MISMATCH = 18
 UNKNOWN = 999
 
-# What NVML puts where it has no number, as 32 and as 64 bits.
+# NVML's "not available", in 32 and in 64 bits.
 NOT_AVAILABLE = frozenset({2**32 - 1, 2**64 - 1})
 
 
 class DeviceLost(Exception):
-    """The GPU does not answer any more; the others may."""
+    """The GPU is lost; the others may work."""
 
 
 class LibraryGone(Exception):
-    """The driver went away under the library: it has to be started anew."""
+    """The driver was unloaded: the library has to be started again."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -37,20 +37,20 @@ class LibraryGone(Exception):
 
 
 class ErrorMeaning(Enum):
-    """What an error code says of the question that got it."""
+    """The meaning of an error code for the query that returned it."""
 
     UNSUPPORTED = auto()
-    """This card or driver will not answer it, however often it is asked."""
+    """This GPU or driver does not support it, however often it is queried."""
     ABSENT = auto()
-    """There is no such thing now."""
+    """There is no such object now."""
     LOST = auto()
     GONE = auto()
     FAILED = auto()
-    """It went wrong this time."""
+    """It failed this time."""
 
 
 _VERDICTS = {
-    2: ErrorMeaning.UNSUPPORTED,  # INVALID_ARGUMENT: a sensor, fan, link or clock that the card does not have
+    2: ErrorMeaning.UNSUPPORTED,  # INVALID_ARGUMENT: a sensor, fan, link or clock that the GPU does not have
     3: ErrorMeaning.UNSUPPORTED,  # NOT_SUPPORTED
     FUNCTION_NOT_FOUND: ErrorMeaning.UNSUPPORTED,
     22: ErrorMeaning.UNSUPPORTED,  # VGPU_ECC_NOT_SUPPORTED
@@ -73,10 +73,10 @@ def meaning_of(code: int) -> ErrorMeaning:
 
 
 _WHY_NOT = {
-    1: ("the driver went away while it was being read", "nvidia-smi"),
+    1: ("the driver was unloaded while it was being read", "nvidia-smi"),
     NO_PERMISSION: (
         "no permission to open the NVIDIA device files",
-        "ls -l /dev/nvidiactl /dev/nvidia0  # run as a user who may read and write them",
+        "ls -l /dev/nvidiactl /dev/nvidia0  # run as a user with read and write permission",
     ),
     9: (
         "the NVIDIA kernel driver is not loaded, or /dev/nvidiactl is not in this container",
@@ -90,7 +90,7 @@ _WHY_NOT = {
     ),
     17: (
         "the operating system denies access to the NVIDIA devices (a device cgroup)",
-        "restart the container  # with the NVIDIA runtime, which allows it the devices",
+        "restart the container  # with the NVIDIA runtime, which allows the devices",
     ),
     LIB_RM_VERSION_MISMATCH: (
         "the driver's library and its kernel module are of different versions: it was upgraded but not "
@@ -99,8 +99,8 @@ _WHY_NOT = {
         "rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && modprobe nvidia",
     ),
     UNKNOWN: (
-        'the driver answered "unknown error" when NVML started: in a container, it has often lost the '
-        "devices to a daemon-reload on the host",
+        'the driver returned "unknown error" when NVML started: often a daemon-reload on the host has '
+        "removed the container's access to the devices",
         "restart the container  # on a bare host: dmesg | grep NVRM",
     ),
 }
@@ -117,7 +117,7 @@ class Library:
         self._names: dict[int, str] = {}
 
     def start(self) -> None:
-        """Raises Unavailable when there is no driver to talk to."""
+        """Raises Unavailable when NVML does not start."""
         if self.nvml is None:
             try:
                 import pynvml  # noqa: PLC0415
@@ -138,16 +138,16 @@ class Library:
     def stop(self) -> None:
         if self.running:
             self.running = False
-            with suppress(self.nvml.NVMLError):  # the driver may have gone first
+            with suppress(self.nvml.NVMLError):  # the driver may be unloaded already
                 self.nvml.nvmlShutdown()
 
     def abandon(self) -> None:
-        """Start anew next time without a stop: a thread hangs in it, and needs it to stay."""
+        """Makes the next start skip the stop: a thread hangs in the library, which must stay loaded."""
         self.running = False
         self._may_unload = False
 
     def judge(self, code: int, field: str) -> ErrorMeaning:
-        """What the code means; counts it when it is an error, raises when device or library are gone."""
+        """The meaning of the code. Counts an error; raises when the device is lost or the library is gone."""
         verdict = self.count(code, field)
         if verdict is ErrorMeaning.LOST:
             raise DeviceLost
@@ -156,7 +156,7 @@ class Library:
         return verdict
 
     def count(self, code: int, field: str) -> ErrorMeaning:
-        """What the code means, for those who go on whatever it is; counted when it is an error."""
+        """The meaning of the code. Counts an error; never raises."""
         verdict = meaning_of(code)
         if verdict is ErrorMeaning.FAILED:
             self.errors[field, self.error_name(code)] += 1
@@ -172,8 +172,8 @@ class Library:
                     raise LibraryGone(error.value) from error
         return None
 
-    def ask(self, field: str, function: str, *arguments: Any) -> Any:
-        """Ask the library something that is about no single device; None when it cannot tell."""
+    def call(self, field: str, function: str, *arguments: Any) -> Any:
+        """The result of a function that takes no device; None when it fails."""
         try:
             return getattr(self.nvml, function)(*arguments)
         except self.nvml.NVMLError as error:
@@ -181,7 +181,7 @@ class Library:
             return None
 
     def error_name(self, code: int) -> str:
-        """NVML's own name of the code, in small letters: no_permission, timeout, unknown."""
+        """NVML's name of the code in lower case: no_permission, timeout, unknown."""
         if not self._names:
             prefix = "NVML_ERROR_"
             self._names = {
@@ -192,7 +192,7 @@ class Library:
         return self._names.get(code, f"code_{code}")
 
     def unavailable(self, code: int) -> Unavailable:
-        """What to tell a person when the library as a whole says this."""
+        """Reason and fix for an error code of the library as a whole."""
         if code in _WHY_NOT:
             return Unavailable(*_WHY_NOT[code])
         return Unavailable(f"NVML did not start: {self.error_name(code)}", "nvidia-smi")
@@ -205,7 +205,7 @@ class Library:
         return SUCCESS
 
     def _unload(self) -> None:
-        """Make pynvml load the library's file anew. Only while it is not initialised."""
+        """Makes pynvml load the library again while it is not initialised; pynvml has no function for it."""
         if (loaded := self.nvml.nvmlLib) is not None:
             self.nvml.nvmlLib = None
             self.nvml._nvmlGetFunctionPointer_cache.clear()
@@ -213,18 +213,18 @@ class Library:
 
 
 class Query:
-    """Asks one device. Remembers what it cannot tell, and does not ask that again."""
+    """Queries one device. Remembers unsupported queries and does not repeat them."""
 
     def __init__(self, library: Library, handle: Any) -> None:
         self.library = library
         self.handle = handle
         self._unsupported: set[tuple[Any, ...]] = set()
 
-    def ask(self, field: str, function: str, *arguments: Any, absent: Any = None) -> Any:
-        """What pynvml's function returns for this device; None when it cannot tell.
+    def call(self, field: str, function: str, *arguments: Any, absent: Any = None) -> Any:
+        """The result of pynvml's function for this device; None when it is not supported or fails.
 
-        `absent` is returned instead when the driver says that there is no such thing now. `field` is
-        what an error is counted under. Raises DeviceLost and LibraryGone.
+        `absent` is returned instead when the driver has no such object now. Errors are counted under
+        `field`. Raises DeviceLost and LibraryGone.
         """
         question = (function, *arguments)
         if question in self._unsupported:
@@ -244,34 +244,34 @@ class Query:
             return None
 
     def number(self, field: str, function: str, *arguments: Any) -> int | None:
-        """Like `ask`, for functions that return one whole number."""
-        value = self.ask(field, function, *arguments)
+        """Like `call`, for functions that return one whole number."""
+        value = self.call(field, function, *arguments)
         return None if value is None or value in NOT_AVAILABLE else int(value)
 
     def first(self, field: str, functions: tuple[str, ...], *arguments: Any) -> int | None:
-        """The number from the first of these functions that can tell: the newer one stands first."""
+        """The number from the first function that is supported: newer functions come first."""
         for function in functions:
             if (value := self.number(field, function, *arguments)) is not None:
                 return value
         return None
 
     def can(self, *question: Any) -> bool:
-        """False when the device has said that it does not support this."""
+        """False when the device does not support this query."""
         return question not in self._unsupported
 
     def judge(self, code: int, field: str, question: tuple[Any, ...]) -> ErrorMeaning:
-        """For calls that are made without pynvml's wrapper: the same judgement, the same memory."""
+        """For calls without pynvml's wrapper: classifies the code and remembers an unsupported query."""
         verdict = self.library.judge(code, field)
         if verdict is ErrorMeaning.UNSUPPORTED:
             self._unsupported.add(question)
         return verdict
 
     def forget(self) -> None:
-        """Ask everything again: the device was changed so that it may tell more, or less."""
+        """Repeats unsupported queries: the device has changed and may support them now."""
         self._unsupported.clear()
 
 
 def some(values: dict[Any, Any]) -> dict[Any, Any] | None:
-    """The values that are known, or None when none is."""
+    """The values that are not None; None when there is none."""
     known = {key: value for key, value in values.items() if value is not None}
     return known or None

@@ -1,4 +1,4 @@
-"""The MIG devices of one GPU: listed anew each time, identified once."""
+"""The MIG devices of one GPU: listed at every sample, identified once."""
 
 import math
 import re
@@ -26,7 +26,7 @@ _GIB = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class _KnownMig:
-    """A MIG device that was met before."""
+    """A MIG device that was identified."""
 
     query: Query
     instance: MigInstance
@@ -49,11 +49,11 @@ class MigDevices:
         known = {}
         most = self._parent.number("mig", "nvmlDeviceGetMaxMigDeviceCount") or 0
         for index in range(most):
-            handle = self._parent.ask("mig", "nvmlDeviceGetMigDeviceHandleByIndex", index)
+            handle = self._parent.call("mig", "nvmlDeviceGetMigDeviceHandleByIndex", index)
             if handle is None:
                 continue
             query = Query(self._parent.library, handle)
-            uuid = query.ask("mig", "nvmlDeviceGetUUID")
+            uuid = query.call("mig", "nvmlDeviceGetUUID")
             device = self._known.get(uuid) or self._identify(query, uuid, total_bytes)
             if device is not None:
                 device.query.handle = handle
@@ -83,9 +83,9 @@ class MigDevices:
         gpu_instance = query.number("mig", "nvmlDeviceGetGpuInstanceId")
         compute_instance = query.number("mig", "nvmlDeviceGetComputeInstanceId")
         if not uuid or gpu_instance is None or compute_instance is None:
-            return None  # it was taken down while we looked at it
-        attributes = query.ask("mig", "nvmlDeviceGetAttributes_v2")
-        profile = named_profile(query.ask("mig", "nvmlDeviceGetName") or "")
+            return None  # it was destroyed while it was read
+        attributes = query.call("mig", "nvmlDeviceGetAttributes_v2")
+        profile = named_profile(query.call("mig", "nvmlDeviceGetName") or "")
         if profile is None and attributes is not None and total_bytes:
             profile = profile_name(
                 attributes.gpuInstanceSliceCount,
@@ -104,7 +104,7 @@ class MigDevices:
         return _KnownMig(query, instance, None if attributes is None else attributes.multiprocessorCount)
 
     def _ratios(self) -> dict[int, Values]:
-        """GpmSampler by GPU instance: compute instances of one GPU instance are not told apart."""
+        """Activity by GPU instance: NVML does not separate the compute instances of one GPU instance."""
         if self._gpm is None:
             return {}
         for device in self._known.values():
@@ -123,9 +123,9 @@ def named_profile(device_name: str) -> str | None:
 
 
 def profile_name(gpu_slices: int, compute_slices: int, memory_bytes: int, total_bytes: int) -> str:
-    """The name that nvidia-smi gives the profile, for drivers that do not.
+    """nvidia-smi's name of the profile, for drivers that do not report it.
 
-    The memory in it is nominal: the share of the card, in eighths and rounded up, of the card's size in
+    The memory in it is nominal: the share of the GPU, in eighths and rounded up, of the GPU's size in
     whole GiB.
     """
     eighths = math.ceil(8 * memory_bytes / total_bytes)

@@ -1,7 +1,7 @@
-"""Who is on a device: the driver's process lists, names and timestamped utilisation samples.
+"""Processes on a device: the driver's process lists, their names and timestamped utilisation samples.
 
-The lists are read into buffers of our own: pynvml's wrappers allocate whatever count the driver
-answers, and drivers have answered garbage.
+The lists are read into own buffers: pynvml's wrappers allocate the count that the driver returns, which can
+be garbage.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ from gputally.model import Process, ProcessSample
 PROCESS = struct.Struct("=I4xQII")
 # nvmlProcessUtilizationSample_t: pid, timestamp, SM, memory, encoder, decoder
 SAMPLE = struct.Struct("=I4xQIIII")
-MOST_ENTRIES = 65536  # as many processes as no GPU has; more is a garbage count
+MOST_ENTRIES = 65536  # no GPU has as many processes: a higher count is garbage
 _LISTS = {
     "compute": ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"),
     "graphics": ("nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2"),
@@ -50,11 +50,11 @@ _Found = tuple[str, int | None, int, int]  # lists, memory, GPU instance, comput
 
 
 class _Unreadable(Exception):
-    """The device keeps this list, but it cannot be read now."""
+    """The device supports this list, but it cannot be read now."""
 
 
 class Entries:
-    """A buffer for arrays of one struct, that grows to what is needed."""
+    """A buffer for arrays of one struct that grows as needed."""
 
     def __init__(self, layout: struct.Struct) -> None:
         self._layout = layout
@@ -65,10 +65,9 @@ class Entries:
         self.buffer = ctypes.create_string_buffer(entries * self._layout.size)
 
     def fill(self, call: Any) -> tuple[int, list[tuple[int, ...]] | None]:
-        """`call(count)` fills the buffer and returns NVML's code. The code and the entries; None
-        instead of entries when their count cannot be true."""
+        """The code that `call(count)` returns, and the entries; None when their count is implausible."""
         for _ in range(4):  # processes may start between two calls
-            # A driver that counts more than it fills in must not show the last call's entries again.
+            # A driver may count more than it fills in: the last call's entries must not show up.
             ctypes.memset(self.buffer, 0, len(self.buffer))
             count = ctypes.c_uint(self._capacity)
             code = int(call(ctypes.byref(count)))
@@ -86,7 +85,7 @@ class Entries:
 
 
 class ProcessLists:
-    """Reads the processes of any device; remembers names and how far each device's samples were read."""
+    """Reads the processes of all devices. Remembers names, and the last sample of each device."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -98,7 +97,7 @@ class ProcessLists:
         self._timelines: defaultdict[str, SampleTimeline] = defaultdict(SampleTimeline)
 
     def end_of_round(self) -> None:
-        """All devices were read: forget the names of processes that are on none of them."""
+        """Forgets the names of processes that were on no device since the last call."""
         self._names, self._names_in_use = self._names_in_use, {}
 
     def processes(self, query: Query) -> tuple[Process, ...] | None:
@@ -134,7 +133,7 @@ class ProcessLists:
         )
 
     def _list(self, query: Query, kind: str) -> list[tuple[int, ...]] | None:
-        """One of the driver's lists; None when the device does not keep it."""
+        """One of the driver's lists; None when the device does not support it."""
         if not query.can(kind):
             return None
         function = self._library.function(*_LISTS[kind])
@@ -154,7 +153,7 @@ class ProcessLists:
         return entries
 
     def samples(self, query: Query, uuid: str) -> tuple[ProcessSample, ...] | None:
-        """What the driver sampled on this device since the last time; empty when nobody ran."""
+        """The driver's samples of this device since the last call; empty when no process ran."""
         function = self._library.function(_SAMPLES)
         if function is None or not query.can(_SAMPLES):
             return None
@@ -206,7 +205,7 @@ class ProcessLists:
 
 
 def _merge(known: _Found, other: _Found) -> _Found:
-    """One process that is on several lists. Each of them has all of its memory."""
+    """One process that is on several lists, each with all of its memory."""
     kinds, memory, *instances = known
     kind, used, *_ = other
     if used is not None and (memory is None or used > memory):
@@ -215,6 +214,6 @@ def _merge(known: _Found, other: _Found) -> _Found:
 
 
 def short_name(command: str) -> str | None:
-    """The program's name without its folder and arguments; a title that is no path stays whole."""
+    """The program's name without directory and arguments; a title that is no path stays whole."""
     first, _, _ = command.partition(" ")
     return (first.rpartition("/")[2] if "/" in first else command) or None

@@ -1,4 +1,4 @@
-"""Fields that one function answers with one number, as tables."""
+"""Fields that one function returns as one number, as tables; memory, clocks and modes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ _CLOCKS = ("graphics", "sm", "memory", "video")  # nvmlClockType_t, from 0
 
 
 class Scalar(NamedTuple):
-    """A field that one function answers with one number; of several functions the first that can."""
+    """A field that one function returns as one number; of several functions the first that is supported."""
 
     field: str
     functions: tuple[str, ...]
@@ -37,7 +37,7 @@ LIVE = (
     Scalar("pcie_generation", ("nvmlDeviceGetCurrPcieLinkGeneration",)),
     Scalar("pcie_width", ("nvmlDeviceGetCurrPcieLinkWidth",)),
 )
-# For cards and drivers that do not have these among their field values.
+# For GPUs and drivers without these field values.
 INSTEAD_OF_FIELDS = (
     Scalar("energy_millijoules", ("nvmlDeviceGetTotalEnergyConsumption",)),
     Scalar("pcie_replays", ("nvmlDeviceGetPcieReplayCounter",)),
@@ -77,21 +77,21 @@ def as_flag(number: int | None) -> bool | None:
 
 def read_mode(query: Query, field: str, function: str) -> bool | None:
     """For functions that return the current and the pending mode."""
-    answer = query.ask(field, function)
+    answer = query.call(field, function)
     return None if answer is None else as_flag(answer[0])
 
 
 def read_memory(query: Query) -> Values:
     """Total, used, free and reserved bytes; empty when the device does not support it."""
-    memory = query.ask("memory_used_bytes", "nvmlDeviceGetMemoryInfo", query.library.nvml.nvmlMemory_v2)
+    memory = query.call("memory_used_bytes", "nvmlDeviceGetMemoryInfo", query.library.nvml.nvmlMemory_v2)
     if memory is None:
         # Drivers before 510 count the reserved memory as used.
-        memory = query.ask("memory_used_bytes", "nvmlDeviceGetMemoryInfo")
+        memory = query.call("memory_used_bytes", "nvmlDeviceGetMemoryInfo")
     return _members(memory, MEMORY)
 
 
 def read_bar1(query: Query) -> Values:
-    return _members(query.ask("bar1_used_bytes", "nvmlDeviceGetBAR1MemoryInfo"), BAR1)
+    return _members(query.call("bar1_used_bytes", "nvmlDeviceGetBAR1MemoryInfo"), BAR1)
 
 
 def _members(struct: Any, members: Mapping[str, str]) -> Values:

@@ -1,4 +1,4 @@
-"""XID errors, from NVML's event set: a thread waits for them and keeps count."""
+"""XID errors, from NVML's event set: a thread waits for them and counts them."""
 
 import ctypes
 import threading
@@ -31,7 +31,7 @@ class XidCounts:
             codes[xid] = (count + 1, time.time())
 
     def read(self, uuid: str) -> tuple[Labelled, Labelled]:
-        """How many of each code, and when the last of each came."""
+        """The number of errors of each code, and the time of the last of each."""
         with self._lock:
             codes = dict(self._counts.get(uuid, {}))
         return (
@@ -41,7 +41,7 @@ class XidCounts:
 
 
 class XidWatch:
-    """Listens to these devices until it is stopped or the library goes away."""
+    """Waits for XIDs of these devices until it is stopped or the library is gone."""
 
     def __init__(self, library: Library, handles: Mapping[str, Any], counts: XidCounts) -> None:
         self._library = library
@@ -49,8 +49,8 @@ class XidWatch:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._uuids = {_address(handle): uuid for uuid, handle in handles.items()}
-        self.listens_to = self._register(handles)
-        if self.listens_to:
+        self.watches = self._register(handles)
+        if self.watches:
             self._thread = threading.Thread(target=self._listen, name="nvml-events", daemon=True)
             self._thread.start()
 
@@ -59,17 +59,17 @@ class XidWatch:
         return self._thread is not None and self._thread.is_alive()
 
     def covers(self, handles: Mapping[str, Any]) -> bool:
-        """True when it listens, or has tried to, to all of these."""
-        if self.listens_to and not self.running:
+        """True when it waits for XIDs of all of these, or has tried to."""
+        if self.watches and not self.running:
             return False
         return all(self._uuids.get(_address(handle)) == uuid for uuid, handle in handles.items())
 
-    def dismiss(self) -> None:
-        """Let it end by itself; it counts nothing any more."""
+    def stop(self) -> None:
+        """Stops counting; the thread ends by itself."""
         self._stopping.set()
 
     def ended(self) -> bool:
-        """Wait for its end. False when it hangs in the driver: the library must not be stopped under it."""
+        """Waits for the thread's end. False when it hangs in the driver: do not stop the library then."""
         if self._thread is not None:
             self._thread.join(_JOIN_SECONDS)
         return not self.running
@@ -106,7 +106,7 @@ class XidWatch:
                     continue
                 if meaning_of(error.value) in (ErrorMeaning.GONE, ErrorMeaning.UNSUPPORTED):
                     break
-                # A lost GPU among the listened-to fails every wait at once: do not spin on it.
+                # With a lost GPU in the event set every wait fails at once: pause between two of them.
                 self._stopping.wait(_PAUSE_SECONDS)
                 continue
             if event.eventType & _XID_CRITICAL_ERROR and not self._stopping.is_set():
@@ -116,7 +116,9 @@ class XidWatch:
         self._free()
 
     def _free(self) -> None:
-        with suppress(self._library.nvml.NVMLError):  # the library may have gone first, and the set with it
+        with suppress(
+            self._library.nvml.NVMLError
+        ):  # the library may have gone first, and its event set with it
             self._library.nvml.nvmlEventSetFree(self._events)
 
 

@@ -1,12 +1,12 @@
 """Reads AMD GPUs through `rocm-smi`, or `amd-smi` where there is no rocm-smi.
 
-A sample takes one run of `rocm-smi --json` with every option that works: one that the tool's version does
-not know makes it refuse them all, and one that it crashes at (5.2 does at the energy counter of an MI300X,
-6.1 at the memory use of a card without VRAM) loses what the others would have said. Both are found out and
-left out. Its exit code tells little: 0 with no GPU and with no driver, 2 with everything read. Errors of RAS
-are not there: the tool prints them, but never as JSON.
+A sample takes one run of `rocm-smi --json` with every option that works. The tool rejects all options when
+it does not support one, and prints nothing when it crashes at one (5.2 at the energy counter of an MI300X,
+6.1 at the memory use of a GPU without VRAM). Such options are detected and left out. The exit code is no
+criterion: it is 0 without a GPU or driver, and 2 with everything read. There are no RAS errors: the tool
+never prints them as JSON.
 
-amd-smi takes one run for what changes, and now and then one for what does not.
+A sample of amd-smi takes one run for values that change, and every five minutes one for the others.
 """
 
 import re
@@ -46,19 +46,19 @@ FILLS = (
 )
 """The fields that this reader can fill: see `readers_that_fill`."""
 
-_STATIC_SECONDS = 300.0  # limits change when somebody sets them, the rest with the driver
-_FORGIVE_SECONDS = 3600.0  # then what crashed the tool gets another chance
+_STATIC_SECONDS = 300.0  # limits rarely change, the other values only with the driver
+_FORGIVE_SECONDS = 3600.0  # after this time, options that crashed the tool are tried again
 
 _FIX_HANG = (
-    "run it by hand: if it is only slow, allow more time; if it hangs too, look for amdgpu lines in dmesg "
-    "and plan a reboot of the node"
+    "run it by hand: if it is only slow, raise --timeout; if it hangs too, search dmesg for amdgpu and "
+    "plan a reboot of the node"
 )
-_FIX = "run it by hand and look for amdgpu lines in dmesg"
+_FIX = "run it by hand and search dmesg for amdgpu"
 _FIX_DRIVER = "load the driver (modprobe amdgpu), or mount /sys into the container"
 _FIX_GPUS = "check that the GPUs are on the bus (lspci -d 1002:) and bound to the amdgpu driver"
 _FIX_LIBRARY = "install the ROCm SMI library of the same version as rocm-smi"
 _NO_GPUS = ("No AMD GPUs specified", "No JSON data to report")
-# What the tool says, in part -> what helps.
+# Part of the tool's message -> fix.
 _FIXES = {
     "not initialized": _FIX_DRIVER,
     "Drivers not loaded": _FIX_DRIVER,
@@ -66,20 +66,20 @@ _FIXES = {
     "Unable to detect any GPU": _FIX_GPUS,
     "librocm_smi64": _FIX_LIBRARY,
     "rocm_smi library": _FIX_LIBRARY,
-    "ROCm SMI returned": "let this user read /sys/class/kfd, and use a rocm-smi that fits the driver",
+    "ROCm SMI returned": "make /sys/class/kfd readable, and use the rocm-smi of the driver's version",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the tool calls a GPU: a card, or a partition of one."""
+    """A GPU of the tool: a physical GPU, or a partition of one."""
 
     reading: Reading
     profile: str | None
 
 
 class RocmSmiReader(Reader):
-    """Remembers the GPUs it has seen: they keep their index, and one that goes missing is lost."""
+    """Remembers known GPUs: they keep their index, and a missing one is reported as lost."""
 
     name = "rocm-smi"
 
@@ -109,7 +109,7 @@ class RocmSmiReader(Reader):
         self._errors: Errors = Counter()
 
     def read(self) -> Report:
-        """Look once; all runs together take no longer than the timeout."""
+        """Reads all GPUs once; all runs together take no longer than the timeout."""
         self._deadline = time.monotonic() + self._timeout_seconds
         readings = {
             reading.gpu.uuid: reading for reading in map(self._settle, _join_partitions(self._read_all()))
@@ -122,7 +122,7 @@ class RocmSmiReader(Reader):
         return Report(pair_dies(ordered), dict(self._errors))
 
     def close(self) -> None:
-        """Nothing of the driver is held between two samples."""
+        """Reaps an earlier run; nothing else stays open between two samples."""
         self._amd_smi.close()
         if self._rocm_smi is not None:
             self._rocm_smi.close()
@@ -144,7 +144,7 @@ class RocmSmiReader(Reader):
                 raise CommandFailed("not_found", f"neither {programs} was found", failure.fix) from None
 
     def _read_rocm_smi(self, command: Command) -> list[_Found]:
-        finished = self._ask_rocm_smi(command)
+        finished = self._run_rocm_smi(command)
         document = find_json(finished.stdout)
         cards = _cards(document)
         if not cards:
@@ -169,7 +169,7 @@ class RocmSmiReader(Reader):
             processes = self._processes(system, len(cards))
         return [replace(one, reading=replace(one.reading, processes=processes)) for one in found]
 
-    def _ask_rocm_smi(self, command: Command) -> Finished:
+    def _run_rocm_smi(self, command: Command) -> Finished:
         if self._clock() >= self._forgive_at:
             self._tried.clear()
             self._crashing.clear()
@@ -186,7 +186,7 @@ class RocmSmiReader(Reader):
         return finished
 
     def _find_crashing(self, command: Command) -> None:
-        """Try each option alone. Each answer is kept, so that a slow tool gets there too."""
+        """Tries each option alone. Results are kept over samples, so that a slow tool completes, too."""
         for option in self._options:
             if option in self._tried:
                 continue
@@ -203,12 +203,12 @@ class RocmSmiReader(Reader):
         listed, malformed = parse_processes(system)
         if malformed:
             self._errors["processes", "malformed"] += malformed
-        return place_processes(listed, gpus)
+        return assign_processes(listed, gpus)
 
     def _read_amd_smi(self) -> list[_Found]:
-        metrics = amd_smi.gpus_of(self._ask_amd_smi("metric"))
+        metrics = amd_smi.gpus_of(self._run_amd_smi("metric"))
         if metrics.keys() != self._static.keys() or self._clock() >= self._static_until:
-            self._static = amd_smi.gpus_of(self._ask_amd_smi("static"))
+            self._static = amd_smi.gpus_of(self._run_amd_smi("static"))
             self._static_until = self._clock() + _STATIC_SECONDS
         found = []
         for number, metric in metrics.items():
@@ -221,7 +221,7 @@ class RocmSmiReader(Reader):
             found.append(_Found(reading, amd_smi.partition_profile(static)))
         return found
 
-    def _ask_amd_smi(self, what: str) -> Any:
+    def _run_amd_smi(self, what: str) -> Any:
         finished = self._run(self._amd_smi, what, "--json")
         document = find_json(finished.stdout)
         if not amd_smi.gpus_of(document):
@@ -245,8 +245,8 @@ class RocmSmiReader(Reader):
         return replace(reading, gpu=gpu, mig=partitions)
 
 
-def place_processes(listed: list[ListedProcess], gpus: int) -> tuple[Process, ...] | None:
-    """The processes on each of so many GPUs; None when which of the GPUs one uses cannot be told."""
+def assign_processes(listed: list[ListedProcess], gpus: int) -> tuple[Process, ...] | None:
+    """The processes on each of so many GPUs; None when the GPUs of a process are unknown."""
     placed = []
     for process in listed:
         if gpus == 1:
@@ -263,13 +263,13 @@ def _is_amd_smi(command: str) -> bool:
 
 
 def _has_crashed(finished: Finished) -> bool:
-    """A shell around the tool makes 134 of a signal 6."""
+    """A shell around the tool returns 134 for signal 6."""
     died = finished.exit_code < 0 or finished.exit_code > 128 or "Traceback (most recent" in finished.stderr
     return died and find_json(finished.stdout) is None
 
 
 def _cards(document: object) -> dict[int, rocm_smi_keys.CardJson]:
-    """The cards of a document, by the tool's own number; empty when it is another one."""
+    """The GPUs of a document, by the tool's number; empty for another document."""
     found = {}
     for key, card in document.items() if isinstance(document, dict) else ():
         match = re.fullmatch(r"card([0-9]{1,4})", key)
@@ -279,7 +279,7 @@ def _cards(document: object) -> dict[int, rocm_smi_keys.CardJson]:
 
 
 def _join_partitions(found: list[_Found]) -> list[Reading]:
-    """One reading per card: its partitions have its address, and its unique id or none."""
+    """One reading per GPU: its partitions have its address, and its unique id or none."""
     cards: list[list[_Found]] = []
     for one in found:
         card = next((card for card in cards if _is_part(one.reading.gpu, card[0].reading.gpu)), None)
@@ -291,7 +291,7 @@ def _join_partitions(found: list[_Found]) -> list[Reading]:
     readings = []
     for parts in cards:
         reading = parts[0].reading
-        if counts[reading.gpu.uuid] > 1:  # two dies of one package: their addresses tell them apart
+        if counts[reading.gpu.uuid] > 1:  # two dies of one package: the address is added
             gpu = replace(reading.gpu, uuid=f"{reading.gpu.uuid}-{reading.gpu.pci_bus_id}")
             reading = replace(reading, gpu=gpu)
         if len(parts) > 1:
@@ -328,7 +328,7 @@ def _partition(card: Gpu, number: int, part: _Found, profile: str | None) -> Mig
 
 
 def _unavailable(command: Command, finished: Finished) -> Unavailable:
-    """The last line of an error says most, and the first of a plain output."""
+    """The reason is the last line of the errors, else the first line of the output."""
     errors = [line.strip() for line in finished.stderr.splitlines() if line.strip()]
     words = [line.strip() for line in finished.stdout.splitlines() if line.strip()]
     said = errors[-1] if errors else words[0] if words else "nothing"
@@ -336,7 +336,7 @@ def _unavailable(command: Command, finished: Finished) -> Unavailable:
     everything = finished.stdout + finished.stderr
     fix = next((fix for part, fix in _FIXES.items() if part in everything), _FIX)
     if finished.exit_code == 0:
-        return Unavailable(f"{command.program} did not print the JSON asked for, but: {said}", fix)
+        return Unavailable(f"{command.program} did not print JSON, but: {said}", fix)
     how = (
         f"was ended by signal {-finished.exit_code}"
         if finished.exit_code < 0

@@ -1,8 +1,8 @@
-"""What `amd-smi` says of AMD GPUs, for hosts that have it but no rocm-smi: pure functions of its JSON.
+"""Output of `amd-smi`, for hosts without rocm-smi: pure functions of its JSON.
 
-`amd-smi static` tells who the GPUs are and what their limits are, `amd-smi metric` what they do. A value
-is a number, or has its unit beside it; that differs by generation, and so do many names. The document is
-a list of GPUs, since ROCm 7 the list is in "gpu_data".
+`amd-smi static` has the identity and the limits of the GPUs, `amd-smi metric` their measurements. A value is
+a number, with or without its unit; this and many names depend on the version. The document is a list of
+GPUs, since ROCm 7 the list is in "gpu_data".
 """
 
 import re
@@ -35,7 +35,7 @@ Facts = Mapping[str, object]
 Path = tuple[str, ...]
 Parsed = TypeVar("Parsed")
 
-# The first place that has a value fills the field; the unit is that of a number without one.
+# The first path with a value fills the field; the unit is that of numbers without one.
 _METRICS: dict[str, tuple[str, tuple[Path, ...]]] = {
     "gpu_utilization_ratio": ("%", (("usage", "gfx_activity"),)),
     "memory_utilization_ratio": ("%", (("usage", "umc_activity"),)),
@@ -105,7 +105,7 @@ _CLOCK_NAMES = {"gfx": "sclk", "mem": "mclk"}
 
 
 def gpus_of(document: object) -> dict[int, Facts]:
-    """What is said of each GPU, by the tool's own number; empty when the document is another one."""
+    """The GPUs of a document, by the tool's number; empty for another document."""
     entries = document.get("gpu_data") if isinstance(document, dict) else document
     return {
         entry["gpu"]: entry
@@ -115,7 +115,7 @@ def gpus_of(document: object) -> dict[int, Facts]:
 
 
 def build_gpu(static: Facts, index: int, errors: Errors) -> Gpu | None:
-    """Who the GPU is; None when it does not say."""
+    """Identity of the GPU; None when the tool does not report it."""
     unique_id = _read("uuid", static, (("asic", "asic_serial"),), parse_unique_id, errors)
     address = _read("uuid", static, (("bus", "bdf"),), parse_pci_address, errors)
     if unique_id is None and address is None:
@@ -139,14 +139,14 @@ def build_gpu(static: Facts, index: int, errors: Errors) -> Gpu | None:
 
 
 def partition_profile(static: Facts) -> str | None:
-    """How the GPU is divided, like CPX/NPS4; None when it cannot be."""
+    """The GPU's partition modes, like CPX/NPS4; None when it does not support partitions."""
     places = (("partition", "compute_partition"), ("partition", "memory_partition"))
     modes = [parse_text(_at(static, place)) for place in places]
     return "/".join(mode for mode in modes if mode) or None
 
 
 def build_reading(gpu: Gpu, static: Facts, metric: Facts, errors: Errors) -> Reading:
-    """All that the tool says of a GPU. What cannot be read is left out and counted in `errors`."""
+    """The GPU's values. Malformed values are left out and counted in `errors`."""
     fields: dict[str, Any] = {}
     for field, (unit, places) in _METRICS.items():
         fields[field] = _read(field, metric, places, partial(parse_quantity, unit=unit), errors)
@@ -185,7 +185,7 @@ def build_reading(gpu: Gpu, static: Facts, metric: Facts, errors: Errors) -> Rea
 
 
 def _at(facts: object, path: Path) -> object:
-    """What stands at the end of a path; None when something on the way is no more than "N/A"."""
+    """The value at a path; None when the path does not exist."""
     for name in path:
         if not isinstance(facts, Mapping):
             return None
@@ -226,7 +226,7 @@ def _temperatures(metric: Facts, errors: Errors) -> dict[Labels, float]:
 
 
 def _clocks(metric: Facts, errors: Errors, names: tuple[str, ...]) -> dict[Labels, float]:
-    """Of several dies or engines the fastest counts."""
+    """Of several dies or engines, the highest clock."""
     hertz: dict[Labels, float] = {}
     for clock in _section(metric, "clock"):
         match = _CLOCK.fullmatch(clock)
@@ -260,7 +260,7 @@ def _ras(metric: Facts, errors: Errors) -> dict[Labels, float]:
 
 
 def _sum_blocks(ras: Mapping[Labels, float]) -> dict[Labels, float]:
-    """The tool's own totals are 0 where it could not count."""
+    """The tool's own totals are not used: they are 0 where it cannot count."""
     sums: dict[Labels, float] = {}
     for (_, kind), count in ras.items():
         if kind != "deferred":

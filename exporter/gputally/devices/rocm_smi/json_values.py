@@ -1,7 +1,7 @@
-"""What rocm-smi and amd-smi print, as values: pure functions, for every generation's spelling.
+"""Values in the output of rocm-smi and amd-smi: pure functions, for the spelling of every version.
 
-All of rocm-smi's values are texts; amd-smi has numbers, or a value beside its unit. Only
-`Malformed` is raised, by a value that is there and makes no sense.
+All of rocm-smi's values are texts; amd-smi has numbers, or a value beside its unit. They
+raise only `Malformed`, for a value that cannot be parsed.
 """
 
 import json
@@ -22,7 +22,7 @@ _DEVICE_ID = re.compile(r"0x([0-9a-f]{1,4})")
 _AMD = 0x1002
 _UNRECOGNIZED = "unrecognized arguments:"
 
-# Unit, in small letters -> (times, divided by). amd-smi's MB are MiB.
+# Unit in lower case -> (times, divided by). amd-smi's MB are MiB.
 _SCALES = {
     "": (1, 1),
     "%": (1, 100),
@@ -43,12 +43,12 @@ _SCALES = {
 
 
 class Malformed(ValueError):
-    """A value that is there, and is no value of its kind."""
+    """A value that cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedProcess:
-    """A line of `--showpids`: which GPUs the process uses is not told, only how many."""
+    """A line of `--showpids`, which has only the number of GPUs of a process."""
 
     pid: int
     name: str | None
@@ -69,7 +69,7 @@ def find_json(text: str) -> Any:
 
 
 def is_nothing(value: object) -> bool:
-    """Whether the tool says that it has no value: this card or driver cannot tell."""
+    """Whether the text stands for no value: not supported by this GPU or driver."""
     return value is None or (
         isinstance(value, str) and (value.strip().lower() in _NOTHING or value.strip().startswith("N/A"))
     )
@@ -83,7 +83,7 @@ def parse_text(value: object) -> str | None:
 
 
 def parse_quantity(value: object, unit: str = "") -> int | float | None:
-    """A number in base units; `unit` is that of a number that stands without one."""
+    """A number in base units; `unit` is that of a number without one."""
     if isinstance(value, dict):
         inner = value.get("unit")
         return parse_quantity(value.get("value"), inner if isinstance(inner, str) and inner else unit)
@@ -119,7 +119,7 @@ def parse_whole(value: object, unit: str = "") -> int | None:
 
 
 def parse_unique_id(value: object) -> int | None:
-    """The number that is the card's own, hexadecimal; amd-smi 6.1 prints the decimal number behind a 0x."""
+    """The GPU's unique id, hexadecimal; amd-smi 6.1 prints the decimal number behind a 0x."""
     text = parse_text(value)
     if text is None:
         return None
@@ -134,14 +134,14 @@ def parse_unique_id(value: object) -> int | None:
 
 
 def parse_device_id(value: object) -> int | None:
-    """A PCI device id like 0x740f; None for what is none, among it the vendor's own id."""
+    """A PCI device id like 0x740f; None for other texts, and for the vendor's id."""
     match = _DEVICE_ID.fullmatch(value.strip().lower()) if isinstance(value, str) else None
     number = int(match[1], 16) if match else None
     return None if number == _AMD else number
 
 
 def parse_pci_address(value: object) -> str | None:
-    """As the kernel writes it: small letters, and the domain in four digits or more."""
+    """In the kernel's spelling: lower case, and a domain of four digits or more."""
     text = parse_text(value)
     if text is None:
         return None
@@ -155,7 +155,7 @@ def parse_pci_address(value: object) -> str | None:
 def first_value(
     field: str, values: Iterable[object], parse: Callable[[object], Parsed | None], errors: Errors
 ) -> Parsed | None:
-    """The first that is a value; when there is none, one that makes no sense counts."""
+    """The first value that can be parsed; if there is none, a malformed one is counted."""
     malformed = False
     for value in values:
         try:
@@ -171,7 +171,7 @@ def first_value(
 
 
 def parse_processes(system: Mapping[str, object]) -> tuple[list[ListedProcess], int]:
-    """The processes among what is said of the system, and how many lines of them make no sense.
+    """The processes of the tool's "system" part, and the number of malformed lines.
 
     Such a line is "name, gpus, vram, sdma, cu": a name with blanks has become several words.
     """
@@ -193,7 +193,7 @@ def parse_processes(system: Mapping[str, object]) -> tuple[list[ListedProcess], 
 
 
 def parse_unrecognized(stderr: str) -> frozenset[str]:
-    """The options that this version of the tool does not know, as its complaint names them."""
+    """The options that this version of the tool does not support, from its error message."""
     for line in stderr.splitlines():
         _, complaint, options = line.partition(_UNRECOGNIZED)
         if complaint:

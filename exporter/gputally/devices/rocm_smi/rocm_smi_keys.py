@@ -1,8 +1,8 @@
-"""Which key of `rocm-smi --json` fills which field of the model, in all that the tool ever called them.
+"""The fields of the model and their keys in `rocm-smi --json`, in the spelling of every version.
 
-Keys are compared in small letters and without a colon at the end. What a name means has changed too:
-"GPU memory use (%)" was how busy the memory is; since ROCm 6.1 that is "GPU Memory Read/Write
-Activity (%)", beside a "GPU Memory Allocated (VRAM%)" which says nothing that bytes do not say better.
+Keys are compared in lower case and without a colon at the end. Names have changed their meaning, too:
+"GPU memory use (%)" was the memory's utilisation, which is "GPU Memory Read/Write Activity (%)" since
+ROCm 6.1. "GPU Memory Allocated (VRAM%)" is not used: the bytes are more precise.
 "Memory Activity" and "GFX Activity" are counters without a unit, for which there is no field.
 """
 
@@ -35,7 +35,7 @@ from gputally.model import Gpu, Labels, Reading
 
 CardJson = Mapping[str, object]
 
-# Each gives some of the keys below; the tool refuses them all when it does not know one.
+# Each option prints some of the keys below; the tool rejects all when it does not support one.
 OPTIONS: dict[str, tuple[str, ...]] = {
     "--showid": (),
     "--showuniqueid": (),
@@ -101,7 +101,7 @@ _PCIE = re.compile(r"([0-9.]{1,5})GT/s,? x([0-9]{1,2})", re.IGNORECASE)
 
 
 def with_plain_keys(card: Mapping[str, object]) -> CardJson:
-    """The card under keys that do not differ by generation. Of two that become one, a value stays."""
+    """The card under keys that are the same for all versions; of two equal keys, the one with a value."""
     plain: dict[str, object] = {}
     for key, value in card.items():
         name = key.strip().lower().rstrip(":")
@@ -111,7 +111,7 @@ def with_plain_keys(card: Mapping[str, object]) -> CardJson:
 
 
 def build_gpu(card: CardJson, index: int, driver_version: str | None, errors: Errors) -> Gpu | None:
-    """Who the card is; None when it does not say."""
+    """Identity of the GPU; None when the tool does not report it."""
     unique_id = first_value("uuid", [card.get("unique id")], parse_unique_id, errors)
     address = first_value("uuid", [card.get("pci bus")], parse_pci_address, errors)
     if unique_id is None and address is None:
@@ -129,13 +129,13 @@ def build_gpu(card: CardJson, index: int, driver_version: str | None, errors: Er
 
 
 def partition_profile(card: CardJson) -> str | None:
-    """How the card is divided, like CPX/NPS4; None when it cannot be."""
+    """The GPU's partition modes, like CPX/NPS4; None when it does not support partitions."""
     modes = [parse_text(card.get(key)) for key in ("compute partition", "memory partition")]
     return "/".join(mode for mode in modes if mode) or None
 
 
 def build_reading(gpu: Gpu, card: CardJson, errors: Errors) -> Reading:
-    """All that the tool says of a card. What cannot be read is left out and counted in `errors`."""
+    """The GPU's values. Malformed values are left out and counted in `errors`."""
     device_id = _device_id(card)
     fields: dict[str, Any] = {}
     for field, (unit, keys) in _NUMBERS.items():
@@ -145,7 +145,7 @@ def build_reading(gpu: Gpu, card: CardJson, errors: Errors) -> Reading:
     total, used = fields["memory_total_bytes"], fields["memory_used_bytes"]
     fields["memory_free_bytes"] = None if total is None or used is None else max(0, total - used)
     fields["power_limit_watts"] = fields["power_limit_watts"] or None
-    # The tool's own "Accumulated Energy (uJ)" counts with a rounded tick.
+    # The tool's own "Accumulated Energy (uJ)" is computed from a rounded unit.
     ticks = first_value("energy_millijoules", [card.get("energy counter")], parse_whole, errors)
     fields["energy_millijoules"] = energy_millijoules(ticks, device_id)
     if not fields["power_watts"] and device_id in TWO_DIES:
@@ -163,7 +163,7 @@ def build_reading(gpu: Gpu, card: CardJson, errors: Errors) -> Reading:
 
 
 def _device_id(card: CardJson) -> int | None:
-    """Of the chip; "Card model" was a name, an id of the vendor and one of the board before it was this."""
+    """The chip's device id; "Card model" has been a name, a vendor id and a board id in earlier versions."""
     return next(
         (number for key in _DEVICE_ID if (number := parse_device_id(card.get(key))) is not None), None
     )
@@ -180,7 +180,7 @@ def _temperatures(card: CardJson, errors: Errors) -> dict[Labels, float]:
 
 
 def _clocks(card: CardJson) -> dict[Labels, float]:
-    """A clock that rests has a level and no speed."""
+    """A sleeping clock has a level and no speed."""
     clocks: dict[Labels, float] = {}
     for key, value in card.items():
         name = _CLOCK.fullmatch(key)

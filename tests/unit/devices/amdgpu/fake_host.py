@@ -51,35 +51,35 @@ class FakeHost:
         path.write_text(text)
 
     def node(self, number: int, gpu_id: int, location: int = 0, **properties: int) -> None:
-        folder = self.kfd / f"topology/nodes/{number}"
+        directory = self.kfd / f"topology/nodes/{number}"
         said = {"location_id": location, "domain": 0, "simd_count": 1216, "simd_per_cu": 4} | properties
-        self.write(folder / "gpu_id", f"{gpu_id}\n")
-        self.write(folder / "properties", "".join(f"{name} {value}\n" for name, value in said.items()))
+        self.write(directory / "gpu_id", f"{gpu_id}\n")
+        self.write(directory / "properties", "".join(f"{name} {value}\n" for name, value in said.items()))
         (self.kfd / "proc").mkdir(exist_ok=True)
 
     def computes(
         self, pid: int, gpu_id: int, vram: int = 0, occupied: int | None = None, queues: int = 0
     ) -> None:
         """A process has KFD open. Each call replaces what it does on that GPU."""
-        folder = self.kfd / f"proc/{pid}"
-        self.write(folder / f"vram_{gpu_id}", f"{vram}\n")
-        self.write(folder / f"sdma_{gpu_id}", "0\n")
-        self.write(folder / f"stats_{gpu_id}/evicted_ms", "0\n")
+        directory = self.kfd / f"proc/{pid}"
+        self.write(directory / f"vram_{gpu_id}", f"{vram}\n")
+        self.write(directory / f"sdma_{gpu_id}", "0\n")
+        self.write(directory / f"stats_{gpu_id}/evicted_ms", "0\n")
         if occupied is not None:
-            self.write(folder / f"stats_{gpu_id}/cu_occupancy", f"{occupied}\n")
-        (folder / "queues").mkdir(exist_ok=True)
+            self.write(directory / f"stats_{gpu_id}/cu_occupancy", f"{occupied}\n")
+        (directory / "queues").mkdir(exist_ok=True)
         for queue in range(queues):
-            self.write(folder / f"queues/{gpu_id}{queue}/gpuid", f"{gpu_id}")
+            self.write(directory / f"queues/{gpu_id}{queue}/gpuid", f"{gpu_id}")
 
     def starts(self, pid: int, name: str = "python3", started: int = 1000) -> None:
         """A new process; one that has the pid ends."""
-        folder = self.procfs / f"{pid}"
-        if folder.exists():
+        directory = self.procfs / f"{pid}"
+        if directory.exists():
             self.ends(pid)
         before_start = "S 1 42 42 0 -1 4194304 5 6 7 8 9 10 11 12 20 0 1 0"
-        self.write(folder / "stat", f"{pid} ({name}) {before_start} {started} 1000 200\n")
-        (folder / "fd").mkdir()
-        (folder / "fdinfo").mkdir()
+        self.write(directory / "stat", f"{pid} ({name}) {before_start} {started} 1000 200\n")
+        (directory / "fd").mkdir()
+        (directory / "fdinfo").mkdir()
 
     def ends(self, pid: int) -> None:
         # Kept where it does not count, so that the file system does not give its inode to the next one.

@@ -29,8 +29,8 @@ def reader_of(tree: Path, *, pcie_throughput: bool = False) -> AmdgpuReader:
 def add_kfd(tree: Path, locations: Sequence[int], processes: Mapping[int, int]) -> None:
     """Nothing but a node of KFD for each `location_id`, and by pid the node that a process has a queue on."""
     kfd = tree / "sys/class/kfd/kfd"
-    for folder in (kfd, tree / "proc"):
-        shutil.rmtree(folder, ignore_errors=True)
+    for directory in (kfd, tree / "proc"):
+        shutil.rmtree(directory, ignore_errors=True)
     for number, location in enumerate(locations):
         node = kfd / f"topology/nodes/{number}"
         node.mkdir(parents=True)
@@ -125,12 +125,12 @@ def test_no_gpu_is_a_refusal(tmp_path: Path) -> None:
 def test_a_gpu_keeps_its_index_when_another_goes_and_comes(tmp_path: Path) -> None:
     tree = plant("card10", tmp_path)
     first, second = "GPU-946d7e1ef9b172dd", "GPU-5d2c8e7a90b1f346"
-    folder = device(tree, 2)
+    directory = device(tree, 2)
     reader = reader_of(tree)
     assert ups(reader.read()) == [(0, first, True), (1, second, True)]
-    folder.rename(tmp_path / "gone")
+    directory.rename(tmp_path / "gone")
     assert ups(reader.read()) == [(1, second, True)]
-    (tmp_path / "gone").rename(folder)
+    (tmp_path / "gone").rename(directory)
     assert ups(reader.read()) == [(0, first, True), (1, second, True)]
 
 
@@ -151,8 +151,8 @@ def test_one_card_that_does_not_answer_leaves_the_others(
     assert ups(report) == healthy
     assert report.errors["gpu_utilization_ratio", "eio"] == 2
     assert [record.getMessage() for record in caplog.records] == [
-        "GPU 0000:05:00.0 does not answer",
-        "GPU 0000:05:00.0 answers again",
+        "GPU 0000:05:00.0 is lost",
+        "GPU 0000:05:00.0 is back",
     ]
 
 

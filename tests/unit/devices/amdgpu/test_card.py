@@ -318,10 +318,10 @@ def test_the_generation_of_a_link(tmp_path: Path, speed: str, generation: int | 
 
 def test_the_table_fills_what_no_file_says(tmp_path: Path) -> None:
     tree = plant("mi300x", tmp_path)
-    folder = device(tree, 1)
+    directory = device(tree, 1)
     for name in ("gpu_busy_percent", "mem_busy_percent", "pcie_replay_count", "current_link_speed"):
-        (folder / name).unlink()
-    for path in [*folder.glob("hwmon/*/*"), *folder.glob("pp_dpm_*"), folder / "current_link_width"]:
+        (directory / name).unlink()
+    for path in [*directory.glob("hwmon/*/*"), *directory.glob("pp_dpm_*"), directory / "current_link_width"]:
         path.unlink()
     reading = read(card_reader(tree, 1))
     assert reading.gpu_utilization_ratio == 1.0

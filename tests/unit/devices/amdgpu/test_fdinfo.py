@@ -200,9 +200,9 @@ class Scanner:
         real = os.open
 
         def open_(path: str, *args: int, **kwargs: int) -> int:
-            folder = Path(path)
-            if folder.name == "fd":
-                self.looked_at.append(int(folder.parent.name))
+            directory = Path(path)
+            if directory.name == "fd":
+                self.looked_at.append(int(directory.parent.name))
             return real(path, *args, **kwargs)
 
         monkeypatch.setattr(os, "open", open_)

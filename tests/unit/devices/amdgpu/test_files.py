@@ -22,7 +22,7 @@ MHZ = 1_000_000
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Files:
+def directory(tmp_path: Path) -> Files:
     return Files(tmp_path, Counter())
 
 
@@ -30,44 +30,44 @@ def folder(tmp_path: Path) -> Files:
     ("content", "number"),
     [("37\n", 37), ("0\n", 0), ("-5000\n", -5000), ("0x1002\n", 0x1002), (" 42 \0\0\0", 42)],
 )
-def test_a_number(folder: Files, content: str, number: int) -> None:
-    (folder.folder / "file").write_text(content)
-    assert folder.number("field", "file") == number
-    assert folder.divided("field", "file", 1000) == number / 1000
-    assert not folder.errors
-    assert folder.answered == {"field"}
+def test_a_number(directory: Files, content: str, number: int) -> None:
+    (directory.directory / "file").write_text(content)
+    assert directory.number("field", "file") == number
+    assert directory.divided("field", "file", 1000) == number / 1000
+    assert not directory.errors
+    assert directory.succeeded == {"field"}
 
 
-def test_what_is_no_number_is_counted(folder: Files) -> None:
-    (folder.folder / "file").write_text("Query currently inaccessible\n")
-    assert folder.number("power_watts", "file") is None
-    assert folder.errors == {("power_watts", "malformed"): 1}
+def test_what_is_no_number_is_counted(directory: Files) -> None:
+    (directory.directory / "file").write_text("Query currently inaccessible\n")
+    assert directory.number("power_watts", "file") is None
+    assert directory.errors == {("power_watts", "malformed"): 1}
 
 
-def test_an_empty_file_says_nothing(folder: Files) -> None:
-    (folder.folder / "file").write_bytes(b"\n\0")
-    assert folder.text("field", "file") is None
-    assert folder.number("field", "file") is None
-    assert not folder.errors
+def test_an_empty_file_says_nothing(directory: Files) -> None:
+    (directory.directory / "file").write_bytes(b"\n\0")
+    assert directory.text("field", "file") is None
+    assert directory.number("field", "file") is None
+    assert not directory.errors
 
 
-def test_a_missing_file_is_a_thing_the_card_does_not_have(folder: Files) -> None:
-    assert folder.raw("field", "file") is None
-    assert folder.number("field", "no/such/folder/file") is None
-    assert folder.divided("field", "file", 1000) is None
-    assert folder.names("hwmon") == []
-    assert not folder.errors
-    assert not folder.answered | folder.failed | folder.denied
+def test_a_missing_file_is_a_thing_the_card_does_not_have(directory: Files) -> None:
+    assert directory.raw("field", "file") is None
+    assert directory.number("field", "no/such/directory/file") is None
+    assert directory.divided("field", "file", 1000) is None
+    assert directory.names("hwmon") == []
+    assert not directory.errors
+    assert not directory.succeeded | directory.failed | directory.denied
 
 
 @pytest.mark.parametrize("code", [errno.ENODATA, errno.EOPNOTSUPP])
 def test_a_card_may_say_that_it_has_no_such_thing(
-    folder: Files, monkeypatch: pytest.MonkeyPatch, code: int
+    directory: Files, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     fail_files(monkeypatch, code, lambda _: True)
-    assert folder.number("field", "file") is None
-    assert not folder.errors
-    assert not folder.failed
+    assert directory.number("field", "file") is None
+    assert not directory.errors
+    assert not directory.failed
 
 
 @pytest.mark.parametrize(
@@ -82,40 +82,40 @@ def test_a_card_may_say_that_it_has_no_such_thing(
     ],
 )
 def test_an_error_is_counted_by_its_name(
-    folder: Files, monkeypatch: pytest.MonkeyPatch, code: int, name: str
+    directory: Files, monkeypatch: pytest.MonkeyPatch, code: int, name: str
 ) -> None:
     fail_files(monkeypatch, code, lambda _: True)
     for _ in range(2):
-        assert folder.number("power_watts", "power1_average") is None
-    assert folder.errors == {("power_watts", name): 2}
-    assert folder.failed == {"power_watts"}
+        assert directory.number("power_watts", "power1_average") is None
+    assert directory.errors == {("power_watts", name): 2}
+    assert directory.failed == {"power_watts"}
 
 
-def test_a_denial_is_no_failure_of_the_card(folder: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_denial_is_no_failure_of_the_card(directory: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     fail_files(monkeypatch, errno.EACCES, lambda _: True)
-    assert folder.raw("gpu_metrics", "gpu_metrics") is None
-    assert folder.errors == {("gpu_metrics", "eacces"): 1}
-    assert (folder.failed, folder.denied) == (set(), {"gpu_metrics"})
+    assert directory.raw("gpu_metrics", "gpu_metrics") is None
+    assert directory.errors == {("gpu_metrics", "eacces"): 1}
+    assert (directory.failed, directory.denied) == (set(), {"gpu_metrics"})
 
 
 def test_a_new_look_forgets_who_answered_but_not_the_errors(
-    folder: Files, monkeypatch: pytest.MonkeyPatch
+    directory: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder.folder / "good").write_text("1")
+    (directory.directory / "good").write_text("1")
     fail_files(monkeypatch, errno.EIO, lambda path: path.name == "bad")
-    folder.number("good", "good")
-    folder.number("bad", "bad")
-    assert (folder.answered, folder.failed) == ({"good"}, {"bad"})
-    folder.begin()
-    assert (folder.answered, folder.failed) == (set(), set())
-    assert folder.errors == {("bad", "eio"): 1}
+    directory.number("good", "good")
+    directory.number("bad", "bad")
+    assert (directory.succeeded, directory.failed) == ({"good"}, {"bad"})
+    directory.begin()
+    assert (directory.succeeded, directory.failed) == (set(), set())
+    assert directory.errors == {("bad", "eio"): 1}
 
 
-def test_a_file_that_is_a_link_is_not_followed(folder: Files, tmp_path: Path) -> None:
+def test_a_file_that_is_a_link_is_not_followed(directory: Files, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("1")
     (tmp_path / "file").symlink_to(tmp_path / "secret")
-    assert folder.number("field", "file") is None
-    assert folder.errors == {("field", "eloop"): 1}
+    assert directory.number("field", "file") is None
+    assert directory.errors == {("field", "eloop"): 1}
 
 
 def test_links_are_followed_within_the_root_only(tmp_path: Path) -> None:

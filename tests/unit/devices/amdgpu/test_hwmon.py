@@ -21,10 +21,10 @@ def files(tmp_path: Path) -> Files:
 
 
 def write(files: Files, values: Mapping[str, object], name: str = "amdgpu", number: int = 3) -> None:
-    folder = files.folder / f"hwmon/hwmon{number}"
-    folder.mkdir(parents=True)
+    directory = files.directory / f"hwmon/hwmon{number}"
+    directory.mkdir(parents=True)
     for file, value in {"name": name, **values}.items():
-        (folder / file).write_text(f"{value}\n")
+        (directory / file).write_text(f"{value}\n")
 
 
 def test_a_desktop_card() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputally.devices.amdgpu.kfd import ComputeUse, Kfd, Node, parse_properties, place_nodes
+from gputally.devices.amdgpu.kfd import ComputeUse, Kfd, Node, locate_nodes, parse_properties
 from tests.unit.devices.amdgpu.fake_host import FakeHost, location_id
 
 CARD = "0000:c1:00.0"
@@ -31,7 +31,7 @@ def kfd(host: FakeHost, errors: Counter[tuple[str, str]]) -> Kfd:
 
 
 def test_a_host_without_kfd_has_nothing_to_tell(kfd: Kfd, errors: Counter[tuple[str, str]]) -> None:
-    assert kfd.look() == ((), None)
+    assert kfd.read() == ((), None)
     assert errors == {}
 
 
@@ -39,7 +39,7 @@ def test_nodes_are_the_gpus_in_the_order_of_their_numbers(kfd: Kfd, host: FakeHo
     host.node(0, 0)  # a CPU
     host.node(10, 111, location_id(0xC2), drm_render_minor=129)
     host.node(2, 222, location_id(0xC1), drm_render_minor=128, simd_count=416)
-    nodes, processes = kfd.look()
+    nodes, processes = kfd.read()
     assert nodes == (
         Node(2, 222, 0, location_id(0xC1), compute_units=104, render_minor=128),
         Node(10, 111, 0, location_id(0xC2), compute_units=304, render_minor=129),
@@ -50,7 +50,7 @@ def test_nodes_are_the_gpus_in_the_order_of_their_numbers(kfd: Kfd, host: FakeHo
 def test_node_whose_units_cannot_be_counted_has_none(kfd: Kfd, host: FakeHost) -> None:
     host.node(1, 111, location_id(0xC1), simd_per_cu=0)
     host.node(2, 222, location_id(0xC2), simd_count=2)
-    assert [node.compute_units for node in kfd.look()[0]] == [None, None]
+    assert [node.compute_units for node in kfd.read()[0]] == [None, None]
 
 
 def test_processes_say_what_they_use(kfd: Kfd, host: FakeHost) -> None:
@@ -58,7 +58,7 @@ def test_processes_say_what_they_use(kfd: Kfd, host: FakeHost) -> None:
     host.node(2, 222, location_id(0xC2))
     host.computes(4242, 111, vram=1 << 34, occupied=76, queues=2)
     host.computes(4242, 222)
-    assert kfd.look()[1] == {4242: {111: ComputeUse(1 << 34, 76, True), 222: ComputeUse(0, 0, False)}}
+    assert kfd.read()[1] == {4242: {111: ComputeUse(1 << 34, 76, True), 222: ComputeUse(0, 0, False)}}
 
 
 def test_only_memory_queues_or_filled_units_put_a_process_on_a_gpu() -> None:
@@ -75,14 +75,14 @@ def test_card_that_cannot_count_filled_units_says_none_only_while_there_are_queu
     host.node(1, 111, location_id(0xC1))
     host.computes(1, 111, vram=5, queues=1)
     host.computes(2, 111, vram=5)
-    assert kfd.look()[1] == {1: {111: ComputeUse(5, None, True)}, 2: {111: ComputeUse(5, 0, False)}}
+    assert kfd.read()[1] == {1: {111: ComputeUse(5, None, True)}, 2: {111: ComputeUse(5, 0, False)}}
 
 
 def test_kernel_that_does_not_list_queues(kfd: Kfd, host: FakeHost) -> None:
     host.node(1, 111, location_id(0xC1))
     host.computes(1, 111, vram=5, occupied=3)
     (host.kfd / "proc/1/queues").rmdir()
-    assert kfd.look()[1] == {1: {111: ComputeUse(5, 3, None)}}
+    assert kfd.read()[1] == {1: {111: ComputeUse(5, 3, None)}}
 
 
 def test_further_contexts_of_a_process_are_its_own(kfd: Kfd, host: FakeHost) -> None:
@@ -91,27 +91,27 @@ def test_further_contexts_of_a_process_are_its_own(kfd: Kfd, host: FakeHost) -> 
     host.write(host.kfd / "proc/7/context_2/vram_111", "50\n")
     host.write(host.kfd / "proc/7/context_2/stats_111/cu_occupancy", "6\n")
     host.write(host.kfd / "proc/7/context_2/queues/9/gpuid", "111")
-    assert kfd.look()[1] == {7: {111: ComputeUse(150, 10, True)}}
+    assert kfd.read()[1] == {7: {111: ComputeUse(150, 10, True)}}
     host.write(host.kfd / "proc/7/context_2/queues/9/gpuid", "222")
-    assert kfd.look()[1] == {7: {111: ComputeUse(150, 4, True)}}
+    assert kfd.read()[1] == {7: {111: ComputeUse(150, 4, True)}}
 
 
 def test_topology_is_read_again_when_an_unknown_gpu_is_met(kfd: Kfd, host: FakeHost) -> None:
     host.node(1, 111, location_id(0xC1))
-    assert [node.gpu_id for node in kfd.look()[0]] == [111]
+    assert [node.gpu_id for node in kfd.read()[0]] == [111]
     host.node(1, 333, location_id(0xC1))
-    assert [node.gpu_id for node in kfd.look()[0]] == [111], "nothing says that it changed"
+    assert [node.gpu_id for node in kfd.read()[0]] == [111], "nothing says that it changed"
     host.computes(5, 333, vram=1)
-    assert [node.gpu_id for node in kfd.look()[0]] == [333]
+    assert [node.gpu_id for node in kfd.read()[0]] == [333]
 
 
 def test_topology_is_read_again_when_its_generation_changes(kfd: Kfd, host: FakeHost) -> None:
     host.write(host.kfd / "topology/generation_id", "2\n")
     host.node(1, 111, location_id(0xC1))
-    kfd.look()
+    kfd.read()
     host.node(2, 222, location_id(0xC2))
     host.write(host.kfd / "topology/generation_id", "3\n")
-    assert [node.gpu_id for node in kfd.look()[0]] == [111, 222]
+    assert [node.gpu_id for node in kfd.read()[0]] == [111, 222]
 
 
 def node(number: int, location: int, domain: int = 0) -> Node:
@@ -120,30 +120,30 @@ def node(number: int, location: int, domain: int = 0) -> Node:
 
 def test_a_card_with_one_node_is_whole() -> None:
     one = node(1, location_id(0xC1, 0x1E, 3), domain=0x10000)
-    assert place_nodes([one], ["10000:c1:1e.3"]) == {("10000:c1:1e.3", None): one}
-    assert place_nodes([one], [CARD]) == {}
+    assert locate_nodes([one], ["10000:c1:1e.3"]) == {("10000:c1:1e.3", None): one}
+    assert locate_nodes([one], [CARD]) == {}
 
 
 def test_partitions_in_the_highest_bits_of_the_location() -> None:
     parts = [node(number, location_id(0xC1) | part << 28) for number, part in ((4, 0), (3, 2), (5, 1))]
-    assert place_nodes(parts, [CARD]) == {(CARD, 0): parts[0], (CARD, 1): parts[2], (CARD, 2): parts[1]}
+    assert locate_nodes(parts, [CARD]) == {(CARD, 0): parts[0], (CARD, 1): parts[2], (CARD, 2): parts[1]}
 
 
 def test_partitions_in_place_of_the_function() -> None:
     parts = [node(number, location_id(0xA4, 0, part)) for number, part in ((10, 0), (11, 1), (12, 2))]
     address = "0000:a4:00.0"
-    assert place_nodes(parts, [address]) == {(address, part): parts[part] for part in range(3)}
+    assert locate_nodes(parts, [address]) == {(address, part): parts[part] for part in range(3)}
 
 
 def test_a_function_that_is_a_card_of_its_own_is_no_partition() -> None:
     cards = [node(1, location_id(0xA4, 0, 0)), node(2, location_id(0xA4, 0, 1))]
     addresses = ["0000:a4:00.0", "0000:a4:00.1"]
-    assert place_nodes(cards, addresses) == {(addresses[0], None): cards[0], (addresses[1], None): cards[1]}
+    assert locate_nodes(cards, addresses) == {(addresses[0], None): cards[0], (addresses[1], None): cards[1]}
 
 
 def test_partitions_that_nothing_tells_apart_go_by_the_node() -> None:
     parts = [node(number, location_id(0xC1)) for number in (9, 7, 8)]
-    assert [one.number for one in place_nodes(parts, [CARD]).values()] == [7, 8, 9]
+    assert [one.number for one in locate_nodes(parts, [CARD]).values()] == [7, 8, 9]
 
 
 def fail(monkeypatch: pytest.MonkeyPatch, part: str, code: int) -> None:
@@ -169,7 +169,7 @@ def test_what_vanishes_while_it_is_read_is_no_error(
     host.node(1, 111, location_id(0xC1))
     host.computes(7, 111, vram=100, occupied=4, queues=1)
     fail(monkeypatch, "proc/7/", code)
-    assert kfd.look()[1] == {7: {111: ComputeUse(None, 0, False)}}
+    assert kfd.read()[1] == {7: {111: ComputeUse(None, 0, False)}}
     assert errors == {}
 
 
@@ -188,7 +188,7 @@ def test_one_file_that_fails_does_not_hide_the_others(
     host.node(1, 111, location_id(0xC1))
     host.computes(7, 111, vram=100, occupied=4, queues=1)
     fail(monkeypatch, "cu_occupancy", code)
-    assert kfd.look()[1] == {7: {111: ComputeUse(100, None, True)}}
+    assert kfd.read()[1] == {7: {111: ComputeUse(100, None, True)}}
     assert errors == counted
 
 
@@ -198,8 +198,8 @@ def test_hidden_nodes_are_counted_once_per_look(
     host.node(1, 111, location_id(0xC1))
     host.node(2, 222, location_id(0xC2))
     fail(monkeypatch, "gpu_id", errno.EPERM)
-    assert kfd.look() == ((), {})
-    assert kfd.look() == ((), {})
+    assert kfd.read() == ((), {})
+    assert kfd.read() == ((), {})
     assert errors == {("kfd", "permission"): 2}
 
 
@@ -234,8 +234,8 @@ def test_any_content_is_survived(tmp_path_factory: pytest.TempPathFactory, conte
     files += ["proc/7/vram_111", "proc/7/stats_111/cu_occupancy", "proc/7/queues/1110/gpuid"]
     for name, text in zip(files, content, strict=True):
         (host.kfd / name).write_bytes(text)
-    nodes, processes = Kfd(host.sysfs, Counter()).look()
-    place_nodes(nodes, [CARD])
+    nodes, processes = Kfd(host.sysfs, Counter()).read()
+    locate_nodes(nodes, [CARD])
     assert processes is not None
     assert all((use.vram_bytes or 0) >= 0 for use in processes[7].values())
 
@@ -250,5 +250,5 @@ def test_things_of_another_kind_in_place_of_files_are_survived(
     (host.kfd / "proc/self").mkdir()
     (host.kfd / "proc/8/vram_").write_text("1")
     (host.kfd / "proc/8/vram_x").write_text("1")
-    assert kfd.look()[1] == {8: {111: ComputeUse(None, None, None)}, 9: {}}
+    assert kfd.read()[1] == {8: {111: ComputeUse(None, None, None)}, 9: {}}
     assert errors == {("kfd", "eisdir"): 1}

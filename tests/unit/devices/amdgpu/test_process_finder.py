@@ -43,7 +43,7 @@ def rocm(host: FakeHost) -> FakeHost:
 
 
 def found(finder: ProcessFinder, place: CardPart = (CARD, None)) -> FoundProcesses:
-    return finder.look([CARD, OTHER])[place]
+    return finder.find([CARD, OTHER])[place]
 
 
 def sm(found: FoundProcesses) -> dict[int, float]:
@@ -361,7 +361,7 @@ def test_each_partition_has_its_processes_and_the_card_has_all(cpx: FakeHost) ->
     cpx.computes(10, GPU, vram=1 * GIB, occupied=38, queues=1)
     cpx.computes(10, GPU + 2, vram=2 * GIB, occupied=19, queues=1)
     cpx.computes(11, GPU + 2, vram=4 * GIB, occupied=0, queues=1)
-    looked = cpx.finder().look([CARD])
+    looked = cpx.finder().find([CARD])
     assert list(looked) == [(CARD, None), (CARD, 0), (CARD, 1), (CARD, 2), (CARD, 3)]
     assert looked[CARD, 0].processes == (Process(10, "compute", "one", 1 * GIB, 0, 0),)
     assert looked[CARD, 1].processes == ()
@@ -382,7 +382,7 @@ def test_partitions_weigh_as_many_units_as_they_have(cpx: FakeHost) -> None:
     cpx.node(5, GPU + 1, location_id(0xC1) | 1 << 28, simd_count=3 * 152)
     cpx.starts(10)
     cpx.computes(10, GPU + 1, vram=1, occupied=3 * 38, queues=1)
-    looked = cpx.finder().look([CARD])
+    looked = cpx.finder().find([CARD])
     assert (sm(looked[CARD, 1]), sm(looked[CARD, None])) == ({10: 1.0}, {10: 0.5})
 
 
@@ -390,12 +390,12 @@ def test_what_cannot_be_told_of_a_partition_cannot_be_told_of_the_card(cpx: Fake
     cpx.starts(10)
     cpx.computes(10, GPU, vram=1, queues=1)
     cpx.computes(10, GPU + 1, vram=1, occupied=38, queues=1)
-    looked = cpx.finder().look([CARD])
+    looked = cpx.finder().find([CARD])
     assert [looked[CARD, part].samples is None for part in (0, 1, None)] == [True, False, True]
     cpx.ends(10)
     cpx.starts(11)
     cpx.opens(11, 3, fdinfo(1, drm_engine_compute="5 ns"), "/dev/dri/renderD129")
-    looked = cpx.finder().look([CARD])
+    looked = cpx.finder().find([CARD])
     assert [looked[CARD, part].samples is None for part in (0, 1, None)] == [False, True, True]
 
 
@@ -408,10 +408,10 @@ def test_client_of_a_partition_is_known_by_its_render_device(cpx: FakeHost) -> N
     cpx.starts(11)
     runs(1)
     finder = cpx.finder()
-    finder.look([CARD])
+    finder.find([CARD])
     cpx.passes(1)
     runs(SECOND_NS // 2 + 1)
-    looked = finder.look([CARD])
+    looked = finder.find([CARD])
     assert sm(looked[CARD, 1]) == {10: 0.5}
     assert sm(looked[CARD, None]) == {10: 0.125, 11: 0.5}
     assert looked[CARD, 0].processes == ()
@@ -422,8 +422,8 @@ def test_client_of_a_partition_is_known_by_its_render_device(cpx: FakeHost) -> N
 
 def test_nothing_that_can_be_read_is_not_nobody(tmp_path: Path) -> None:
     finder = ProcessFinder(tmp_path / "sys", tmp_path / "proc")
-    assert finder.look([CARD]) == {(CARD, None): FoundProcesses(None, None)}
-    assert finder.look([]) == {}
+    assert finder.find([CARD]) == {(CARD, None): FoundProcesses(None, None)}
+    assert finder.find([]) == {}
     assert finder.errors == {}
 
 
@@ -531,7 +531,7 @@ def test_everything_may_fail_at_any_moment(rocm: FakeHost, monkeypatch: pytest.M
 
 def look_at(name: str, *addresses: str) -> Mapping[CardPart, FoundProcesses]:
     host = planted(name)
-    return ProcessFinder(host / "sys", host / "proc").look(addresses)
+    return ProcessFinder(host / "sys", host / "proc").find(addresses)
 
 
 def test_mi300x() -> None:

@@ -47,22 +47,22 @@ def test_all_cards_measure_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_fails_or_makes_no_sense_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = plant("mi250", tmp_path)
-    folders = [device(tree, card) for card in (0, 1)]
-    (folders[0] / "pcie_bw").write_text("12 34\n")
-    fail_files(monkeypatch, errno.EBUSY, lambda path: path == folders[1] / "pcie_bw")
+    directories = [device(tree, card) for card in (0, 1)]
+    (directories[0] / "pcie_bw").write_text("12 34\n")
+    fail_files(monkeypatch, errno.EBUSY, lambda path: path == directories[1] / "pcie_bw")
     errors: Errors = Counter()
-    assert read_throughput(folders, errors) == {}
+    assert read_throughput(directories, errors) == {}
     field = "pcie_throughput_bytes_per_second"
     assert errors == {(field, "malformed"): 1, (field, "ebusy"): 1}
 
 
 def test_a_card_that_sleeps_is_not_woken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = device(plant("mi210", tmp_path), 0)
-    (folder / "power").mkdir()
-    (folder / "power/runtime_status").write_text("suspended\n")
+    directory = device(plant("mi210", tmp_path), 0)
+    (directory / "power").mkdir()
+    (directory / "power/runtime_status").write_text("suspended\n")
     fail_files(monkeypatch, errno.EIO, lambda path: path.name == "pcie_bw")
     errors: Errors = Counter()
-    assert read_throughput([folder], errors) == {}
+    assert read_throughput([directory], errors) == {}
     assert not errors
 
 

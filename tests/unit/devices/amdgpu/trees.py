@@ -10,7 +10,7 @@ from gputally.devices.amdgpu import files
 
 
 def device(tree: Path, card: int) -> Path:
-    """The folder with the files of a card."""
+    """The directory with the files of a card."""
     return (tree / f"sys/class/drm/card{card}/device").resolve()
 
 

@@ -52,13 +52,13 @@ answer("".join(", ".join(line[place] for place in places) + "\n" for line in lin
 class CapturedNvidiaSmi:
     """Its `path` is the command. What it answers can be changed between two samples."""
 
-    def __init__(self, folder: Path, capture: str = "h100-processes", tool: str = "550") -> None:
-        self.folder = folder
-        self.path = str(folder / "nvidia-smi")
+    def __init__(self, directory: Path, capture: str = "h100-processes", tool: str = "550") -> None:
+        self.directory = directory
+        self.path = str(directory / "nvidia-smi")
         self.answers: dict[str, tuple[str, int]] = {}
         self.play(capture, tool)
-        script = folder / "nvidia-smi"
-        script.write_text(_SCRIPT.format(python=sys.executable, here=str(folder)))
+        script = directory / "nvidia-smi"
+        script.write_text(_SCRIPT.format(python=sys.executable, here=str(directory)))
         script.chmod(script.stat().st_mode | stat.S_IXUSR)
 
     def play(self, capture: str, tool: str = "550") -> None:
@@ -80,7 +80,7 @@ class CapturedNvidiaSmi:
         self._write()
 
     def calls(self) -> list[list[str]]:
-        return [json.loads(line) for line in (self.folder / "calls").read_text().splitlines()]
+        return [json.loads(line) for line in (self.directory / "calls").read_text().splitlines()]
 
     def _write(self) -> None:
-        (self.folder / "state.json").write_text(json.dumps({**self._state, "answers": self.answers}))
+        (self.directory / "state.json").write_text(json.dumps({**self._state, "answers": self.answers}))

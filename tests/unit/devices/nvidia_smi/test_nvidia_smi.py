@@ -208,7 +208,7 @@ def test_half_an_output_or_another_one_is_unavailable_and_quoted(
     tool: CapturedNvidiaSmi, reader: NvidiaSmiReader, text: str
 ) -> None:
     tool.answer("--query-gpu", text)
-    with pytest.raises(Unavailable, match=r"did not print the table asked for, but: .") as failure:
+    with pytest.raises(Unavailable, match=r"did not print the table, but: .") as failure:
         reader.read()
     assert failure.value.reason.isprintable()
     assert len(failure.value.reason) < 1000

@@ -58,7 +58,7 @@ def test_loss_and_return_are_logged_once_each(driver: Driver, caplog: pytest.Log
     driver.shows(t4(0), t4(1))
     reader.read()
     uuid = t4(1).gpu.uuid
-    assert caplog.messages == [f"GPU {uuid} does not answer", f"GPU {uuid} answers again"]
+    assert caplog.messages == [f"GPU {uuid} is lost", f"GPU {uuid} is back"]
 
 
 def test_gpu_that_needs_a_reset_is_down(driver: Driver) -> None:

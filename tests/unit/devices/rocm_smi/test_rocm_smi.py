@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gputally.devices.rocm_smi import RocmSmiReader, place_processes
+from gputally.devices.rocm_smi import RocmSmiReader, assign_processes
 from gputally.devices.rocm_smi.json_values import ListedProcess
 from gputally.devices.rocm_smi.rocm_smi_keys import OPTIONS
 from gputally.model import Process, Reading, Unavailable
@@ -21,10 +21,10 @@ CARD = {"Unique ID": "0x{}", "PCI Bus": "0000:0{}:00.0", "GPU use (%)": "5", "De
 class Tool:
     """A command that notes how it was called. `script` is sh, with `$*` the arguments."""
 
-    def __init__(self, folder: Path, name: str = "rocm-smi") -> None:
-        folder.mkdir(exist_ok=True)
-        self.path = folder / name
-        self._calls = folder / f"{name}.calls"
+    def __init__(self, directory: Path, name: str = "rocm-smi") -> None:
+        directory.mkdir(exist_ok=True)
+        self.path = directory / name
+        self._calls = directory / f"{name}.calls"
         self.says({})
 
     def says(self, document: Any, *, before: str = "", stderr: str = "", exit_code: int = 0) -> None:
@@ -159,7 +159,7 @@ def test_a_tool_that_always_crashes_is_probed_once(tool: Tool, reader: RocmSmiRe
             "",
             "ERROR:root:Driver not initialized (amdgpu not found in modules)\n",
             0,
-            "did not print the JSON asked for, but: ERROR:root:Driver not initialized",
+            "did not print JSON, but: ERROR:root:Driver not initialized",
             "modprobe amdgpu",
         ),
         ("", "WARNING: No AMD GPUs specified\nWARNING: No JSON data to report\n", 0, "No JSON data", "lspci"),
@@ -171,7 +171,7 @@ def test_a_tool_that_always_crashes_is_probed_once(tool: Tool, reader: RocmSmiRe
             "/sys/class/kfd",
         ),
         (
-            "Unable to load the rocm_smi library.\nSet LD_LIBRARY_PATH to the folder\n",
+            "Unable to load the rocm_smi library.\nSet LD_LIBRARY_PATH to the directory\n",
             "",
             0,
             "but: Unable to load the rocm_smi library",
@@ -301,7 +301,7 @@ def test_processes_of_a_host_with_one_gpu(tool: Tool, reader: RocmSmiReader) -> 
 def test_which_of_several_gpus_a_process_uses_is_only_told_when_it_uses_all(
     listed: list[ListedProcess], placed: tuple[Process, ...] | None
 ) -> None:
-    assert place_processes(listed, 4) == placed
+    assert assign_processes(listed, 4) == placed
 
 
 @pytest.fixture
