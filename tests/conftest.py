@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Settings and fixtures of all tests."""
 
 import pytest
 from hypothesis import settings
@@ -7,7 +7,7 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 END_TO_END = "tests/e2e"
 
-# The machine may be busy with a build: how long an example takes says nothing about the code.
+# The machine may be busy: the duration of an example says nothing about the code.
 settings.register_profile("gputally", deadline=None)
 settings.load_profile("gputally")
 

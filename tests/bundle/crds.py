@@ -16,10 +16,10 @@ class _Loader(yaml.CSafeLoader):
 _Loader.add_constructor("tag:yaml.org,2002:value", lambda _, node: node.value)
 
 
-def schemas(kit: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """(apiVersion, kind) -> strict schema, for every resource of a kit of CRDs."""
+def schemas(name: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """(apiVersion, kind) -> strict schema, for every resource of a set of CRDs."""
     found = {}
-    for file in sorted(programs.path(kit).glob("*.yaml")):
+    for file in sorted(programs.path(name).glob("*.yaml")):
         resource = yaml.load(file.read_text(), _Loader)
         if resource["kind"] != "CustomResourceDefinition":
             continue
@@ -34,13 +34,13 @@ def schemas(kit: str) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 @cache
-def _validators(kit: str) -> dict[tuple[str, str], jsonschema.Draft7Validator]:
-    return {resource: jsonschema.Draft7Validator(schema) for resource, schema in schemas(kit).items()}
+def _validators(name: str) -> dict[tuple[str, str], jsonschema.Draft7Validator]:
+    return {resource: jsonschema.Draft7Validator(schema) for resource, schema in schemas(name).items()}
 
 
-def faults(resource: dict[str, Any], kit: str) -> list[str]:
+def faults(resource: dict[str, Any], name: str) -> list[str]:
     """Everything that the operator's schema says against the resource, each with its place."""
-    validator = _validators(kit)[resource["apiVersion"], resource["kind"]]
+    validator = _validators(name)[resource["apiVersion"], resource["kind"]]
     return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(resource)]
 
 

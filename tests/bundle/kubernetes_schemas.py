@@ -1,7 +1,7 @@
 """Objects against what clusters accept, strictly: kubeconform, with schemas made from the clusters' own.
 
 Kubernetes' OpenAPI and the CRDs become JSON schemas in which an unknown field, and a field that is null, is a
-fault. They are made once for each kit, in a cache outside the repository.
+fault. They are made once for each set, in a cache outside the repository.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _OTHERS = (
     "keda-crds",
     "openshift-security-crds",
 )
-# Kubernetes version -> kits of schemas. The oldest cluster has an operator of its time.
+# Kubernetes version -> sets of schemas. The oldest cluster has an operator of its time.
 CLUSTERS = {
     "1.25": ("kubernetes-openapi-1.25", "prometheus-operator-crds-2024", *_OTHERS),
     "1.30": ("kubernetes-openapi-1.30", "prometheus-operator-crds", *_OTHERS),
@@ -58,7 +58,7 @@ def faults(objects: Iterable[Mapping[str, Any]], cluster: str) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         for number, text in enumerate(sorted(distinct)):
             (Path(folder) / f"{number}.json").write_text(text)
-        locations = [f"-schema-location={_schemas(kit)}/{_LAYOUT}" for kit in CLUSTERS[cluster]]
+        locations = [f"-schema-location={_schemas(name)}/{_LAYOUT}" for name in CLUSTERS[cluster]]
         checked = subprocess.run(
             [programs.path("kubeconform"), "-strict", "-verbose", "-output=json", *locations, folder],
             capture_output=True,
@@ -84,17 +84,17 @@ def _place(api_version: str, kind: str) -> str:
 
 
 @cache
-def _schemas(kit: str) -> Path:
-    """The folder of a kit's schemas. A change of the kit, or of how they are made, is another folder."""
+def _schemas(name: str) -> Path:
+    """The directory of a set's schemas; a change of the set or of this code gives another directory."""
     made_by = hashlib.sha256(Path(__file__).read_bytes() + Path(crds.__file__).read_bytes()).hexdigest()[:8]
-    folder = programs.cache() / "schemas" / f"{programs.kits()[kit].folder.name}-{made_by}"
+    folder = programs.cache() / "schemas" / f"{programs.program_sets()[name].directory.name}-{made_by}"
     if folder.exists():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Test runs may do this side by side: each makes its own, and the first is kept.
     with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
         made = Path(unfinished) / "schemas"
-        for (api_version, kind), schema in _of_kit(kit):
+        for (api_version, kind), schema in _of_program(name):
             file = made / _place(api_version, kind)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(_of_object(schema, api_version, kind)))
@@ -105,11 +105,11 @@ def _schemas(kit: str) -> Path:
     return folder
 
 
-def _of_kit(kit: str) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
-    if kit.startswith("kubernetes-openapi"):
-        yield from _of_openapi(programs.path(kit))
+def _of_program(name: str) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
+    if name.startswith("kubernetes-openapi"):
+        yield from _of_openapi(programs.path(name))
     else:
-        yield from crds.schemas(kit).items()
+        yield from crds.schemas(name).items()
 
 
 def _of_openapi(file: Path) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:

@@ -222,7 +222,7 @@ def let_prometheus_find(plane: ControlPlane, exporter: Exporter, pod: MountedPod
     plane.kubectl(
         "patch", "pod", "exporter", "-n", NAMESPACE, "--subresource=status", "-p", json.dumps(running)
     )
-    token = plane.folder / "prometheus.token"
+    token = plane.directory / "prometheus.token"
     token.write_text(plane.kubectl("create", "token", "gputally-prometheus", "-n", NAMESPACE))
     point_at(plane, token, pod.root / "etc/prometheus/config/prometheus.yml")
 

@@ -81,7 +81,7 @@ def grafana(lab: Prometheus, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         (files / f"{name}.json").write_text(written)
     made = Grafana(
         program=programs.path("grafana"),
-        folder=folder,
+        directory=folder,
         port=free_port(),
         prometheus=lab.url,
         dashboards=files,
@@ -165,6 +165,6 @@ def test_grafana_stores_a_dashboard_unchanged(name: str, grafana: Grafana) -> No
 
 
 def test_grafana_logs_no_migration_and_no_problem(seen: Seen, grafana: Grafana) -> None:
-    log = (grafana.folder / "grafana.log").read_text().splitlines()
+    log = (grafana.directory / "grafana.log").read_text().splitlines()
     bad = [line for line in log if "level=warn" in line or "level=error" in line]
     assert [line for line in bad if not any(known in line for known in KNOWN_MESSAGES)] == []

@@ -17,7 +17,7 @@ from tools.dependencies import programs
 from tools.servers import control_plane
 from tools.servers.control_plane import ControlPlane
 from tools.servers.waiting import wait_until
-from tools.verification.command import look
+from tools.verification.command import check_installation
 from tools.verification.kubectl import Kubectl
 from tools.verification.reach import Wanted
 
@@ -66,7 +66,7 @@ def install(plane: ControlPlane, namespace: str, values: dict[str, Any] | None =
 
 
 def verify(namespace: str = "", name: str = "") -> list[Finding]:
-    return look(Kubectl(str(programs.path("kubectl"))), namespace, name, Wanted())
+    return check_installation(Kubectl(str(programs.path("kubectl"))), namespace, name, Wanted())
 
 
 def failures(namespace: str, subject: str) -> list[Finding]:
@@ -100,7 +100,7 @@ def test_without_a_release_it_says_how_to_install_one() -> None:
 def test_a_cluster_without_gpus_is_told_how_nodes_are_found(plane: ControlPlane) -> None:
     install(plane, "no-gpus")
     (found,) = failures("no-gpus", "gpu nodes")
-    assert "none of 1 nodes is known to have a GPU" in found.text
+    assert "none of 1 nodes has a GPU" in found.text
     assert "cloud.google.com/gke-accelerator" in found.fix
     # Nor is there anybody who would scrape.
     (found,) = failures("no-gpus", "scraping")
@@ -148,7 +148,7 @@ def test_pods_that_pod_security_refuses(plane: ControlPlane) -> None:
     plane.kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=baseline")
     install(plane, "strict")
     (found,) = wait_for_failure("strict", "exporter")
-    assert found.text == "its pods are refused, as the namespace enforces Pod Security"
+    assert "the namespace enforces Pod Security" in found.text
     do(plane, found.fix, "kubectl")
     labels = plane.api("/api/v1/namespaces/strict")["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
@@ -184,7 +184,7 @@ def test_volumes_without_a_storage_class(plane: ControlPlane) -> None:
                 "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}},
                 "lastState": {"terminated": {"exitCode": 2, "message": "a\ngputally serve: no such file\n"}},
             },
-            "it ends again and again: gputally serve: no such file",
+            "restarts repeatedly: gputally serve: no such file",
             "kubectl logs --namespace second",
         ),
     ],
@@ -263,7 +263,8 @@ def test_objects_that_the_operators_prometheus_does_not_take_are_taken_after_the
     for one in found_now:
         if one.subject in objects:
             assert (
-                "Prometheus monitoring/main does not take operated/gputally: it lacks release=kps" in one.text
+                "Prometheus monitoring/main does not select operated/gputally: it lacks release=kps"
+                in one.text
             )
             do(plane, one.fix.replace("...", f"gputally {CHART} -n operated"), "helm")
     assert of_subjects(verify("operated"), *objects) == [(subject, OK) for subject in objects]
@@ -272,8 +273,8 @@ def test_objects_that_the_operators_prometheus_does_not_take_are_taken_after_the
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({"alertmanagerConfigSelector": {}}, "does not look into namespace routed, only into its own"),
-        ({}, "takes nothing of this kind"),
+        ({"alertmanagerConfigSelector": {}}, "does not select namespace routed, only its own"),
+        ({}, "selects no object of this kind"),
     ],
 )
 def test_an_alertmanager_that_does_not_take_the_routes(
@@ -315,7 +316,7 @@ def test_who_may_not_look_is_told_so(plane: ControlPlane, tmp_path: Path) -> Non
     script = tmp_path / "kubectl"
     script.write_text(f'#!/bin/sh\nexec {programs.path("kubectl")} --as=ann "$@"\n')
     script.chmod(0o755)
-    found = look(Kubectl(str(script)), "second", "", Wanted())
+    found = check_installation(Kubectl(str(script)), "second", "", Wanted())
     (nodes,) = [one for one in found if one.subject == "gpu nodes"]
     assert "cannot list resource" in nodes.text
     assert not [one for one in found if one.level == OK]

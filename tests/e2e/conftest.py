@@ -1,4 +1,4 @@
-"""One cluster for all tests here; whoever ends it leaves it to the next one to start it again."""
+"""One cluster for all end-to-end tests; a test that ends it leaves the restart to the next test."""
 
 import sys
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ from tools.test_cluster.layout import Layout
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """Has the cluster running whenever one is asked for."""
+    """Starts the cluster when it is needed."""
 
-    folder: Path
+    directory: Path
 
     def cluster(self) -> Cluster:
-        if record.running() == self.folder:
-            return Cluster(Layout(self.folder))
-        return test_cluster.up(self.folder, self.say)
+        if record.running() == self.directory:
+            return Cluster(Layout(self.directory))
+        return test_cluster.up(self.directory, self.say)
 
     def say(self, text: str) -> None:
         print(f"cluster: {text}", file=sys.stderr, flush=True)
@@ -32,17 +32,17 @@ class Keeper:
 
 @pytest.fixture(scope="session")
 def keeper() -> Iterator[Keeper]:
-    folder = layout.default_folder().with_name("cluster-e2e")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    # A second run of these tests, or a second worker of this one, waits for its turn.
-    with locked(folder.with_name(".cluster-e2e.lock"), "the end-to-end tests' cluster"):
-        if (other := record.running()) not in (None, folder):
+    directory = layout.default_directory().with_name("cluster-e2e")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    # A second run of these tests, or a second worker, waits.
+    with locked(directory.with_name(".cluster-e2e.lock"), "the end-to-end tests' cluster"):
+        if (other := record.running()) not in (None, directory):
             pytest.fail(record.refusal(other))
-        found = Keeper(folder)
-        # A run that was killed has left its namespaces.
-        test_cluster.down(folder, found.say)
+        found = Keeper(directory)
+        # A killed run leaves its namespaces.
+        test_cluster.down(directory, found.say)
         yield found
-        test_cluster.down(folder, found.say)
+        test_cluster.down(directory, found.say)
 
 
 @pytest.fixture
@@ -52,6 +52,6 @@ def cluster(keeper: Keeper) -> Cluster:
 
 @pytest.fixture
 def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Namespace]:
-    """A namespace for one test, which goes with all that is in it."""
+    """A namespace for one test, deleted with its objects."""
     with Namespace.made(cluster.plane, request.node.name) as made:
         yield made

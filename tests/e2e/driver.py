@@ -1,4 +1,4 @@
-"""The driver's stand-in as NVIDIA's driver is on a node: a folder that the chart mounts into the exporter."""
+"""The driver stand-in, installed as NVIDIA's driver is on a node: in a directory that the chart mounts."""
 
 import shutil
 from collections.abc import Mapping
@@ -16,30 +16,30 @@ _IN_THE_POD = Path("/usr/local/nvidia")
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """One installed driver; what its GPUs do is in `scenario`, to be written by whoever installs it."""
+    """An installed driver; the test writes the state of its GPUs to `scenario`."""
 
-    folder: Path
+    directory: Path
 
     @classmethod
     def installed(cls, cluster: Cluster, name: str) -> "Driver":
-        driver = cls(cluster.place.folder / f"driver-{name}")
-        (driver.folder / "lib64").mkdir(parents=True, exist_ok=True)
-        shutil.copy(build_library() / LIBRARY_NAME, driver.folder / "lib64")
+        driver = cls(cluster.place.directory / f"driver-{name}")
+        (driver.directory / "lib64").mkdir(parents=True, exist_ok=True)
+        shutil.copy(build_library() / LIBRARY_NAME, driver.directory / "lib64")
         return driver
 
     @property
     def scenario(self) -> Path:
-        return self.folder / "scenario"
+        return self.directory / "scenario"
 
     def values(self, **exporter: object) -> dict[str, Mapping[str, Any]]:
-        """Of the chart, so that the exporter reads this driver, with more of `exporter` as given."""
+        """Values of the chart for an exporter with this driver and these values of `exporter`."""
         scenario = {"name": SCENARIO_VARIABLE, "value": str(_IN_THE_POD / self.scenario.name)}
         return {
-            "driver": {"hostPath": str(self.folder)},
+            "driver": {"hostPath": str(self.directory)},
             "exporter": {"reader": "nvml", "extraEnv": [scenario], **exporter},
         }
 
 
 def on_a_gpu(pid: int) -> Process:
-    """A process as the driver lists it, by the number that the node has for it."""
+    """A process as the driver lists it, by its pid on the node."""
     return Process(pid=pid, kind="compute", name="python", memory_used_bytes=1 << 30)

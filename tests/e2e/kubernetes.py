@@ -1,4 +1,4 @@
-"""What tests do in a cluster: pods, releases of the chart, and waiting for what they show."""
+"""Pods and releases of the chart in a cluster."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from tools.test_cluster.images import WORKLOAD
 
 CHART = Path(__file__).parents[2] / "helm/gputally"
 WAIT = "import signal; signal.sigwait([signal.SIGTERM])"
-"""The program of a pod that is there, and no more."""
+"""The program of a pod that only waits."""
 _SECONDS = 90
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ def until(what: str, condition: Callable[[], T | None], seconds: float = _SECOND
 
 
 def pod(name: str, python: str, *, gpus: int = 0, labels: Mapping[str, str] = {}) -> Object:
-    """One that runs this Python program."""
+    """A pod that runs this Python program."""
     container: Object = {"name": "main", "image": WORKLOAD, "args": ["-c", python]}
     if gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
@@ -59,7 +59,7 @@ class Namespace:
         try:
             yield found
         finally:
-            # What a pod holds must be free for the next test; the rest of the namespace may take its time.
+            # The pods' GPUs must be free for the next test; the namespace may be deleted later.
             found.kubectl("delete", "pods", "--all", "--timeout=60s")
             plane.kubectl("delete", "namespace", name, "--wait=false")
 
@@ -83,7 +83,7 @@ class Namespace:
         return self.get("pod", name)
 
     def printed(self, made: Object) -> str:
-        """What the pod has printed when it has ended well."""
+        """The output of the pod after it has succeeded."""
         name = made["metadata"]["name"]
         self.apply(made)
         phase = until(f"{name} has ended", lambda: self._phase_at_end(name))
@@ -99,18 +99,18 @@ class Namespace:
         return phase
 
     def install(self, release: str, values: Mapping[str, Any], *, chart: Path = CHART) -> None:
-        """Install the chart, or upgrade it."""
+        """Installs or upgrades the chart."""
         self._helm("upgrade", "--install", release, str(chart), "--values=-", given=json.dumps(values))
 
     def uninstall(self, release: str) -> None:
         self._helm("uninstall", release, "--wait", "--timeout=60s")
 
     def notes(self, release: str) -> str:
-        """What Helm said when it was installed."""
+        """Helm's notes of the installation."""
         return self._helm("get", "notes", release)
 
     def test(self, release: str) -> str:
-        """What the chart's own test says, once it has passed."""
+        """The output of `helm test`, which must succeed."""
         return self._helm("test", release, "--logs", "--timeout=180s")
 
     def pods_of(self, release: str) -> Sequence[Object]:
@@ -119,9 +119,9 @@ class Namespace:
         return items
 
     def wait_for_exporter(self, release: str) -> None:
-        """Until its pods are those of the newest version, and ready."""
+        """Waits until all pods have the newest version and are ready."""
         self.kubectl("rollout", "status", f"daemonset/{release}", f"--timeout={_SECONDS}s")
-        # A DaemonSet of one pod counts as rolled out while that one may still be missing.
+        # A DaemonSet of one pod may count as rolled out before that pod exists.
         until(
             "the exporter is ready",
             lambda: all(map(is_ready, self.pods_of(release))) and self.pods_of(release),
@@ -152,9 +152,9 @@ def is_ready(found: Object) -> bool:
 
 
 def node_pids(found: Object) -> list[int]:
-    """The processes of a pod's containers as its node numbers them, and so an exporter there with `hostPID`.
+    """The pids of a pod's containers on the node, as an exporter with `hostPID` sees them.
 
-    This machine is one namespace further out: its own number for a process comes first in NSpid.
+    This machine is one namespace further out: its own pid comes first in NSpid.
     """
     containers = [status["containerID"].rpartition("/")[2] for status in found["status"]["containerStatuses"]]
     pids = []

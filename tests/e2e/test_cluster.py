@@ -98,7 +98,7 @@ def test_a_claim_gets_a_volume_that_any_user_may_write_to(namespace: Namespace, 
         "the volume is gone",
         lambda: volume not in cluster.plane.kubectl("get", "persistentvolumes", "--output=name"),
     )
-    until("its folder is gone", lambda: not (cluster.place.volumes / volume).exists())
+    until("its directory is gone", lambda: not (cluster.place.volumes / volume).exists())
 
 
 @pytest.fixture(params=["whole", "time-sliced"])
@@ -168,9 +168,9 @@ def test_devices_are_offered_again_after_the_kubelet_was_killed(
 def test_the_chart_serves_simulated_gpus_from_an_image_of_this_very_source(namespace: Namespace) -> None:
     digest = """
 import hashlib, pathlib, gputally
-folder, digest = pathlib.Path(gputally.__file__).parent, hashlib.sha256()
-for file in sorted(folder.rglob("*.py")):
-    digest.update(bytes(file.relative_to(folder)) + file.read_bytes())
+directory, digest = pathlib.Path(gputally.__file__).parent, hashlib.sha256()
+for file in sorted(directory.rglob("*.py")):
+    digest.update(bytes(file.relative_to(directory)) + file.read_bytes())
 print(digest.hexdigest())
 """
     namespace.install("gputally", {"exporter": {"reader": "simulated"}})
@@ -235,7 +235,7 @@ def test_the_stack_runs_on_volumes_of_its_own_and_passes_the_charts_test(
     with urllib.request.urlopen(url, timeout=10) as answer:
         (counted,) = json.load(answer)["data"]["result"]
     assert (counted["metric"], counted["value"][1]) == ({"node": layout.NODE_NAME}, "8")
-    asked = audit.asked(cluster.place.folder, namespace.name, "gputally-prometheus")
+    asked = audit.asked(cluster.place.directory, namespace.name, "gputally-prometheus")
     assert [each for each in asked if each.refused] == []
     # What it lists with an older API server, this one tells with the watch.
     assert ("watch", "pods") in {(each.verb, each.resource) for each in asked}
@@ -253,7 +253,7 @@ def test_status_tells_what_runs_and_how_to_reach_it(cluster: Cluster) -> None:
 
 
 def test_a_second_cluster_is_refused(cluster: Cluster, tmp_path: Path) -> None:
-    with pytest.raises(Failed, match=rf"already running, in {cluster.place.folder}: .*down"):
+    with pytest.raises(Failed, match=rf"already running, in {cluster.place.directory}: .*down"):
         test_cluster.up(tmp_path / "second", print)
 
     assert not (tmp_path / "second").exists()
@@ -291,15 +291,15 @@ def traces() -> dict[str, list[str]]:
     }
 
 
-def of_the_cluster(folder: Path) -> list[str]:
-    """Processes that have to do with the folder."""
+def of_the_cluster(directory: Path) -> list[str]:
+    """Processes that have to do with the directory."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             command = (process / "cmdline").read_bytes().decode(errors="replace")
         except OSError:
             continue
-        if str(folder) in command:
+        if str(directory) in command:
             found.append(command)
     return found
 
@@ -311,45 +311,45 @@ def left(before: dict[str, list[str]]) -> dict[str, list[str]]:
 
 @pytest.fixture
 def before(keeper: Keeper) -> dict[str, list[str]]:
-    test_cluster.down(keeper.folder, keeper.say)
+    test_cluster.down(keeper.directory, keeper.say)
     return traces()
 
 
 def test_nothing_is_left_after_down(keeper: Keeper, before: dict[str, list[str]]) -> None:
-    started = test_cluster.up(keeper.folder, keeper.say, with_images=False)
+    started = test_cluster.up(keeper.directory, keeper.say, with_images=False)
     assert started.node_is_ready()
     assert left(before).keys() == {"links", "routes", "cgroups", "places"}
 
-    test_cluster.down(keeper.folder, keeper.say)
+    test_cluster.down(keeper.directory, keeper.say)
 
     assert left(before) == {}
-    assert of_the_cluster(keeper.folder) == []
-    assert not keeper.folder.exists()
+    assert of_the_cluster(keeper.directory) == []
+    assert not keeper.directory.exists()
 
 
 def test_nothing_is_left_after_it_was_killed(keeper: Keeper, before: dict[str, list[str]]) -> None:
-    test_cluster.up(keeper.folder, keeper.say, with_images=False)
+    test_cluster.up(keeper.directory, keeper.say, with_images=False)
     os.kill(record.holders()[0], signal.SIGKILL)
-    until("all its processes are gone", lambda: not of_the_cluster(keeper.folder))
+    until("all its processes are gone", lambda: not of_the_cluster(keeper.directory))
     assert record.running() is None
 
-    test_cluster.down(keeper.folder, keeper.say)
+    test_cluster.down(keeper.directory, keeper.say)
 
     assert left(before) == {}
-    assert not keeper.folder.exists()
+    assert not keeper.directory.exists()
 
 
 def test_nothing_is_left_of_a_start_that_was_killed(keeper: Keeper, before: dict[str, list[str]]) -> None:
-    command = [sys.executable, "-P", "-m", "tools.test_cluster", "up", f"--folder={keeper.folder}"]
+    command = [sys.executable, "-P", "-m", "tools.test_cluster", "up", f"--directory={keeper.directory}"]
     with subprocess.Popen(
         command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL
     ) as starting:
         until("it starts", record.holders)
         starting.kill()
     # Nobody waits for it any more, and it runs all the same.
-    assert record.running() == keeper.folder
+    assert record.running() == keeper.directory
 
-    test_cluster.down(keeper.folder, keeper.say)
+    test_cluster.down(keeper.directory, keeper.say)
 
     assert left(before) == {}
-    assert of_the_cluster(keeper.folder) == []
+    assert of_the_cluster(keeper.directory) == []

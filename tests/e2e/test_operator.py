@@ -323,7 +323,7 @@ def test_the_exporter_may_do_in_the_api_what_it_does_and_no_more(installation: I
     installation.rows(f'gputally_pod_info{{namespace="{namespace.name}",label_team="nlp"}}')
     installation.rows("gputally_node_labels_info")
 
-    asked = audit.asked(installation.cluster.place.folder, namespace.name, "gputally")
+    asked = audit.asked(installation.cluster.place.directory, namespace.name, "gputally")
     assert [each for each in asked if each.refused] == []
     assert {(each.verb, each.resource) for each in asked} == {
         (verb, resource) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]

@@ -166,13 +166,13 @@ class Viewer:
 
     address: str
     password: str
-    folder: Path
+    directory: Path
 
     def look(self, names: Sequence[str]) -> Seen:
         # There are only minutes of data, so minutes are looked at.
         times = "from=now-15m&to=now"
         pages = [Page(name, WIDTH, times, f"cluster-{name}-{WIDTH}.png", follow=True) for name in names]
-        return look(self.folder, self.address, pages, User(ADMINISTRATOR, self.password))
+        return look(self.directory, self.address, pages, User(ADMINISTRATOR, self.password))
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
-"""Exporters, a real Prometheus with our rules, a real Alertmanager with our routes, and a real receiver.
+"""A real Prometheus with our rules, a real Alertmanager with our routes, and a receiver.
 
-What is written in minutes and hours is played in seconds: the rules and routes are ours but for their times.
+Rules and routes are ours, with seconds instead of minutes and hours.
 """
 
 import http.server
@@ -30,7 +30,7 @@ TEAMS = {"nlp": "email"}
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One notification that arrived."""
+    """One received notification."""
 
     receiver: str
     status: str
@@ -42,7 +42,7 @@ class Message:
 
 @dataclass(slots=True)
 class Inbox:
-    """Where Alertmanager delivers: a receiver's name is the path of its address."""
+    """The receiver of Alertmanager's notifications: the path of the URL is the receiver's name."""
 
     port: int = 0
     messages: list[Message] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Inbox:
 
 @contextmanager
 def inbox(host: str = "127.0.0.1") -> Iterator[Inbox]:
-    """One at this address of the machine."""
+    """An inbox at this address of the machine."""
     box = Inbox()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -78,7 +78,7 @@ def inbox(host: str = "127.0.0.1") -> Iterator[Inbox]:
             self.end_headers()
 
         def log_message(self, format: str, *arguments: object) -> None:
-            """The messages themselves are kept."""
+            """Nothing: the messages are stored."""
 
     with http.server.ThreadingHTTPServer((host, 0), Handler) as server:
         box.port = server.server_address[1]
@@ -90,7 +90,7 @@ def inbox(host: str = "127.0.0.1") -> Iterator[Inbox]:
 
 
 def write_alertmanager_config(path: Path, inbox: Inbox, *, maintenance: bool = False) -> None:
-    """Our routes and inhibitions; every receiver is a webhook, and nobody waits for long."""
+    """Writes our routes and inhibitions; every receiver is a webhook, and waiting times are short."""
     config = yaml.safe_load(manifests.alertmanager(TEAMS))
     (ours,) = config["route"]["routes"]
     for route in (config["route"], *ours["routes"]):
@@ -108,7 +108,7 @@ def write_alertmanager_config(path: Path, inbox: Inbox, *, maintenance: bool = F
 
 
 def write_rules(path: Path) -> None:
-    """Our rules, all of them, with nothing to wait for."""
+    """Writes all our rules without waiting times."""
     groups = rule_groups(disabled_too=True)
     for group in groups:
         group["interval"] = "1s"
@@ -120,22 +120,22 @@ def write_rules(path: Path) -> None:
 
 
 class Alertmanager:
-    """`alertmanager` on a folder, which keeps what it has sent; use start and stop to restart it."""
+    """An Alertmanager that keeps its state in a directory; use start and stop to restart it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         command = [
             str(programs.path("alertmanager")),
-            f"--config.file={self.folder / 'alertmanager.yml'}",
-            f"--storage.path={self.folder / 'alertmanager'}",
+            f"--config.file={self.directory / 'alertmanager.yml'}",
+            f"--storage.path={self.directory / 'alertmanager'}",
             f"--web.listen-address=127.0.0.1:{self.port}",
             "--cluster.listen-address=",
         ]
-        with (self.folder / "alertmanager.log").open("ab") as log:
+        with (self.directory / "alertmanager.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def stop(self) -> None:
@@ -144,7 +144,7 @@ class Alertmanager:
             self._process.wait(30)
 
     def tell(self, alerts: list[dict[str, str]]) -> None:
-        """Say that alerts with these labels fire, as Prometheus would."""
+        """Sends alerts with these labels, as Prometheus does."""
         body = json.dumps([{"labels": labels} for labels in alerts]).encode()
         request = urllib.request.Request(self._url, body, {"Content-Type": "application/json"})
 
@@ -155,7 +155,7 @@ class Alertmanager:
         wait_until(send, "Alertmanager accepts alerts", 30, ignore=(urllib.error.URLError,))
 
     def inhibited(self) -> list[dict[str, str]]:
-        """The labels of alerts that are held back because of another."""
+        """The labels of inhibited alerts."""
         with urllib.request.urlopen(self._url, timeout=10) as answer:
             listed = json.load(answer)
         return [alert["labels"] for alert in listed if alert["status"]["inhibitedBy"]]
@@ -170,13 +170,13 @@ class Alertmanager:
 
 @contextmanager
 def stack(
-    folder: Path, targets: Mapping[str, str], *, maintenance: bool = False
+    directory: Path, targets: Mapping[str, str], *, maintenance: bool = False
 ) -> Iterator[tuple[Prometheus, Alertmanager, Inbox]]:
-    """Prometheus scrapes these targets (node -> address) each second, evaluates, and tells Alertmanager."""
+    """Prometheus scrapes these targets (node -> address) and evaluates the rules each second."""
     with inbox() as box:
-        write_rules(folder / "rules.yml")
-        write_alertmanager_config(folder / "alertmanager.yml", box, maintenance=maintenance)
-        alertmanager = Alertmanager(folder)
+        write_rules(directory / "rules.yml")
+        write_alertmanager_config(directory / "alertmanager.yml", box, maintenance=maintenance)
+        alertmanager = Alertmanager(directory)
         listed = [
             {"targets": [address], "labels": {"node": node, "cluster": "test"}}
             for node, address in targets.items()
@@ -184,16 +184,16 @@ def stack(
         job = {"job_name": "gputally", "honor_labels": True, "static_configs": listed}
         config = {
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
-            "rule_files": [str(folder / "rules.yml")],
+            "rule_files": [str(directory / "rules.yml")],
             "scrape_configs": [job],
             "alerting": {
                 "alertmanagers": [{"static_configs": [{"targets": [f"127.0.0.1:{alertmanager.port}"]}]}]
             },
         }
-        (folder / "prometheus.yml").write_text(json.dumps(config))
+        (directory / "prometheus.yml").write_text(json.dumps(config))
         alertmanager.start()
         try:
-            with prometheus_in(folder) as prometheus:
+            with prometheus_in(directory) as prometheus:
                 yield prometheus, alertmanager, box
         finally:
             alertmanager.stop()

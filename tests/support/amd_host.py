@@ -1,7 +1,7 @@
-"""A host with the AMD GPUs of a fixture, for programs that read /sys itself: AMD's own tools.
+"""A host with the AMD GPUs of a fixture, for programs that read /sys: AMD's own tools.
 
-Such a program runs in a mount namespace where /sys is the fixture's, completed by what the tools
-insist on and GPUTally does not read: that the module is live, a voltage, and how KFD's nodes hang together.
+The program runs in a mount namespace with the fixture's /sys, completed by files that the tools need and
+GPUTally does not read: the state of the module, a voltage, and links between KFD's nodes.
 """
 
 import shlex
@@ -40,7 +40,7 @@ class AmdHost:
 
     def __init__(self, directory: Path, fixture: str | None) -> None:
         """Without a fixture the driver is loaded and there is no GPU."""
-        self._folder = directory
+        self._directory = directory
         self.sys = (directory if fixture is None else plant(fixture, directory)) / "sys"
         (self.sys / "class/drm").mkdir(parents=True, exist_ok=True)
         _write(self.sys / "module/amdgpu/initstate", "live\n")
@@ -56,7 +56,7 @@ class AmdHost:
 
     def command(self, program: Path) -> str:
         """A program's path that runs `program` on this host."""
-        script = self._folder / program.name
+        script = self._directory / program.name
         _write(script, _SCRIPT.format(sys=shlex.quote(str(self.sys)), program=shlex.quote(str(program))))
         script.chmod(0o755)
         return str(script)

@@ -1,4 +1,4 @@
-"""Turns the meters of a planted tree on as the kernel does: one sees the old value or the new one."""
+"""Changes values of a planted tree as the kernel does: a reader gets the old or the new value."""
 
 from itertools import takewhile
 from pathlib import Path
@@ -8,7 +8,7 @@ from tests.support.gpu_metrics_tables import build
 
 
 def rewrite(path: Path, content: str | bytes) -> None:
-    """Give a file another content, at one moment."""
+    """Replaces the content of a file atomically."""
     new = path.with_name(f".{path.name}.new")
     new.write_bytes(content.encode() if isinstance(content, str) else content)
     new.rename(path)
@@ -19,7 +19,7 @@ def card_directory(host: Path, address: str) -> Path:
 
 
 def set_energy(card: Path, millijoules: int) -> None:
-    """Let the energy counter of a card's gpu_metrics be at this."""
+    """Sets the energy counter of gpu_metrics."""
     version, values = read_table((card / "gpu_metrics").read_bytes())
     measured = {
         name: [
@@ -27,13 +27,13 @@ def set_energy(card: Path, millijoules: int) -> None:
         ]
         for name, numbers in values.items()
     }
-    ticks = -(-millijoules * 65536 // 1000)  # rounded up, since who reads it rounds down
+    ticks = -(-millijoules * 65536 // 1000)  # rounded up, because the reader rounds down
     table = build(version, **{**measured, "energy_accumulator": [ticks]})
     rewrite(card / "gpu_metrics", table)
 
 
 def set_engine_time(host: Path, pid: int, descriptor: int, engine: str, nanoseconds: int) -> None:
-    """Let a client have spent this long on an engine."""
+    """Sets the time that a client has spent on an engine."""
     path = host / f"proc/{pid}/fdinfo/{descriptor}"
     key = f"drm-engine-{engine}:"
     lines = [line for line in path.read_text().splitlines() if not line.startswith(key)]

@@ -37,15 +37,15 @@ def planted(name: str) -> Path:
     return plant(name, Path(shared.name))
 
 
-def log_pods(folder: Path) -> Path:
-    """The kubelet's folders of the pods whose processes are in the trees."""
+def log_pods(directory: Path) -> Path:
+    """The kubelet's directories of the pods whose processes are in the trees."""
     for namespace, pod, container, number in (
         ("team-a", "vllm-0", "server", 0xA1),
         ("team-b", "train-0", "main", 0xB2),
         ("team-c", "notebook-7", "jupyter", 0xC3),
     ):
-        (folder / f"{namespace}_{pod}_{uid(number)}" / container).mkdir(parents=True)
-    return folder
+        (directory / f"{namespace}_{pod}_{uid(number)}" / container).mkdir(parents=True)
+    return directory
 
 
 def _read(path: Path) -> list[tuple[str, str, list[str]]]:

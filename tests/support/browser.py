@@ -1,4 +1,4 @@
-"""Dashboards as people see them: in a real browser, though without a screen."""
+"""Dashboards in a real, headless browser."""
 
 import json
 import os
@@ -23,16 +23,16 @@ _SECONDS_FOR_A_PAGE = 180
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One dashboard to be looked at."""
+    """One dashboard to open."""
 
     name: str
     width: int
     query: str
-    """Of its address: times and variables."""
+    """Parameters of its URL: times and variables."""
     picture: str
     """Name of the file."""
     follow: bool = False
-    """Also click on a link of a panel, and tell what is there."""
+    """Whether to follow a link of a panel as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class User:
     password: str
 
 
-def look(folder: Path, grafana: str, pages: Sequence[Page], user: User | None = None) -> Seen:
-    """What is on each page, by the name of the dashboard and the width.
+def look(directory: Path, grafana: str, pages: Sequence[Page], user: User | None = None) -> Seen:
+    """The content of each page, by the name of the dashboard and the width.
 
-    Their pictures are kept in $GPUTALLY_SCREENSHOTS, or in build/screenshots of this repository.
+    Screenshots are written to $GPUTALLY_SCREENSHOTS, or to build/screenshots of this repository.
     """
     pictures = Path(os.environ.get(_PICTURES) or _DEFAULT_PICTURES)
     pictures.mkdir(parents=True, exist_ok=True)
-    task = folder / "task.json"
+    task = directory / "task.json"
     task.write_text(
         json.dumps(
             {
@@ -69,7 +69,7 @@ def look(folder: Path, grafana: str, pages: Sequence[Page], user: User | None = 
 
 
 def errors(page: Json) -> list[str]:
-    """All that went wrong, in the words of the page."""
+    """All errors, as the page shows them."""
     if "failed" in page:
         return [page["failed"], *page["said"]]
     shown = page["panels"]
@@ -79,18 +79,18 @@ def errors(page: Json) -> list[str]:
 
 
 def missing(page: Json, dashboard: Json) -> list[str]:
-    """Panels that the dashboard has and the page has not."""
+    """Panels of the dashboard that the page lacks."""
     shown = {panel["id"] for panel in page["panels"] if not panel["isRow"]}
     return [panel_name(panel) for panel in panels(dashboard) if panel["id"] not in shown]
 
 
 def blank(page: Json) -> list[str]:
-    """Panels that have drawn nothing at all, not even that there is no data."""
+    """Panels without any content, not even "No data"."""
     return [panel["title"] for panel in page["panels"] if panel["isBlank"]]
 
 
 def strays(page: Json, dashboard: Json) -> set[tuple[str, str]]:
-    """Headings of tables, each with its panel, that the dashboard has no name for: raw ones of Prometheus."""
+    """Table headings, with their panels, that the dashboard does not define: raw names of Prometheus."""
     named = {panel["id"]: set(column_names(panel).values()) for panel in panels(dashboard)}
     return {
         (panel["title"], heading)
@@ -101,19 +101,19 @@ def strays(page: Json, dashboard: Json) -> set[tuple[str, str]]:
 
 
 def empty(page: Json, dashboard: Json) -> set[str]:
-    """Panels that say that there is no data."""
+    """Panels that show "No data"."""
     titles = {panel["id"]: panel_name(panel) for panel in panels(dashboard)}
     return {titles[panel["id"]] for panel in page["panels"] if panel["isEmpty"]}
 
 
 def unfilled(page: Json, dashboard: Json) -> list[str]:
-    """Variables without a value, or with nothing to choose but All."""
+    """Variables without a value, or with no choice except All."""
     shown: list[str] = page["variables"]
     names = list(variables(dashboard))
     if len(shown) != len(names):
         return [f"{names} are shown as {shown}"]
     unchosen = {name for name, value in zip(names, shown, strict=True) if value in ("", "None")}
-    # What can be chosen is only looked at where a page was opened, and not followed to.
+    # Choices are read only on pages that were opened, not on pages reached by a link.
     offered: list[list[str]] = page.get("offered", [])
     unoffered = {name for name, values in zip(names, offered, strict=False) if set(values) <= {"All", "None"}}
     return sorted(unchosen | unoffered)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 
 class Disk:
-    """A tmpfs in a mount namespace of its own; `folder` is the way into it from here."""
+    """A tmpfs in a mount namespace of its own; `directory` is the way into it from here."""
 
     def __init__(self, shell: "subprocess.Popen[str]", mounted_at: Path) -> None:
         self._shell = shell
         self._mounted_at = mounted_at
         self._run(f"mount -t tmpfs -o size=64k none {mounted_at}")
-        self.folder = Path(f"/proc/{shell.pid}/root{mounted_at}")
+        self.directory = Path(f"/proc/{shell.pid}/root{mounted_at}")
 
     def fill(self) -> None:
-        with (self.folder / "filler").open("wb", buffering=0) as filler:
+        with (self.directory / "filler").open("wb", buffering=0) as filler:
             try:
                 while True:
                     filler.write(bytes(4096))
@@ -24,7 +24,7 @@ class Disk:
                 return
 
     def make_room(self) -> None:
-        (self.folder / "filler").unlink()
+        (self.directory / "filler").unlink()
 
     def make_read_only(self) -> None:
         """By a read-only mount over it: the open lock file would keep it from being remounted."""

@@ -13,13 +13,13 @@ class FakeProcfs:
     def start(
         self, pid: int, cgroup: str, *, ticks: int = 100, name: str = "python3", state: str = "S"
     ) -> None:
-        folder = self.root / str(pid)
-        folder.mkdir(exist_ok=True)
+        directory = self.root / str(pid)
+        directory.mkdir(exist_ok=True)
         # state is field 3, starttime field 22 of proc_pid_stat(5)
         fields = [state, *["0"] * 18, str(ticks), *["0"] * 30]
-        (folder / "stat").write_text(f"{pid} ({name}) {' '.join(fields)}\n")
-        (folder / "status").write_text(f"Name:\t{name}\nUid:\t1000\t1000\t1000\t1000\n")
-        (folder / "cgroup").write_text(cgroup)
+        (directory / "stat").write_text(f"{pid} ({name}) {' '.join(fields)}\n")
+        (directory / "status").write_text(f"Name:\t{name}\nUid:\t1000\t1000\t1000\t1000\n")
+        (directory / "cgroup").write_text(cgroup)
 
     def end(self, pid: int) -> None:
         shutil.rmtree(self.root / str(pid))

@@ -22,8 +22,8 @@ Answer = bytes | Callable[[grpc.ServicerContext], bytes]
 @cache
 def _message_types() -> Mapping[str, Any]:
     files = sorted(PROTOS.glob("*.proto"))
-    with tempfile.TemporaryDirectory() as folder:
-        compiled = Path(folder) / "compiled"
+    with tempfile.TemporaryDirectory() as directory:
+        compiled = Path(directory) / "compiled"
         protoc = [
             sys.executable,
             "-m",

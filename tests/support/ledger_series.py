@@ -1,4 +1,4 @@
-"""The books as they are served: in whole millijoules, and audited scrape by scrape."""
+"""The ledger's series: in whole millijoules, checked in every scrape."""
 
 import subprocess
 import sys
@@ -79,7 +79,7 @@ def millijoules(scrape: Scrape, name: str, **where: str) -> int:
 
 
 def missing(scrape: Scrape) -> dict[str, int]:
-    """GPU -> the millijoules that its books do not account for; empty when all of them balance."""
+    """GPU -> millijoules missing from its ledger; empty when all ledgers balance."""
     gpus = {labels(series)["gpu"] for series in scrape if series[0] == GPU}
     differences = {
         gpu: millijoules(scrape, GPU, gpu=gpu)
@@ -102,7 +102,7 @@ def check_balance(samples: Samples) -> None:
 
 
 def decreases(scrapes: Iterable[Scrape]) -> list[tuple[Series, float, float]]:
-    """Every step back of a counter, from one scrape that has it to the next one that does."""
+    """Every decrease of a counter between two scrapes that have it."""
     last: Scrape = {}
     found = []
     for scrape in scrapes:
@@ -115,7 +115,7 @@ def decreases(scrapes: Iterable[Scrape]) -> list[tuple[Series, float, float]]:
 
 
 class Auditor:
-    """Scrapes all the time, and remembers."""
+    """Scrapes continuously and stores the results."""
 
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter
@@ -128,7 +128,7 @@ class Auditor:
         try:
             stopping = False
             while not stopping:
-                # After the stop once more, so that what ended the block has been seen here, too.
+                # One scrape after the stop, which includes what ended the block.
                 stopping = self._stop.wait(0.05)
                 self.scrapes.append(read_scrape(self._exporter.scrape()))
         except (OSError, AssertionError) as error:
@@ -142,22 +142,23 @@ class Auditor:
         self._stop.set()
         self._thread.join()
         if kind is None:
-            assert self.failure is None, f"/metrics did not answer: {self.failure}"
-            assert any(millijoules(scrape, GPU) for scrape in self.scrapes), "there were no books"
+            assert self.failure is None, f"/metrics failed: {self.failure}"
+            assert any(millijoules(scrape, GPU) for scrape in self.scrapes), "there was no ledger"
             assert [found for scrape in self.scrapes if (found := missing(scrape))] == []
-            assert decreases(self.scrapes) == [], "a counter went backwards in one life"
+            assert decreases(self.scrapes) == [], "a counter decreased while the exporter ran"
 
 
 def audited(exporter: Exporter) -> Auditor:
-    """`with audited(exporter):` fails when a scrape of the block fails or does not balance, or when a
-    counter went backwards between two of them."""
+    """`with audited(exporter):` fails when a scrape of the block fails or does not balance, or when a counter
+    decreases.
+    """
     return Auditor(exporter)
 
 
 def wait_for_books(
     exporter: Exporter, condition: Callable[[Scrape], object], what: str, seconds: float = 30
 ) -> Scrape:
-    """The first scrape that is as asked for."""
+    """The first scrape that meets the condition."""
 
     def look() -> Scrape | None:
         scrape = read_scrape(exporter.scrape())
@@ -167,7 +168,7 @@ def wait_for_books(
 
 
 class History:
-    """What Prometheus kept of the ledger's counters, scrape by scrape."""
+    """The ledger's counters as Prometheus stored them, scrape by scrape."""
 
     def __init__(self, matrix: Iterable[Mapping[str, Any]]) -> None:
         found: dict[float, Scrape] = {}
@@ -194,14 +195,14 @@ def history(kept_by: Prometheus) -> History:
 
 
 class Simulation:
-    """One history of GPUs, whoever looks at it, served on one port."""
+    """One scenario on one port, for several starts of the exporter."""
 
-    def __init__(self, folder: Path) -> None:
-        self.scenario = folder / "scenario.toml"
+    def __init__(self, directory: Path) -> None:
+        self.scenario = directory / "scenario.toml"
         self.scenario.write_text(COMINGS_AND_GOINGS)
         self.began_at = time.time() - 600
         self.port = free_port()
-        self._folder = folder
+        self._directory = directory
         self._starts = 0
         self._arguments = (
             *("simulate", "--scenario", str(self.scenario), "--scenario-start", str(self.began_at)),
@@ -210,7 +211,7 @@ class Simulation:
 
     def start(self, *arguments: str) -> Exporter:
         self._starts += 1
-        return Exporter(self._folder / f"log-{self._starts}", *self._arguments, *arguments)
+        return Exporter(self._directory / f"log-{self._starts}", *self._arguments, *arguments)
 
     def kill_at_birth(self, seconds: float, *arguments: str) -> None:
         command = [sys.executable, "-m", "gputally", *self._arguments, *arguments]
@@ -219,13 +220,13 @@ class Simulation:
             process.kill()
 
     def counters(self, at_seconds: float) -> dict[str, int]:
-        """What the GPUs' own counters say at a moment, asked of the simulator itself."""
+        """The true counters of the GPUs at a time, from the simulator."""
         reader = simulated_reader(scenario=self.scenario, began_at=self.began_at, clock=lambda: at_seconds)
         return {str(r.gpu.index): r.energy_millijoules or 0 for r in reader.read().readings}
 
 
 def charged(scrape: Scrape) -> bool:
-    """The meters of both GPUs have been tested: the ledger has something to save."""
+    """Whether the ledger of both GPUs has charges."""
     return all(
         millijoules(scrape, GPU, gpu=gpu) > millijoules(scrape, UNATTRIBUTED, gpu=gpu, reason="initial") > 0
         for gpu in ("0", "1")

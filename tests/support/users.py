@@ -1,13 +1,13 @@
-"""Prefixes of a command: as root, and as a user who is not, whoever runs the tests."""
+"""Prefixes of a command that run it as root or as another user, independent of the user of the tests."""
 
 import os
 
 _IS_ROOT = os.geteuid() == 0
 NOBODY = 65534
 
-# A root of its own user namespace: a driver cannot tell the difference from the effective user id.
+# Root of its own user namespace: the same effective user id for a driver.
 AS_ROOT = () if _IS_ROOT else ("unshare", "--map-root-user")
-# It may read what is in root's folders: the tests' files, and perhaps the interpreter.
+# It may read root's directories: the files of the tests, and perhaps the interpreter.
 AS_NOBODY = (
     (
         *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),

@@ -61,8 +61,8 @@ def fill(disk: Disk, exporter: Exporter) -> None:
     def full() -> bool:
         disk.fill()
         exporter.next_snapshots()
-        written = {path.name for path in disk.folder.iterdir()} - {"filler", "books.lock"}
-        return not written and shutil.disk_usage(disk.folder).free == 0
+        written = {path.name for path in disk.directory.iterdir()} - {"filler", "books.lock"}
+        return not written and shutil.disk_usage(disk.directory).free == 0
 
     exporter.wait_until(full, "the disk is full")
     wait_for_file(exporter, up=False)
@@ -71,7 +71,7 @@ def fill(disk: Disk, exporter: Exporter) -> None:
 def test_a_disk_that_is_full(simulation: Simulation, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     with small_disk(tmp_path / "disk") as disk:
-        path = disk.folder / "books"
+        path = disk.directory / "books"
         state = ("--state-file", str(path))
         with simulation.start(*state) as exporter:
             wait_for_books(exporter, charged, "the books are open")
@@ -80,7 +80,8 @@ def test_a_disk_that_is_full(simulation: Simulation, tmp_path: Path) -> None:
                 fill(disk, exporter)
                 said = exporter.log.read_text()
                 assert (
-                    f"--state-file {path}: No space left on device (make room: df -h {disk.folder};" in said
+                    f"--state-file {path}: No space left on device (make room: df -h {disk.directory};"
+                    in said
                 )
                 disk.make_room()
                 wait_for_file(exporter, up=True)

@@ -1,1 +1,1 @@
-"""What exporters cost, measured side by side on the driver stand-in; see tools/bench."""
+"""tools/bench: compares the costs of exporters on the driver stand-in."""

@@ -1,4 +1,4 @@
-"""What the ledger costs: one window of a second, with many owners on every GPU."""
+"""The cost of the ledger: a window of one second, with many owners on every GPU."""
 
 import gc
 import time
@@ -13,11 +13,11 @@ _PROCESSES_OF_A_POD = 3
 _WATTS = 300
 _SECOND_US = 1_000_000
 _UNEVEN = 7
-"""Of so many percent, some: with equal parts nothing would be left over to deal out."""
+"""Unequal activities: equal ones would leave no remainder to apportion."""
 
 
 def measure_window(windows: int = 300) -> float:
-    """Seconds of CPU to settle one window: the middle of so many."""
+    """CPU seconds to settle one window: the median."""
     ledger = Ledger(retention_seconds=300, max_window_seconds=60)
     spent = []
     gc.collect()

@@ -16,7 +16,7 @@ from tools.benchmark.books import measure_window
 from tools.benchmark.contenders import NAMES, OURS, Contender, find_peers, floor
 from tools.benchmark.fleet import measure_fleet
 from tools.benchmark.gpus import set_stage
-from tools.benchmark.http_answer import BadAnswer
+from tools.benchmark.http_answer import BadResponse
 from tools.benchmark.lint import Faults, promtool_faults
 from tools.benchmark.machine import this_machine
 from tools.benchmark.profiles import measure_rendering
@@ -31,13 +31,13 @@ from tools.standin.build import build_library
 
 DEFAULT_OUTPUT = ROOT / "docs" / "performance.md"
 FLEET = "fleet"
-"""The part that measures no exporter, but the Fleet dashboard and the rules."""
+"""The part that measures the Fleet dashboard and the rules instead of exporters."""
 _MEASURED_GPUS = 8
 _PARTS = (*NAMES, FLEET)
 
 
 class Progress:
-    """Says on standard error what is being done, and since when."""
+    """Prints progress, with the elapsed time, to standard error."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
@@ -54,17 +54,17 @@ def parser() -> argparse.ArgumentParser:
     effort = Effort()
     arguments = argparse.ArgumentParser(
         prog="tools/bench",
-        description="Measure GPUTally and other GPU exporters side by side on the driver stand-in.",
+        description="Compares the costs of GPUTally and other GPU exporters on the driver stand-in.",
     )
     arguments.add_argument("--rounds", type=int, metavar="N", help=f"rounds (default {effort.rounds})")
     arguments.add_argument(
         "--scrapes",
         type=int,
         metavar="N",
-        help=f"scrapes to warm up; half as many are timed (default {effort.scrapes})",
+        help=f"scrapes to warm up; half as many are measured (default {effort.scrapes})",
     )
     arguments.add_argument(
-        "--quick", action="store_true", help="one short round: whether it works, not how fast"
+        "--quick", action="store_true", help="one short round, as a test of the benchmark itself"
     )
     arguments.add_argument(
         "--only",
@@ -74,16 +74,20 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         help=f"only these: {', '.join(_PARTS)}",
     )
-    arguments.add_argument("--no-scaling", action="store_true", help="leave out the tables of growing nodes")
     arguments.add_argument(
-        "--no-fleet", action="store_true", help="leave out the dashboard and the rules on a large fleet"
+        "--no-scaling",
+        action="store_true",
+        help="skip the measurements with growing numbers of GPUs and processes",
+    )
+    arguments.add_argument(
+        "--no-fleet", action="store_true", help="skip the dashboard and the rules on a large fleet"
     )
     arguments.add_argument(
         "--output",
         type=Path,
         default=DEFAULT_OUTPUT,
         metavar="FILE",
-        help="the page (default docs/performance.md)",
+        help="path of the report (default docs/performance.md)",
     )
     arguments.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
     return arguments
@@ -98,22 +102,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        with tempfile.TemporaryDirectory(prefix="gputally-bench-") as folder:
+        with tempfile.TemporaryDirectory(prefix="gputally-bench-") as directory:
             run = measure(
-                Path(folder),
+                Path(directory),
                 effort,
                 only=options.only,
                 scaling=not options.no_scaling,
                 fleet=not options.no_fleet,
                 command=shlex.join(["tools/bench", *given]),
             )
-    except (DidNotRun, BadAnswer, Failed) as failure:
+    except (DidNotRun, BadResponse, Failed) as failure:
         print(f"tools/bench: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    # What a peer says when it fails may hold paths.
+    # Errors of other exporters may contain paths.
     options.output.write_text(report(run).replace(str(Path.home()), "~"))
     print(f"{options.output} is written", file=sys.stderr)
     missed = [verdict for verdict in run.verdicts if verdict.met is False]
@@ -122,14 +126,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(
-    folder: Path, effort: Effort, *, only: Collection[str], scaling: bool, fleet: bool, command: str
+    directory: Path, effort: Effort, *, only: Collection[str], scaling: bool, fleet: bool, command: str
 ) -> Run:
     say = Progress()
     machine = this_machine()
     found = _Exporters()
     if not only or set(only) - {FLEET}:
-        found = _measure_exporters(folder, effort, say, only=only, scaling=scaling)
-    cost = measure_fleet(folder, effort.fleet_nodes, say) if fleet and (not only or FLEET in only) else None
+        found = _measure_exporters(directory, effort, say, only=only, scaling=scaling)
+    cost = (
+        measure_fleet(directory, effort.fleet_nodes, say) if fleet and (not only or FLEET in only) else None
+    )
     return Run(
         machine=machine,
         command=command,
@@ -162,17 +168,17 @@ class _Exporters:
 
 
 def _measure_exporters(
-    folder: Path, effort: Effort, say: Progress, *, only: Collection[str], scaling: bool
+    directory: Path, effort: Effort, say: Progress, *, only: Collection[str], scaling: bool
 ) -> _Exporters:
-    say("making the stand-in and finding the exporters")
-    stage = set_stage(folder, build_library(), gpus=_MEASURED_GPUS, processes=None)
+    say("building the stand-in and finding the exporters")
+    stage = set_stage(directory, build_library(), gpus=_MEASURED_GPUS, processes=None)
     peers, missing = find_peers(only)
     wanted: list[Contender] = []
     if not only or OURS.name in only:
         wanted.append(OURS)
-    body = folder / "body"
+    body = directory / "body"
     if not only or "static-bytes" in only:
-        say("taking the bytes of our answer, for the floor")
+        say("storing a response of GPUTally for the static server")
         body.write_bytes(_our_answer(stage, effort))
         wanted.append(floor(body))
     results = measure_rounds([*wanted, *peers], stage, effort, say)

@@ -1,4 +1,4 @@
-"""Who takes part: our exporter, its peers, the plain script and the floor."""
+"""The exporters under comparison: GPUTally, its peers, the plain script and the static server."""
 
 import shutil
 import sys
@@ -14,7 +14,7 @@ _HERE = Path(__file__).parent
 
 
 class Role(Enum):
-    """What a contender is to the verdict."""
+    """The role of a contender in the targets."""
 
     OURS = "ours"
     PEER = "peer"
@@ -23,7 +23,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """An exporter and how it is started. `{port}` and `{interval}` in the command are filled in."""
+    """An exporter and its command, in which `{port}` and `{interval}` are filled in."""
 
     name: str
     what: str
@@ -33,7 +33,7 @@ class Contender:
 
     @property
     def samples_on_its_own(self) -> bool:
-        """It reads the GPUs at an interval that can be set, whether it is scraped or not."""
+        """Whether it samples the GPUs at a configurable interval, independent of scrapes."""
         return any("{interval}" in word for word in self.command)
 
     def started_as(self, port: int, interval_seconds: float) -> list[str]:
@@ -56,14 +56,14 @@ PLAIN = Contender(
     Role.PEER,
     (sys.executable, str(_HERE / "plain_exporter.py"), "{port}"),
 )
-# Peers that tools/programs gets.
+# Peers that tools/programs installs.
 _PINNED = (
     Contender(
         "all-smi",
         "all-smi `api` (Rust)",
         Role.PEER,
         ("all-smi", "api", "--port", "{port}", "--interval", "{interval}"),
-        # Unless told otherwise it logs every request.
+        # By default it logs every request.
         {"RUST_LOG": "error"},
     ),
     Contender(
@@ -73,7 +73,7 @@ _PINNED = (
         ("nvitop-exporter", "--port", "{port}", "--interval", "{interval}"),
     ),
 )
-# Peers that are in no package registry: they take part where they are on PATH.
+# Peers that no package registry has: used if they are on PATH.
 _ON_PATH = (
     Contender(
         "nvidia_gpu_exporter",
@@ -104,7 +104,7 @@ NAMES = (OURS.name, "static-bytes", PLAIN.name, *(c.name for c in (*_PINNED, *_O
 
 
 def floor(body: Path) -> Contender:
-    """Serves the bytes in that file."""
+    """A server of the bytes in that file."""
     return Contender(
         "static-bytes",
         "the floor: an asyncio server that sends a stored response of GPUTally and does nothing else",
@@ -114,7 +114,9 @@ def floor(body: Path) -> Contender:
 
 
 def find_peers(only: Collection[str]) -> tuple[list[Contender], dict[str, str]]:
-    """The peers that are here, and why the others are not; `only` names those wanted, or is empty."""
+    """The installed peers, and the reasons why others are missing; `only` names the peers to use, or is
+    empty.
+    """
     peers: list[Contender] = []
     missing: dict[str, str] = {}
     for peer in (PLAIN, *_PINNED, *_ON_PATH):

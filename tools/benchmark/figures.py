@@ -1,4 +1,4 @@
-"""The arithmetic of a benchmark: percentiles, the middle of several rounds, and growth."""
+"""Percentiles, medians of several rounds, and growth."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """One figure over several rounds: the middle, and how far the rounds were apart."""
+    """One figure over several rounds: the median and the range."""
 
     middle: float
     low: float
@@ -46,10 +46,9 @@ def fit_line(units: Sequence[float], costs: Sequence[float]) -> Line:
 
 
 def last_step_growth(units: Sequence[float], costs: Sequence[float]) -> float | None:
-    """What one unit costs in the last step, as a multiple of what it costs in all steps before it.
+    """The cost of a unit in the last step, as a multiple of its cost in the steps before.
 
-    1 is linear growth, more is worse than linear. None when the steps before show no growth at all,
-    so that there is nothing to compare with.
+    1 is linear growth, more is worse than linear. None when the steps before show no growth.
     """
     before = (costs[-2] - costs[0]) / (units[-2] - units[0])
     last = (costs[-1] - costs[-2]) / (units[-1] - units[-2])

@@ -1,8 +1,8 @@
-"""Is the Fleet dashboard quick with a thousand nodes in one Prometheus, and do its rules keep up?
+"""Measures the Fleet dashboard and the rules with a thousand nodes in one Prometheus.
 
-A node of each of some models is played through the real exporter, with all of its series, and cloned; the
-rules are recorded over that. Of what the dashboard reads over hours, the hours before are made of the last
-values, multiplied by something else every minute: as many series and samples as there would be.
+A node of each of some models runs through the real exporter and is cloned; the rules are recorded over it.
+For queries over hours, the earlier hours are the last values times a factor that changes every minute: with
+the same number of series and samples.
 """
 
 import json
@@ -32,14 +32,14 @@ from tools.servers.prometheus import UNMERGED, Prometheus, serving
 GPUS = 8
 HOURS = 6
 MINUTES = 20
-"""What is played: more than the windows of the rates."""
+"""Length of the simulated history: more than the windows of the rates."""
 PIXELS = 1920
 _MODELS = ("h100", "a100", "l40s", "mi300x")
 _STEP = 60
 _RECORDED_MINUTES = 10
 _BEGAN = 1_748_736_000  # the same time gives the same values
 _END = _BEGAN + (HOURS * 60 + 25) * 60
-"""When one GPU of every node is too hot: much for the table of the worst ones."""
+"""At this time one GPU of every node is too hot: many rows for the table of the worst GPUs."""
 _BLOCK_HOURS = 6
 _TIMES = 3
 _SECONDS_TO_ANSWER = 120
@@ -49,14 +49,14 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one question of the dashboard costs."""
+    """The cost of one query of the dashboard."""
 
     place: str
     seconds: float
-    """The middle of three, after one that has brought the data into memory."""
+    """The median of three, after one that loads the data into memory."""
     results: int
     samples: int
-    """That Prometheus had to look at, as it counts them itself."""
+    """Samples that Prometheus read, by its own statistics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class FleetCost:
 
     @property
     def empty(self) -> list[str]:
-        """Questions that have no answer on this fleet: their times say little."""
+        """Queries without a result on this fleet: their durations mean little."""
         return [answer.place for answer in self.answers if not answer.results]
 
     @property
@@ -90,26 +90,26 @@ class FleetCost:
 
     @property
     def round_seconds(self) -> float:
-        """All groups, one after the other; Prometheus evaluates them side by side."""
+        """The sum of all groups; Prometheus evaluates them in parallel."""
         return sum(group.seconds for group in self.groups)
 
 
-def measure_fleet(folder: Path, nodes: int, say: Callable[[str], None]) -> FleetCost:
-    """Takes some minutes, and some gigabytes of memory for a thousand nodes. Raises Failed."""
-    data = folder / "fleet"
+def measure_fleet(directory: Path, nodes: int, say: Callable[[str], None]) -> FleetCost:
+    """Takes minutes, and gigabytes of memory for a thousand nodes. Raises Failed."""
+    data = directory / "fleet"
     groups = rule_groups()
     asked = list(questions(json.loads(text_of(fleet.DASHBOARD)), View(_END, HOURS * 3600, PIXELS)))
-    say(f"fleet: playing and loading {MINUTES} minutes of {nodes:,} nodes")
+    say(f"fleet: simulating and loading {MINUTES} minutes of {nodes:,} nodes")
     played = Period(_END - MINUTES * 60, _END, _STEP)
     written = write_history(nodes_of(nodes), played, data, began_at=_BEGAN)
     say("fleet: recording the rules")
     last = Period(_END - _RECORDED_MINUTES * 60, _END, _STEP)
-    record_rules(data, [_file(folder / "fleet-rules.yml", [as_records(group) for group in groups])], last)
+    record_rules(data, [_file(directory / "fleet-rules.yml", [as_records(group) for group in groups])], last)
     before = Period(_END - HOURS * 3600, last.first - _STEP, _STEP)
     past = [{"name": "past", "rules": past_of(read_over_time(asked, names_of(groups)), _END)}]
-    record_rules(data, [_file(folder / "fleet-past.yml", past)], before, block_hours=_BLOCK_HOURS)
+    record_rules(data, [_file(directory / "fleet-past.yml", past)], before, block_hours=_BLOCK_HOURS)
     with serving(data, UNMERGED) as prometheus:
-        say(f"fleet: asking {len(asked)} questions")
+        say(f"fleet: running {len(asked)} questions")
         answers = [_answer(prometheus, question) for question in asked]
         say("fleet: evaluating the rules")
         costs = [_evaluate(prometheus, group) for group in groups]
@@ -117,7 +117,7 @@ def measure_fleet(folder: Path, nodes: int, say: Callable[[str], None]) -> Fleet
 
 
 def nodes_of(count: int) -> list[Node]:
-    """So many nodes in all, of each model as many as of the others."""
+    """`count` nodes, equally divided among the models."""
     shares = [range(number, count, len(_MODELS)) for number in range(len(_MODELS))]
     return [
         Node(
@@ -131,7 +131,7 @@ def nodes_of(count: int) -> list[Node]:
 
 
 def as_records(group: Group) -> Group:
-    """The group, with what Prometheus itself writes of an alert in place of it: here, none waits."""
+    """The group with the series that Prometheus writes for alerts in place of them; none is pending."""
     written = (_firing(rule) if "alert" in rule else [rule] for rule in group["rules"])
     return {**group, "rules": [record for records in written for record in records]}
 
@@ -146,13 +146,13 @@ def _firing(rule: Json) -> list[Json]:
 
 
 def names_of(groups: Iterable[Group]) -> set[str]:
-    """Of every series that there can be, but for alerts."""
+    """The names of all series except those of alerts."""
     recorded = {rule["record"] for group in groups for rule in group["rules"] if "record" in rule}
     return recorded | {metric.name for metric in CATALOG}
 
 
 def read_over_time(asked: Iterable[Question], names: Set[str]) -> set[str]:
-    """The series of which more than the last value is read."""
+    """The series of which a query reads more than the last value."""
     expressions = (
         question.parameters["query"]
         for question in asked
@@ -162,7 +162,7 @@ def read_over_time(asked: Iterable[Question], names: Set[str]) -> set[str]:
 
 
 def past_of(names: Iterable[str], end: float) -> list[Json]:
-    """Rules that give series a past: their last values, multiplied by something else every minute."""
+    """Rules that give series earlier values: the last value times a factor that changes every minute."""
     return [{"record": name, "expr": f"{name} @ {end:.0f} * (time() % 97 / 97)"} for name in sorted(names)]
 
 
@@ -180,7 +180,7 @@ def _answer(prometheus: Prometheus, question: Question) -> Answer:
 
 
 def _evaluate(prometheus: Prometheus, group: Group) -> GroupCost:
-    """As queries whose results are only counted: no other part of the evaluation takes long."""
+    """Evaluated as queries that count their results: the other parts of an evaluation are fast."""
     asked = [
         Question(group["name"], "query", {"query": f"count({rule['expr']})", "time": f"{_END}"})
         for rule in group["rules"]

@@ -1,4 +1,4 @@
-"""The GPUs of the benchmark: H100s that the simulator's engine makes up and the driver stand-in plays."""
+"""The GPUs of the benchmark: simulated H100s in the driver stand-in."""
 
 import os
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ MOST_PROCESSES_OF_A_WORKLOAD = 100
 FRAMES = 40
 FRAME_SECONDS = 1.0
 _WARM_SECONDS = 600.0
-"""The trainings have run for a while when the scenario begins."""
+"""The age of the workloads when the scenario begins."""
 _PID_SHIFT = 4_000_000
-"""Near the end of Linux's pids: an exporter that looks one up finds, most likely, no process of this host."""
+"""Near the highest pid of Linux: most likely no process of this host has it."""
 
 
-def set_stage(folder: Path, library: Path, *, gpus: int, processes: int | None) -> Stage:
-    """Write the scenario; `processes` are on all GPUs together, or, when None, one on each.
+def set_stage(directory: Path, library: Path, *, gpus: int, processes: int | None) -> Stage:
+    """Writes the scenario; `processes` is the number on all GPUs together, or None for one on each.
 
-    `library` is the folder of the stand-in.
+    `library` is the directory of the stand-in.
     """
     counts = spread_out(gpus if processes is None else processes, gpus)
     engine = Engine(Scenario(gpus=gpus, model=MODEL, workloads=_workloads(counts)))
@@ -34,25 +34,25 @@ def set_stage(folder: Path, library: Path, *, gpus: int, processes: int | None) 
         now = _WARM_SECONDS + second
         readings = engine.readings(now, since=now - FRAME_SECONDS, epoch_seconds=-_WARM_SECONDS)
         frames.append(Frame(second, tuple(_foreign_pids(reading) for reading in readings)))
-    scenario = write_scenario(folder / f"{gpus}-gpus-{sum(counts)}-processes", frames, clock_zero=0.0)
+    scenario = write_scenario(directory / f"{gpus}-gpus-{sum(counts)}-processes", frames, clock_zero=0.0)
     present = frames[0].readings
-    path = f"{_lspci(folder / f'bin-{gpus}', present)}{os.pathsep}{os.environ['PATH']}"
+    path = f"{_lspci(directory / f'bin-{gpus}', present)}{os.pathsep}{os.environ['PATH']}"
     variables = {**environment(scenario, library=library), "PATH": path}
-    return Stage(variables, [reading.gpu.uuid for reading in present], folder, library)
+    return Stage(variables, [reading.gpu.uuid for reading in present], directory, library)
 
 
-def _lspci(folder: Path, readings: Sequence[Reading]) -> Path:
-    """A folder with an `lspci` that lists the GPUs: all-smi asks it whether there is any before it looks."""
-    folder.mkdir(exist_ok=True)
+def _lspci(directory: Path, readings: Sequence[Reading]) -> Path:
+    """A directory with an `lspci` that lists the GPUs: all-smi runs it before it reads any."""
+    directory.mkdir(exist_ok=True)
     lines = [f"{reading.gpu.pci_bus_id} 3D controller: NVIDIA Corporation {MODEL}" for reading in readings]
-    command = folder / "lspci"
+    command = directory / "lspci"
     command.write_text("\n".join(["#!/bin/sh", "cat <<GPUS", *lines, "GPUS", ""]))
     command.chmod(0o755)
-    return folder
+    return directory
 
 
 def spread_out(processes: int, gpus: int) -> list[int]:
-    """How many processes each GPU gets."""
+    """The number of processes on each GPU."""
     each, rest = divmod(processes, gpus)
     return [each + (index < rest) for index in range(gpus)]
 
@@ -66,7 +66,7 @@ def _workloads(counts: Sequence[int]) -> tuple[Workload, ...]:
 
 
 def in_parts(count: int, most: int) -> list[int]:
-    """The count, cut into parts that are no larger than allowed."""
+    """The count, divided into parts up to the allowed size."""
     return [min(most, count - done) for done in range(0, count, most)]
 
 

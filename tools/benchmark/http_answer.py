@@ -1,6 +1,6 @@
-"""Reads HTTP/1.x answers from a socket, at a cost that does not show beside the exporter's own.
+"""Reads HTTP/1.x responses from a socket, at a negligible cost.
 
-Knows the three ways in which an answer can end: Content-Length, chunked, and a closed connection
+Supports the three ends of a response: Content-Length, chunked, and a closed connection
 (https://www.rfc-editor.org/rfc/rfc9112#section-6.3).
 """
 
@@ -8,19 +8,19 @@ import socket
 from dataclasses import dataclass
 
 
-class BadAnswer(Exception):
-    """What came is no whole HTTP answer."""
+class BadResponse(Exception):
+    """The data is not a complete HTTP response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What is used of an answer's head."""
+    """The used fields of a response's head."""
 
     status: int
     length: int | None
     chunked: bool
     closes: bool
-    """The server closes the connection after this answer."""
+    """Whether the server closes the connection after this response."""
     gzipped: bool
 
 
@@ -29,7 +29,7 @@ def parse_head(raw: bytes) -> Head:
     lines = raw.decode("latin-1").lower().split("\r\n")
     version, _, rest = lines[0].partition(" ")
     if not version.startswith("http/1.") or not rest[:3].isdigit():
-        raise BadAnswer(f"no HTTP status line: {lines[0]!r}")
+        raise BadResponse(f"no HTTP status line: {lines[0]!r}")
     fields = {name: value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
     length = fields.get("content-length")
     chunked = fields.get("transfer-encoding", "").endswith("chunked")
@@ -45,7 +45,7 @@ def parse_head(raw: bytes) -> Head:
 
 
 def skip_chunks(buffer: bytearray, position: int, filled: int) -> tuple[int, bool]:
-    """Skip the chunks that are whole, from the start of one; the new position, and whether all came."""
+    """Skips complete chunks; returns the new position, and whether the body is complete."""
     while (line_end := buffer.find(b"\r\n", position, filled)) >= 0:
         size = int(buffer[position:line_end].partition(b";")[0], 16)
         if size == 0:
@@ -71,8 +71,8 @@ def join_chunks(body: bytes) -> bytes:
         position = line_end + 2 + size + 2
 
 
-class AnswerReader:
-    """Collects one answer after the other from a socket, in one buffer that it keeps."""
+class ResponseReader:
+    """Collects responses from a socket, one after the other, in one buffer."""
 
     def __init__(self) -> None:
         self._buffer = bytearray(1 << 20)
@@ -80,7 +80,7 @@ class AnswerReader:
         self.begin()
 
     def begin(self) -> None:
-        """Forget the last answer."""
+        """Forgets the last response."""
         self._filled = 0
         self._body_start = 0
         self._body_end = -1
@@ -100,7 +100,7 @@ class AnswerReader:
         return join_chunks(raw) if self.head and self.head.chunked else raw
 
     def receive(self, connection: socket.socket) -> bool:
-        """Take what the socket has now; true once the answer is whole. Raises BadAnswer, OSError."""
+        """Reads what the socket has now; true once the response is complete. Raises BadResponse, OSError."""
         if self._filled == len(self._buffer):
             self._grow()
         count = connection.recv_into(self._view[self._filled :])
@@ -122,7 +122,7 @@ class AnswerReader:
                 self._body_end = self._filled
                 return True
         if not count:
-            raise BadAnswer(f"the connection was closed after {self._filled} bytes of an answer")
+            raise BadResponse(f"the connection was closed after {self._filled} bytes of a response")
         return False
 
     def _find_head(self) -> None:

@@ -1,4 +1,4 @@
-"""What `promtool check metrics` finds wrong with an exposition."""
+"""The findings of `promtool check metrics` for an exposition."""
 
 import subprocess
 from dataclasses import dataclass

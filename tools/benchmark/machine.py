@@ -1,4 +1,4 @@
-"""The machine that a run was on."""
+"""The machine of a run."""
 
 import os
 import platform
@@ -28,7 +28,7 @@ def this_machine() -> Machine:
 
 
 def parse_cpu_model(cpuinfo: str) -> str:
-    """The model's name in /proc/cpuinfo; other processors than x86 have none there."""
+    """The model's name in /proc/cpuinfo, which only x86 has."""
     for line in cpuinfo.splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "model name":

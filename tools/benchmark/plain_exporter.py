@@ -1,4 +1,4 @@
-"""The exporter that anybody writes in an afternoon: prometheus_client and pynvml, read at every scrape.
+"""A minimal exporter for comparison: prometheus_client and pynvml, read at every scrape.
 
 Run as `python plain_exporter.py PORT`.
 """
@@ -60,7 +60,7 @@ READS: tuple[tuple[str, Read], ...] = (
 
 
 class GpuCollector(Collector):
-    """Asks the driver for every value, each time it is asked."""
+    """Reads every value from the driver at each scrape."""
 
     def __init__(self) -> None:
         pynvml.nvmlInit()

@@ -1,7 +1,7 @@
-"""What a process and its children cost: CPU time and resident memory.
+"""CPU time and resident memory of a process and its children.
 
-From /proc (https://man7.org/linux/man-pages/man5/proc.5.html) and, because /proc counts in hundredths of
-a second, from each process's CPU clock (https://man7.org/linux/man-pages/man3/clock_getcpuclockid.3.html).
+From /proc (https://man7.org/linux/man-pages/man5/proc.5.html) and, because /proc counts in hundredths of a
+second, from each process's CPU clock (https://man7.org/linux/man-pages/man3/clock_getcpuclockid.3.html).
 """
 
 import os
@@ -15,7 +15,7 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What is used of /proc/<pid>/stat; times in seconds."""
+    """Used fields of /proc/<pid>/stat; times in seconds."""
 
     pid: int
     parent: int
@@ -46,7 +46,7 @@ def parse_resident_bytes(text: str) -> int:
 
 
 def process_tree(root: int, stats: dict[int, Stat]) -> list[Stat]:
-    """The process and all that descend from it."""
+    """The process and all its descendants."""
     children: dict[int, list[Stat]] = {}
     for stat in stats.values():
         children.setdefault(stat.parent, []).append(stat)
@@ -57,7 +57,7 @@ def process_tree(root: int, stats: dict[int, Stat]) -> list[Stat]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time so far of a process, its children and those of its children that have ended."""
+    """CPU time of a process, its children and their children that have ended."""
     return sum(_clock_seconds(stat) + stat.reaped_cpu_seconds for stat in process_tree(pid, _read_stats()))
 
 

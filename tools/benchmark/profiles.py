@@ -1,4 +1,4 @@
-"""What other tools' names cost: all profiles of --compat at once, on a node full of pods."""
+"""The cost of all --compat profiles on a node full of pods."""
 
 import gc
 import time
@@ -20,7 +20,7 @@ INTERVAL_SECONDS = 5.0
 
 
 def measure_rendering(times: int = 60) -> float:
-    """Seconds of CPU to make the text of one snapshot: the middle of so many, one after the other."""
+    """CPU seconds to render one snapshot: the median."""
     families_of = main_families(Config(compat=tuple(PROFILES), process_metrics=True))
     snapshots = [_crowded(600.0 + INTERVAL_SECONDS * number) for number in range(times)]
     blocks, spent = LabelBlocks(), []
@@ -35,7 +35,9 @@ def measure_rendering(times: int = 60) -> float:
 
 
 def _crowded(at_seconds: float = 600.0) -> Snapshot:
-    """A pod with one process each, as many on every GPU; no two of them, and no two moments, alike."""
+    """Pods with one process each, the same number on every GPU; no two pods and no two moments have the same
+    values.
+    """
     engine = Engine(default_scenario(GPUS, "h100", 0))
     readings = engine.readings(at_seconds, since=at_seconds - INTERVAL_SECONDS)
     residents = [(reading, number) for reading in readings for number in range(PROCESSES // GPUS)]

@@ -1,4 +1,4 @@
-"""What Grafana asks of Prometheus when somebody opens a dashboard."""
+"""The queries of Grafana when a dashboard is opened."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from dashboards.variables import ALL
 from tools.replay.rule_files import parse_duration
 
 _STEPS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
-"""Seconds between two points, as Grafana likes them."""
+"""Grafana's steps between two points, in seconds."""
 _DAY = 86400
 
 
@@ -31,7 +31,7 @@ class View:
     seconds: int
     pixels: int = 1920
     scrape_seconds: int = 15
-    """As the data source is told, or, if it is not, as Grafana thinks: no points are closer than that."""
+    """The smallest step, from the data source's settings or Grafana's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,13 @@ class Question:
     """One request to the API of Prometheus."""
 
     place: str
-    """The panel's title and the query's letter, or which variable or annotation it is."""
+    """The panel's title and the query's letter, or the variable or annotation."""
     path: str
     parameters: Mapping[str, str]
 
 
 def questions(dashboard: Json, view: View) -> Iterator[Question]:
-    """Everything that it asks for: panels, also those of collapsed rows, annotations and variables."""
+    """All queries of panels (also in collapsed rows), annotations and variables."""
     for panel in panels(dashboard):
         seconds = int(view.end % _DAY) if panel.get("timeFrom") == "now/d" else view.seconds
         pixels = view.pixels * panel["gridPos"]["w"] / WIDTH
@@ -69,7 +69,7 @@ def questions(dashboard: Json, view: View) -> Iterator[Question]:
 
 
 def step_between_points(exact: float, least: float) -> float:
-    """What Grafana makes of seconds per pixel: the step nearest to it, but not less than the least."""
+    """Grafana's step for seconds per pixel: the nearest one, but not less than the smallest."""
     nearest = min(reversed(_STEPS), key=lambda step: abs(step - exact))
     return max(float(nearest), least)
 

@@ -1,7 +1,7 @@
-"""The comparison: every contender in turn, round after round, so that a noisy neighbour hits all alike.
+"""The comparison: every contender in turn, in several rounds, so that noise affects all alike.
 
-In its turn an exporter is started afresh and has the machine to itself. Only the windows in which nothing
-but idleness is measured have all exporters running side by side.
+Each exporter is started anew and runs alone. Only idle costs are measured with all exporters at the same
+time.
 """
 
 import time
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tools.benchmark import proc
 from tools.benchmark.contenders import Contender, Role
 from tools.benchmark.figures import percentile
-from tools.benchmark.http_answer import BadAnswer
+from tools.benchmark.http_answer import BadResponse
 from tools.benchmark.running import Child, DidNotRun, Stage, running
 from tools.benchmark.scrape import Scraper, scrape_rate, scrape_series
 
@@ -21,13 +21,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is measured."""
+    """The extent of the measurements."""
 
     rounds: int = 4
     scrapes: int = 1000
-    """Scrapes to warm up; half as many, at least, are timed."""
+    """Scrapes to warm up; at least half as many are measured."""
     scrape_seconds: float = 3.0
-    """Time to scrape in a row, at least: a fast exporter answers its thousand in a tenth of a second."""
+    """Minimum duration of a series of scrapes: a fast exporter serves a thousand in a tenth of a second."""
     prometheus_scrapes: int = 100
     prometheus_seconds: float = 1.0
     clients: int = 16
@@ -36,7 +36,7 @@ class Effort:
     fast_interval_seconds: int = 1
     settle_seconds: float = 1.0
     idle_seconds: float = 25.0
-    """A multiple of the interval, so that every exporter has the same number of samples in it."""
+    """A multiple of the interval, so that every exporter has the same number of samples."""
     scaling_rounds: int = 2
     scaling_samples: int = 10
     fleet_nodes: int = 1000
@@ -59,7 +59,7 @@ QUICK = Effort(
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round gave for one contender."""
+    """The figures of one contender in one round."""
 
     start_seconds: float
     resident_idle_bytes: int
@@ -73,7 +73,7 @@ class Round:
 
 @dataclass(slots=True)
 class Result:
-    """All that was measured of one contender."""
+    """All figures of one contender."""
 
     contender: Contender
     rounds: list[Round] = field(default_factory=list)
@@ -88,11 +88,11 @@ class Result:
     scraped_cpu_percent: float | None = None
     body: bytes = b""
     trouble: str = ""
-    """Why there is nothing, or not all, to show."""
+    """The reason for missing figures."""
 
 
 def measure_rounds(contenders: Sequence[Contender], stage: Stage, effort: Effort, say: Say) -> list[Result]:
-    """All rounds. An exporter that fails is left out from then on; raises DidNotRun when it is ours."""
+    """Runs all rounds. An exporter that fails is left out from then on; raises DidNotRun if it is ours."""
     results = [Result(contender) for contender in contenders]
     for number in range(1, effort.rounds + 1):
         for result in results:
@@ -103,7 +103,7 @@ def measure_rounds(contenders: Sequence[Contender], stage: Stage, effort: Effort
             try:
                 with running(result.contender, stage, effort.interval_seconds) as child:
                     result.rounds.append(_one_round(child, result, effort))
-            except (DidNotRun, BadAnswer, OSError) as failure:
+            except (DidNotRun, BadResponse, OSError) as failure:
                 if result.contender.role is not Role.PEER:
                     raise DidNotRun(f"{name}: {failure}") from failure
                 result.trouble = str(failure)
@@ -146,14 +146,14 @@ def _one_round(child: Child, result: Result, effort: Effort) -> Round:
 
 
 def wait_until_settled(child: Child, effort: Effort) -> None:
-    """What start-up left to do is no part of a scrape, and some values need a second sample."""
+    """Waits until work of the start-up is done; some values need a second sample."""
     time.sleep(effort.settle_seconds)
     if child.contender.samples_on_its_own:
         time.sleep(effort.interval_seconds)
 
 
 def measure_idle(results: Sequence[Result], stage: Stage, effort: Effort, say: Say) -> None:
-    """CPU use when nobody asks, and when one Prometheus does; all exporters at once, each at its interval."""
+    """CPU use without scrapes and with those of one Prometheus; all exporters at once."""
     runners = [result for result in results if not result.trouble]
     say(f"idle for {effort.idle_seconds:g} s, with a sample every {effort.interval_seconds} s")
     for result, percent in _idle(runners, stage, effort, effort.interval_seconds, scraped=False):
@@ -170,7 +170,7 @@ def measure_idle(results: Sequence[Result], stage: Stage, effort: Effort, say: S
 def _idle(
     results: Sequence[Result], stage: Stage, effort: Effort, interval_seconds: int, *, scraped: bool
 ) -> list[tuple[Result, float]]:
-    """CPU use of each in percent of a core; who does not start or answer this time is left out."""
+    """CPU use of each in percent of a core; exporters that fail are left out."""
     with ExitStack() as stack:
         started: list[tuple[Result, Child, Scraper]] = []
         for result in results:

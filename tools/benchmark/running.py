@@ -1,4 +1,4 @@
-"""Starts exporters on the driver stand-in, waits for their first GPU data, and ends them whatever happens."""
+"""Starts exporters on the driver stand-in, waits for their first GPU data, and always ends them."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.benchmark.contenders import Contender
-from tools.benchmark.http_answer import BadAnswer
+from tools.benchmark.http_answer import BadResponse
 from tools.benchmark.scrape import Scraper
 from tools.servers.ports import free_port
 
@@ -19,16 +19,16 @@ _POLL_SECONDS = 0.002
 
 
 class DidNotRun(Exception):
-    """An exporter ended, or never showed the GPUs; the text has its last words."""
+    """An exporter ended or never served the GPUs; the text has the last line of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where exporters run: their environment, the GPUs in it, a folder for logs, the stand-in's folder."""
+    """The environment of the exporters, its GPUs, a directory for logs, and the stand-in's directory."""
 
     environment: Mapping[str, str]
     uuids: Sequence[str]
-    folder: Path
+    directory: Path
     library: Path
 
 
@@ -40,14 +40,14 @@ class Child:
     pid: int
     port: int
     start_seconds: float
-    """From its start to its first answer that has all GPUs."""
+    """From its start to its first response with all GPUs."""
 
 
 @contextmanager
 def running(contender: Contender, stage: Stage, interval_seconds: float) -> Iterator[Child]:
     """The exporter, from its first GPU data until the block ends. Raises DidNotRun."""
     port = free_port()
-    log = stage.folder / f"{contender.name}.log"
+    log = stage.directory / f"{contender.name}.log"
     with log.open("wb") as output:
         started = time.perf_counter()
         process = subprocess.Popen(
@@ -56,7 +56,7 @@ def running(contender: Contender, stage: Stage, interval_seconds: float) -> Iter
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # so that what it starts itself ends with it
+            start_new_session=True,  # its children end with it
         )
     try:
         _wait_for_gpus(process, port, stage.uuids, log)
@@ -66,13 +66,13 @@ def running(contender: Contender, stage: Stage, interval_seconds: float) -> Iter
 
 
 def _environment(contender: Contender, stage: Stage) -> dict[str, str]:
-    # Settings and state that a peer keeps in the user's home are neither used nor touched.
+    # Another home: settings and state of the user stay unused and unchanged.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
-    return {**inherited, "HOME": str(stage.folder), **stage.environment, **contender.environment}
+    return {**inherited, "HOME": str(stage.directory), **stage.environment, **contender.environment}
 
 
 def _wait_for_gpus(process: subprocess.Popen[bytes], port: int, uuids: Sequence[str], log: Path) -> None:
-    # Some exporters leave the "GPU-" away.
+    # Some exporters omit "GPU-".
     wanted = [uuid.removeprefix("GPU-").encode() for uuid in uuids]
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
     seen = "no answer"
@@ -87,7 +87,7 @@ def _wait_for_gpus(process: subprocess.Popen[bytes], port: int, uuids: Sequence[
                 scraper.close()
                 return
             seen = f"status {status} and {sum(uuid in body for uuid in wanted)} of {len(wanted)} GPUs"
-        except (OSError, BadAnswer):
+        except (OSError, BadResponse):
             scraper.close()
         time.sleep(_POLL_SECONDS)
     scraper.close()

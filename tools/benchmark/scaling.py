@@ -1,4 +1,4 @@
-"""What our exporter costs as GPUs and processes grow in number."""
+"""The costs of our exporter with growing numbers of GPUs and processes."""
 
 import re
 import time
@@ -10,7 +10,7 @@ from tools.benchmark import proc
 from tools.benchmark.contenders import OURS
 from tools.benchmark.figures import percentile
 from tools.benchmark.gpus import set_stage
-from tools.benchmark.http_answer import BadAnswer
+from tools.benchmark.http_answer import BadResponse
 from tools.benchmark.rounds import Effort, Say, count_series
 from tools.benchmark.running import Stage, running
 from tools.benchmark.scrape import Scraper, scrape_series
@@ -24,14 +24,14 @@ _DURATION = re.compile(rb'^gputally_source_duration_seconds\{[^}]*source="nvml"[
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Our exporter with so many GPUs and processes."""
+    """The figures with a number of GPUs and processes."""
 
     gpus: int
     processes: int
     read_seconds: float
-    """How long it took to read all GPUs once: the middle of several samples."""
+    """Duration of one sample of all GPUs: the median of several."""
     sample_cpu_seconds: float
-    """CPU time of one sample when nobody scrapes."""
+    """CPU time of one sample without scrapes."""
     scraped_cpu_seconds: float
     """CPU time of one sample that is also rendered and served once."""
     series: int
@@ -56,7 +56,7 @@ def measure_scaling(stage: Stage, effort: Effort, say: Say) -> tuple[list[Point]
 
 
 def least(points: Sequence[Point]) -> Point:
-    """The least of each figure: what a neighbour does to a figure of cost only ever adds to it."""
+    """The minimum of each figure: noise only adds to a cost."""
     return replace(
         points[0],
         **{
@@ -74,13 +74,13 @@ def least(points: Sequence[Point]) -> Point:
 
 def _point(gpus: int, processes: int, stage: Stage, effort: Effort) -> Point:
     ours = replace(OURS, command=(*OURS.command, "--process-metrics"))
-    played = set_stage(stage.folder, stage.library, gpus=gpus, processes=processes)
+    played = set_stage(stage.directory, stage.library, gpus=gpus, processes=processes)
     with running(ours, played, INTERVAL_SECONDS) as child:
         scraper = Scraper(child.port)
         _watch(child.pid, scraper, 3)  # caches fill with the first samples
         scraped_cpu, durations = _watch(child.pid, scraper, effort.scaling_samples)
         resident = proc.resident_bytes(child.pid)
-        _watch(child.pid, None, 2)  # a format that nobody asks for any more is not made any more
+        _watch(child.pid, None, 2)  # a format without requests is no longer rendered
         sample_cpu, _ = _watch(child.pid, None, effort.scaling_samples)
         series = scrape_series(scraper, least=100, least_seconds=0.5)
         body = scraper.body()
@@ -99,7 +99,7 @@ def _point(gpus: int, processes: int, stage: Stage, effort: Effort) -> Point:
 
 
 def _watch(pid: int, scraper: Scraper | None, samples: int) -> tuple[float, list[float]]:
-    """CPU time per sample over so many samples, and what the exporter says each took to read."""
+    """CPU time per sample over a number of samples, and the exporter's own durations."""
     durations: list[float] = []
     begin = time.monotonic()
     before = proc.cpu_seconds(pid)
@@ -112,8 +112,8 @@ def _watch(pid: int, scraper: Scraper | None, samples: int) -> tuple[float, list
 
 
 def read_duration(body: bytes) -> float:
-    """What the exporter says its last look at the driver took, in seconds."""
+    """The exporter's own duration of the last sample, in seconds."""
     found = _DURATION.search(body)
     if found is None:
-        raise BadAnswer("our exporter does not say how long it takes to read the driver")
+        raise BadResponse("the exporter has no duration of the driver's source")
     return float(found[1])

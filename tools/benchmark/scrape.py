@@ -1,4 +1,4 @@
-"""The scrapers: one after the other over one connection, and many at once."""
+"""Scrapers: sequential over one connection, and many in parallel."""
 
 import gc
 import gzip
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tools.benchmark.http_answer import AnswerReader, BadAnswer, Head
+from tools.benchmark.http_answer import BadResponse, Head, ResponseReader
 
 HOST = "127.0.0.1"
 TIMEOUT_SECONDS = 20.0
 _PLAIN = "Accept: text/plain;version=0.0.4"
-# What Prometheus 3 sends.
+# The headers of Prometheus 3.
 _PROMETHEUS = (
     "Accept: application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
     "application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,"
@@ -25,22 +25,22 @@ _PROMETHEUS = (
 
 
 def request(port: int, *, like_prometheus: bool) -> bytes:
-    """A scrape: plain text, or with all that Prometheus asks for (OpenMetrics, gzip)."""
+    """A request for plain text, or with the headers of Prometheus (OpenMetrics, gzip)."""
     accept = _PROMETHEUS if like_prometheus else _PLAIN
     return f"GET /metrics HTTP/1.1\r\nHost: {HOST}:{port}\r\nUser-Agent: bench\r\n{accept}\r\n\r\n".encode()
 
 
 class Scraper:
-    """Scrapes one exporter, over one connection for as long as the exporter keeps it open."""
+    """Scrapes one exporter, over one connection while the exporter keeps it open."""
 
     def __init__(self, port: int, *, like_prometheus: bool = False) -> None:
         self._address = (HOST, port)
         self._request = request(port, like_prometheus=like_prometheus)
-        self._reader = AnswerReader()
+        self._reader = ResponseReader()
         self._socket: socket.socket | None = None
 
     def scrape(self) -> Head:
-        """One scrape. Raises BadAnswer, OSError."""
+        """One scrape. Raises BadResponse, OSError."""
         reader = self._reader
         connection = self._socket
         if connection is not None:
@@ -49,8 +49,8 @@ class Scraper:
                 connection.sendall(self._request)
                 while not reader.receive(connection):
                     pass
-            except (BadAnswer, ConnectionError):
-                # An exporter may close a connection between two scrapes, but not within an answer.
+            except (BadResponse, ConnectionError):
+                # An exporter may close a connection between two scrapes, but not within a response.
                 self.close()
                 if not reader.untouched:
                     raise
@@ -62,7 +62,7 @@ class Scraper:
                 pass
         head = reader.head
         if head is None:
-            raise BadAnswer("an answer without a head")
+            raise BadResponse("a response without a head")
         if head.closes:
             self.close()
         return head
@@ -72,7 +72,7 @@ class Scraper:
         return self._reader.body_size
 
     def body(self) -> bytes:
-        """The last answer's content, unpacked."""
+        """The content of the last response, decompressed."""
         raw = self._reader.body()
         return gzip.decompress(raw) if self._reader.head and self._reader.head.gzipped else raw
 
@@ -89,17 +89,17 @@ class Scraper:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Scrapes one after the other."""
+    """A series of sequential scrapes."""
 
     seconds: "array[float]"
-    """How long each took; sorted."""
+    """Duration of each; sorted."""
     closes: bool
     gzipped: bool
     body_bytes: int
 
 
 def scrape_series(scraper: Scraper, *, least: int, least_seconds: float) -> Series:
-    """Scrape at least so often and at least so long. Raises BadAnswer when an answer is not 200."""
+    """Scrapes for at least this number and time. Raises BadResponse when a status is not 200."""
     taken = array("d")
     clock = time.perf_counter
     with _no_garbage_collection():
@@ -110,12 +110,12 @@ def scrape_series(scraper: Scraper, *, least: int, least_seconds: float) -> Seri
             ended = clock()
             taken.append(ended - started)
             if head.status != 200:
-                raise BadAnswer(f"status {head.status}")
+                raise BadResponse(f"status {head.status}")
     return Series(array("d", sorted(taken)), head.closes, head.gzipped, scraper.body_size)
 
 
 def scrape_rate(port: int, *, clients: int, seconds: float) -> float:
-    """Answers per second when `clients` scrapers each ask again as soon as they have an answer."""
+    """Responses per second with `clients` scrapers that request again at once."""
     with selectors.EpollSelector() as selector, _no_garbage_collection():
         crowd = [_Client(port, selector) for _ in range(clients)]
         try:
@@ -132,21 +132,21 @@ def scrape_rate(port: int, *, clients: int, seconds: float) -> float:
 
 
 class _Client:
-    """One of many scrapers that wait on one selector.
+    """One of many scrapers on one selector.
 
-    Nothing here may block: a server with a short accept queue makes some connections wait for seconds,
-    and the others must not wait with them.
+    It must not block: a server with a short accept queue delays some connections for seconds, and the others
+    must not wait for them.
     """
 
     def __init__(self, port: int, selector: selectors.BaseSelector) -> None:
         self._address = (HOST, port)
         self._request = request(port, like_prometheus=False)
         self._selector = selector
-        self._reader = AnswerReader()
+        self._reader = ResponseReader()
         self._connect()
 
     def go_on(self, events: int) -> int:
-        """Do what can be done now; 1 when that ends an answer, and the next one is asked for."""
+        """Does what is possible now; 1 when that completes a response, and the next is requested."""
         if events & selectors.EVENT_WRITE:
             self._selector.modify(self._socket, selectors.EVENT_READ, self)
             self._ask()
@@ -154,7 +154,7 @@ class _Client:
         try:
             if not self._reader.receive(self._socket):
                 return 0
-        except (BadAnswer, ConnectionError):
+        except (BadResponse, ConnectionError):
             if not self._reader.untouched:
                 raise
             self.close()
@@ -162,7 +162,7 @@ class _Client:
             return 0
         head = self._reader.head
         if head is None or head.status != 200:
-            raise BadAnswer(f"status {head.status if head else None} with many clients")
+            raise BadResponse(f"status {head.status if head else None} with many clients")
         if head.closes:
             self.close()
             self._connect()

@@ -1,4 +1,4 @@
-"""The floor: a server that answers every request with the same bytes and reads nothing but its end.
+"""A server that sends the same bytes as every response: the lower limit of any exporter's cost.
 
 Run as `python static_server.py PORT FILE`.
 """

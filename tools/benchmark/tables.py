@@ -7,7 +7,7 @@ from tools.benchmark.figures import Spread
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """So many significant digits and no exponent; a dash for what was not measured."""
+    """The value with this number of significant digits and no exponent; a dash for None."""
     if value is None:
         return "-"
     if value == 0:
@@ -18,20 +18,20 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def range_of(spread: Spread, digits: int = 3) -> str:
-    """The middle, and the least and most in brackets where they look different."""
+    """The median, and the range in brackets if it differs."""
     low, middle, high = (number(value, digits) for value in (spread.low, spread.middle, spread.high))
     return middle if low == high else f"{middle} ({low}-{high})"
 
 
 def ratio(value: float | None, base: float | None) -> str:
-    """How many times the base it is."""
+    """The ratio to the base."""
     if value is None or not base:
         return "-"
     return f"{number(value / base, 2)}x"
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The first column is text, the others are numbers and stand to the right."""
+    """A table with text in the first column and right-aligned numbers in the others."""
     rule = ["---", *("--:" for _ in heads[1:])]
     return "\n".join(f"| {' | '.join(_cell(cell) for cell in row)} |" for row in (heads, rule, *rows))
 

@@ -1,4 +1,4 @@
-"""What we hold our exporter to, and whether this run met it."""
+"""The targets of our exporter, and whether a run met them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,20 +23,21 @@ FLEET_QUERY_SECONDS = 1.0
 RULES_ROUND_SECONDS = 60.0
 """Their interval."""
 LINEAR_GROWTH = 1.5
-"""A unit of the last step may cost so much more than one before it; noise alone makes up to half."""
+"""The allowed cost of a unit in the last step as a multiple of earlier ones; noise alone is up to half of it.
+"""
 MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One target. `measured` and `limit` are None when the run cannot tell."""
+    """One target. `measured` and `limit` are None when the run did not measure it."""
 
     target: str
     measured: float | None
     limit: float | None
     unit: str
     limit_of: str = ""
-    """Whose figure the limit comes from."""
+    """The contender whose figure is the limit."""
     inclusive: bool = False
 
     @property
@@ -47,7 +48,7 @@ class Verdict:
 
 
 def middle(result: Result, figure: str) -> float:
-    """The middle of the rounds of one figure of `Round`."""
+    """The median over the rounds of one figure of `Round`."""
     return median(float(getattr(one, figure)) for one in result.rounds)
 
 
@@ -60,7 +61,7 @@ def judge(
     profiles_seconds: float | None = None,
     fleet: FleetCost | None = None,
 ) -> list[Verdict]:
-    """Every target, from what was measured."""
+    """Every target with its verdict."""
     measured = [result for result in results if result.rounds]
     ours = next((result for result in measured if result.contender.role is Role.OURS), None)
     if ours is None:

@@ -1,1 +1,1 @@
-"""What tools/demo shows: the machines, their past, and the servers around them."""
+"""tools/demo: the machines, their history, and the servers around them."""

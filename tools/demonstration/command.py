@@ -1,8 +1,7 @@
-"""GPUTally and all that is around it, on this machine alone, until Ctrl-C.
+"""Runs GPUTally with Prometheus, Alertmanager and Grafana on this machine until Ctrl-C.
 
-Exporters, Prometheus with our rules, Alertmanager with our routes and Grafana with our dashboards. They show
-this host's GPUs if it has any that can be read; otherwise, and it says so, a small simulated fleet with a
-past and a few faults.
+Prometheus has our rules, Alertmanager our routes, Grafana our dashboards. They show the GPUs of this host. If
+none can be read, the demo says so and shows a small simulated fleet with a history and a few faults.
 """
 
 import argparse
@@ -30,22 +29,22 @@ from tools.servers.waiting import responds, wait_until
 _SECONDS_TO_START = 120
 
 
-def run(plan: Plan, folder: Path, exit_after: float | None) -> None:
+def run(plan: Plan, directory: Path, exit_after: float | None) -> None:
     with Children() as children, Inbox() as inbox:
-        rule_files = write_rules(folder)
+        rule_files = write_rules(directory)
         if plan.alertmanager:
-            children.start(servers.alertmanager(plan.alertmanager, folder, inbox.url))
+            children.start(servers.alertmanager(plan.alertmanager, directory, inbox.url))
         if plan.grafana:
             say("starting Grafana")
-            servers.grafana(plan, plan.grafana, folder).start(children)
+            servers.grafana(plan, plan.grafana, directory).start(children)
         for machine in plan.machines:
-            children.start(machine.exporter(PYTHON, folder, plan.began))
+            children.start(machine.exporter(PYTHON, directory, plan.began))
         for machine in plan.machines:
             _wait(partial(responds, f"http://{machine.address}/readyz"), f"{machine.name} is ready", children)
-        # The exporters count already: when Prometheus comes to them, nothing is missing between then and now.
+        # The exporters already run: their counters have no gap between the history and the first scrape.
         if plan.past_seconds:
-            write_past(plan.machines, folder, rule_files, plan.past_seconds, plan.began)
-        children.start(servers.prometheus(plan, folder, rule_files))
+            write_past(plan.machines, directory, rule_files, plan.past_seconds, plan.began)
+        children.start(servers.prometheus(plan, directory, rule_files))
         prometheus = Prometheus(plan.prometheus.url)
         _wait(lambda: _targets_up(prometheus) == len(plan.machines), "Prometheus scrapes", children)
         say(welcome(plan))
@@ -53,7 +52,7 @@ def run(plan: Plan, folder: Path, exit_after: float | None) -> None:
         gpus = _number(prometheus, "count(count by (node, uuid) (gputally_gpu_info))")
         series = _number(prometheus, 'count({__name__=~"gputally_.+"})')
         say(f"data has arrived: {gpus:.0f} GPUs, {series:.0f} series. Ctrl-C stops everything.")
-        # The last child has been started: from here on there may be threads.
+        # Threads may only start after the last child.
         inbox.start()
         _stay(prometheus, children, time.monotonic() + exit_after if exit_after is not None else float("inf"))
 
@@ -66,8 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signum, _interrupt)
     try:
         with tempfile.TemporaryDirectory(prefix="gputally-demo-") as scratch:
-            folder = Path(scratch)
-            run(make_plan(options, folder), folder, options.exit_after)
+            directory = Path(scratch)
+            run(make_plan(options, directory), directory, options.exit_after)
     except (Failed, ValueError) as failure:
         print(failure, file=sys.stderr)
         return 1
@@ -89,22 +88,28 @@ def _parser() -> argparse.ArgumentParser:
         type=parse_duration,
         default="6h",
         metavar="DURATION",
-        help="how much past simulated GPUs have, as in 6h or 2d; 0: none (default: 6h)",
+        help="length of the history of simulated GPUs, as in 6h or 2d; 0 disables it (default: 6h)",
     )
-    parser.add_argument("--no-grafana", action="store_true", help="all but Grafana")
+    parser.add_argument("--no-grafana", action="store_true", help="do not start Grafana")
     parser.add_argument(
-        "--no-ui", action="store_true", help="of Prometheus and Alertmanager only the API, not their pages"
+        "--no-ui",
+        action="store_true",
+        help="serve only the APIs of Prometheus and Alertmanager, not their pages",
     )
-    parser.add_argument("--exit-after", type=float, metavar="SECONDS", help="stop by itself")
-    ports = parser.add_argument_group("ports; 0: a free one (default: the usual one, if it is free)")
-    ports.add_argument("--port", type=int, help="of the exporter; more of them have the next (usual: 9400)")
+    parser.add_argument("--exit-after", type=float, metavar="SECONDS", help="stop after this time")
+    ports = parser.add_argument_group(
+        "ports; 0 chooses a free one (default: the usual port, or a free one if that is in use)"
+    )
+    ports.add_argument(
+        "--port", type=int, help="of the first exporter; the others use the next ones (usual: 9400)"
+    )
     for server, usual in (("prometheus", 9090), ("alertmanager", 9093), ("grafana", 3000)):
         ports.add_argument(f"--{server}-port", type=int, metavar="PORT", help=f"usual: {usual}")
-    simulator = parser.add_argument_group("one machine with simulated GPUs, even if this host has real ones")
+    simulator = parser.add_argument_group("one simulated machine, even if this host has GPUs")
     simulator.add_argument("--gpus", type=int)
     simulator.add_argument("--model")
     simulator.add_argument("--seed", type=int)
-    simulator.add_argument("--scenario", type=Path, help="a file as in docs/simulator.md")
+    simulator.add_argument("--scenario", type=Path, help="a scenario file: docs/simulator.md")
     return parser
 
 
@@ -140,7 +145,7 @@ def _firing(prometheus: Prometheus) -> set[str]:
 
 
 def _interrupt(*_: object) -> NoReturn:
-    # Once is enough: a second Ctrl-C must not cut the cleaning up short.
+    # A second Ctrl-C must not interrupt the cleanup.
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Where Alertmanager delivers in the demo: each message becomes a line on the screen."""
+"""The receiver of the demo's Alertmanager: prints each notification as a line."""
 
 import http.server
 import json
@@ -12,7 +12,7 @@ from tools.servers.ports import HOST
 
 
 class Inbox:
-    """Use as a context manager. It listens at once and answers from `start` on: no thread before that."""
+    """A context manager. It listens at once, and responds only after `start`, which starts a thread."""
 
     def __init__(self) -> None:
         self._server = http.server.ThreadingHTTPServer((HOST, 0), _Handler)
@@ -34,7 +34,7 @@ class Inbox:
 
 
 def line(receiver: str, message: Mapping[str, Any]) -> str:
-    """What a receiver would have got, in one line."""
+    """A notification in one line."""
     names = Counter(alert["labels"]["alertname"] for alert in message["alerts"])
     alerts = ", ".join(name if count == 1 else f"{count} x {name}" for name, count in sorted(names.items()))
     group = ", ".join(
@@ -51,4 +51,4 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """The line above is enough."""
+        """Nothing: the notification is printed."""

@@ -1,4 +1,4 @@
-"""The machines of the demo, each with an exporter: this host, a simulated one, or a small simulated fleet."""
+"""The machines of the demo: this host, a simulated one, or a small simulated fleet."""
 
 import re
 from argparse import Namespace
@@ -20,21 +20,21 @@ SAMPLE_SECONDS = 5
 SIMULATOR_FLAGS = ("gpus", "model", "seed", "scenario")
 _COMPAT = ("dcgm", "nvidia-smi")
 _COMPAT_IN_FLEET = "gpu-h100-01"
-"""One is enough for the dashboard of those who stay with these names."""
+"""One machine serves these names too, for the dashboard that reads them."""
 _FLEET = Path(__file__).with_name("nodes")
 _BEFORE_NOW = re.compile(r'"-(\w+)"')
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One exporter, and the target that Prometheus knows it as."""
+    """One exporter and its target in Prometheus."""
 
     name: str
     port: int
     flags: Sequence[str] = ()
-    """Of `gputally simulate`."""
+    """Flags of `gputally simulate`."""
     scenario: Scenario | None = None
-    """None: the GPUs are real."""
+    """None for real GPUs."""
     compat: tuple[str, ...] = ()
 
     @property
@@ -42,28 +42,28 @@ class Machine:
         return f"{HOST}:{self.port}"
 
     def target(self) -> dict[str, object]:
-        """One of Prometheus's static_configs: the labels are those that its past has."""
+        """An entry of static_configs, with the labels of the machine's history."""
         labels = {"cluster": CLUSTER, "node": self.name, "instance": f"{self.name}:{PORT}"}
         return {"targets": [self.address], "labels": labels}
 
     def past(self) -> Node:
-        """The same exporter at earlier times."""
+        """The same exporter, for its history."""
         assert self.scenario is not None
         return Node(name=self.name, scenario=self.scenario, compat=self.compat, pcie_throughput=True)
 
-    def exporter(self, python: Path, folder: Path, began: float) -> Child:
+    def exporter(self, python: Path, directory: Path, began: float) -> Child:
         command: list[str | Path] = [python, "-P", "-m", "gputally"]
         if self.scenario is None:
             command.append("serve")
         else:
-            books = folder / f"{self.name}.books"
+            books = directory / f"{self.name}.books"
             command += ["simulate", *self.flags, f"--scenario-start={began}", f"--state-file={books}"]
             command += ["--process-metrics", "--pcie-throughput"]
             if self.compat:
                 command.append(f"--compat={','.join(self.compat)}")
         command += [f"--listen-address={self.address}", f"--interval={SAMPLE_SECONDS}s"]
         command.append(f"--hostname-override={self.name}")
-        return Child(f"gputally ({self.name})", command, folder, folder / f"{self.name}.log")
+        return Child(f"gputally ({self.name})", command, directory, directory / f"{self.name}.log")
 
 
 def this_host(port: int | None) -> Machine:
@@ -71,7 +71,7 @@ def this_host(port: int | None) -> Machine:
 
 
 def one_simulated(options: Namespace) -> Machine:
-    """With the flags of `gputally simulate` that were given."""
+    """One simulated machine with the flags that were given."""
     given = {flag: getattr(options, flag) for flag in SIMULATOR_FLAGS if getattr(options, flag) is not None}
     flags = [f"--{flag}={value}" for flag, value in given.items()]
     file = given.pop("scenario", None)
@@ -84,11 +84,11 @@ def one_simulated(options: Namespace) -> Machine:
     return Machine("simulated", _port(options.port), flags, scenario, _COMPAT)
 
 
-def small_fleet(folder: Path, port: int | None, story_seconds: int) -> list[Machine]:
-    """The machines of the folder `nodes`, whose scenarios are written for a story of this length so far."""
+def small_fleet(directory: Path, port: int | None, story_seconds: int) -> list[Machine]:
+    """The machines of the directory `nodes`; their scenarios began `story_seconds` ago."""
     machines = []
     for number, source in enumerate(sorted(_FLEET.glob("*.toml"))):
-        file = folder / source.name
+        file = directory / source.name
         file.write_text(dated(source.read_text(), story_seconds))
         compat = _COMPAT if source.stem == _COMPAT_IN_FLEET else ()
         flags = [f"--scenario={file}"]
@@ -97,12 +97,12 @@ def small_fleet(folder: Path, port: int | None, story_seconds: int) -> list[Mach
 
 
 def dated(scenario: str, story_seconds: int) -> str:
-    """The scenario with the times that are counted back from now counted from its start."""
+    """The scenario, with times that count back from now converted to times since its start."""
     return _BEFORE_NOW.sub(lambda found: f'"{story_seconds - int(parse_duration(found[1]))}s"', scenario)
 
 
 def _port(asked: int | None, number: int = 0) -> int:
-    """Of the exporter with this number: the one after the other, unless any will do."""
+    """The port of the exporter with this number."""
     if number == 0 or asked == 0:
         return choose_port("the exporter", asked, PORT)
     return choose_port("an exporter", None, (asked or PORT) + number)

@@ -1,4 +1,4 @@
-"""What happened before the demo: samples, recorded rules and alerts, so that graphs are full at once."""
+"""Writes the demo's history (samples, recorded rules and alerts), so that graphs have data at once."""
 
 import json
 import time
@@ -13,31 +13,33 @@ from tools.replay.fleet import WARM_UP_SECONDS, Period
 from tools.replay.rules import record_rules
 
 STORY_SECONDS = 6 * 3600
-"""The scenarios of the fleet count back as far as this, even if less of it is written down."""
+"""The scenarios of the fleet cover this time, even if a shorter history is written."""
 _DAY_SECONDS = 24 * 3600
 _NEEDS_A_DAY = "gputally-anomalies"
 _BLOCK_HOURS = 54
 
 
 def step_of(seconds: float) -> int:
-    """Scrapes are a minute apart; of more than a few hours, two: it is the scrapes that take the time."""
+    """Seconds between scrapes: one minute, or two for more than a few hours, because scrapes take most of the
+    time.
+    """
     return 60 if seconds <= STORY_SECONDS else 120
 
 
 def story_seconds(past_seconds: float, at_least: int = 0) -> int:
-    """How long ago the scenarios began: a while before the first scrape."""
+    """The age of the scenarios: they begin before the first scrape."""
     return max(int(past_seconds), at_least) + WARM_UP_SECONDS
 
 
-def write_rules(folder: Path) -> list[Path]:
-    """Our rules, in two files: those that need a day of data to give anything are in the second.
+def write_rules(directory: Path) -> list[Path]:
+    """Writes our rules as two files: the second has the rules that need a day of data.
 
-    Without the groups' own intervals: nobody wants to wait for minutes here.
+    Without the intervals of the groups: the demo evaluates all of them often.
     """
     groups = [{"name": group["name"], "rules": group["rules"]} for group in rule_groups()]
     parts = {
-        folder / "gputally.rules.yml": [group for group in groups if group["name"] != _NEEDS_A_DAY],
-        folder / "anomalies.rules.yml": [group for group in groups if group["name"] == _NEEDS_A_DAY],
+        directory / "gputally.rules.yml": [group for group in groups if group["name"] != _NEEDS_A_DAY],
+        directory / "anomalies.rules.yml": [group for group in groups if group["name"] == _NEEDS_A_DAY],
     }
     for file, part in parts.items():
         file.write_text(json.dumps({"groups": part}))
@@ -45,17 +47,17 @@ def write_rules(folder: Path) -> list[Path]:
 
 
 def write_past(
-    machines: Sequence[Machine], folder: Path, rule_files: Sequence[Path], seconds: float, began: float
+    machines: Sequence[Machine], directory: Path, rule_files: Sequence[Path], seconds: float, began: float
 ) -> None:
-    """Into `folder`/data, where Prometheus will find it. Raises Failed."""
-    data = folder / "data"
+    """Writes the history to `directory`/data, which Prometheus serves. Raises Failed."""
+    data = directory / "data"
     now = time.time()
     period = Period(now - seconds, now, step_of(seconds))
     rule_files = rule_files if seconds > _DAY_SECONDS else rule_files[:1]
     names = ", ".join(machine.name for machine in machines)
     print(
         f"playing the last {seconds / 3600:.3g} hours of {names}: "
-        f"{len(period)} scrapes of each, this takes a while",
+        f"{len(period)} scrapes each; this takes a minute or more",
         flush=True,
     )
     begun = time.monotonic()

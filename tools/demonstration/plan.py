@@ -1,4 +1,4 @@
-"""Everything that is decided before the first process of the demo starts."""
+"""The plan of the demo: everything that is decided before the first process starts."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ PYTHON = Path(sys.executable)
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A program, and the port that it gets."""
+    """A program and its port."""
 
     program: Path
     port: int
@@ -42,37 +42,37 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is shown, and by whom."""
+    """The machines and the servers."""
 
     machines: Sequence[Machine]
     began: float
-    """The story of simulated ones, in seconds since 1970."""
+    """Start of the scenarios, in seconds since 1970."""
     past_seconds: float
-    """How much of it is written down; 0: nothing."""
+    """Length of the history that is written; 0 for none."""
     prometheus: Server
     pages: Path | None
-    """Prometheus's own, where its binary does not have them; None when there is nothing to add."""
+    """Prometheus's pages, for a binary without them; None if it has them."""
     alertmanager: Server | None
     grafana: Server | None
 
 
-def make_plan(options: Namespace, folder: Path, python: Path = PYTHON) -> Plan:
-    """`folder` gets what the simulated machines read. Raises Failed, and ValueError for a wrong scenario."""
+def make_plan(options: Namespace, directory: Path, python: Path = PYTHON) -> Plan:
+    """Writes the scenarios to `directory`. Raises Failed, and ValueError for a wrong scenario."""
     prometheus = programs.path("prometheus")
     pages = _pages(prometheus, options.no_ui)
     alertmanager = _program("alertmanager" if options.no_ui else "alertmanager-with-ui", "Alertmanager")
     grafana = None if options.no_grafana else _program("grafana", "Grafana")
     story = story_seconds(options.history)
     if any(getattr(options, flag) is not None for flag in SIMULATOR_FLAGS):
-        _say("simulated GPUs, as asked for")
+        _say("simulated GPUs, as requested")
         machines = [one_simulated(options)]
     elif _host_has_gpus(python):
-        _say("this host's GPUs can be read: they are shown, and have no past")
+        _say("showing the GPUs of this host, which have no history")
         machines = [this_host(options.port)]
     else:
-        _say("no GPU of this host can be read (`gputally check` says why): using SIMULATED GPUs")
+        _say("no GPU of this host can be read (run `gputally check` for the reason): using SIMULATED GPUs")
         story = story_seconds(options.history, at_least=STORY_SECONDS)
-        machines = small_fleet(folder, options.port, story)
+        machines = small_fleet(directory, options.port, story)
     return Plan(
         machines=machines,
         began=time.time() - story,
@@ -85,7 +85,7 @@ def make_plan(options: Namespace, folder: Path, python: Path = PYTHON) -> Plan:
 
 
 def _host_has_gpus(python: Path) -> bool:
-    """What `gputally check` says; no GPU is an answer, a crash is not."""
+    """The report of `gputally check`. Raises Failed only if the command fails."""
     command = [str(python), "-P", "-m", "gputally", "check", "--json"]
     looked = subprocess.run(command, check=False, capture_output=True, text=True)
     try:
@@ -100,22 +100,22 @@ def _server(program: Path | None, who: str, asked: int | None, usual: int) -> Se
 
 
 def _program(name: str, who: str) -> Path | None:
-    """None, with the reason on the screen, where it cannot be got."""
+    """The program; None, with a printed reason, if it cannot be installed."""
     try:
         return programs.path(name)
     except Failed as failure:
-        _say(f"{failure}\nGoing on without {who}")
+        _say(f"{failure}\nContinuing without {who}")
         return None
 
 
 def _pages(prometheus: Path, without: bool) -> Path | None:
-    """Prometheus's pages for a Prometheus that we built; one found on PATH has its own."""
+    """Prometheus's pages for a Prometheus that tools/programs built; one on PATH has its own."""
     if programs.cache() not in prometheus.parents:
         return None
     if without:
-        _say("without pages, as asked for: the APIs answer")
+        _say("without web pages, as requested; the APIs are available")
         return None
-    return _program("prometheus-ui", "Prometheus's pages: its API answers, a browser shows nothing")
+    return _program("prometheus-ui", "Prometheus's web pages; its API is available")
 
 
 def _say(text: str) -> None:

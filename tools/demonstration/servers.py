@@ -1,4 +1,4 @@
-"""Prometheus, Alertmanager and Grafana of the demo: their files, and what to start."""
+"""Configuration files and commands of the demo's Prometheus, Alertmanager and Grafana."""
 
 import json
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from tools.servers.grafana import Grafana
 EVALUATION_SECONDS = 5
 
 
-def prometheus(plan: Plan, folder: Path, rule_files: Sequence[Path]) -> Child:
-    """On the data in `folder`/data."""
-    config = folder / "prometheus.yml"
+def prometheus(plan: Plan, directory: Path, rule_files: Sequence[Path]) -> Child:
+    """Prometheus on the data in `directory`/data."""
+    config = directory / "prometheus.yml"
     config.write_text(json.dumps(_prometheus_settings(plan, rule_files)))
-    # A Prometheus without pages of its own looks for them here, and only in a folder of this name.
-    home = folder / "prometheus"
+    # A Prometheus without built-in pages reads them from a directory of this name.
+    home = directory / "prometheus"
     (home / "web").mkdir(parents=True)
     if plan.pages:
         ui = home / "web" / "ui"
@@ -31,41 +31,41 @@ def prometheus(plan: Plan, folder: Path, rule_files: Sequence[Path]) -> Child:
     command: list[str | Path] = [
         plan.prometheus.program,
         f"--config.file={config}",
-        f"--storage.tsdb.path={folder / 'data'}",
+        f"--storage.tsdb.path={directory / 'data'}",
         "--storage.tsdb.retention.time=1y",
-        # The blocks of the past overlap: to merge them would cost time just when somebody looks.
+        # The history's blocks overlap; merging them would slow the first queries.
         "--no-storage.tsdb.allow-overlapping-compaction",
-        # What fired in the past goes on at once.
+        # Alerts that fired at the end of the history continue at once.
         "--rules.alert.for-grace-period=0s",
         f"--web.listen-address={plan.prometheus.address}",
         f"--web.external-url={plan.prometheus.url}/",
     ]
-    return Child("prometheus", command, home, folder / "prometheus.log")
+    return Child("prometheus", command, home, directory / "prometheus.log")
 
 
-def alertmanager(server: Server, folder: Path, inbox: str) -> Child:
-    """With our routes and inhibitions; all receivers, which would need secrets, are one inbox."""
+def alertmanager(server: Server, directory: Path, inbox: str) -> Child:
+    """Alertmanager with our routes and inhibitions; one inbox replaces all receivers, which need secrets."""
     config = yaml.safe_load(manifests.alertmanager())
     config["receivers"] = [
         {"name": receiver["name"], "webhook_configs": [{"url": f"{inbox}/{receiver['name']}"}]}
         for receiver in config["receivers"]
     ]
-    file = folder / "alertmanager.yml"
+    file = directory / "alertmanager.yml"
     file.write_text(json.dumps(config))
     command: list[str | Path] = [
         server.program,
         f"--config.file={file}",
-        f"--storage.path={folder / 'alertmanager'}",
+        f"--storage.path={directory / 'alertmanager'}",
         f"--web.listen-address={server.address}",
         f"--web.external-url={server.url}/",
         "--cluster.listen-address=",
     ]
-    return Child("alertmanager", command, folder, folder / "alertmanager.log")
+    return Child("alertmanager", command, directory, directory / "alertmanager.log")
 
 
-def grafana(plan: Plan, server: Server, folder: Path) -> Grafana:
-    """With all our dashboards, the fleet first; whoever is on this machine may look."""
-    own, made = folder / "grafana", folder / "dashboards" / "GPUTally"
+def grafana(plan: Plan, server: Server, directory: Path) -> Grafana:
+    """Grafana with all our dashboards, the fleet first, without a login."""
+    own, made = directory / "grafana", directory / "dashboards" / "GPUTally"
     for new in (own, made):
         new.mkdir(parents=True)
     for name, text in texts().items():

@@ -1,4 +1,4 @@
-"""What the demo tells whoever started it."""
+"""The texts that the demo prints."""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,7 +8,7 @@ from tools.demonstration.servers import EVALUATION_SECONDS
 
 
 def welcome(plan: Plan) -> str:
-    return "\n".join(["", *_addresses(plan), "", "Look at:", *_sights(plan), ""])
+    return "\n".join(["", *_addresses(plan), "", "What to open:", *_sights(plan), ""])
 
 
 def _addresses(plan: Plan) -> Iterator[str]:
@@ -18,19 +18,19 @@ def _addresses(plan: Plan) -> Iterator[str]:
     if plan.alertmanager:
         yield f"Alertmanager  {plan.alertmanager.url}/#/alerts"
     for machine in plan.machines:
-        yield f"GPUTally      http://{machine.address}/ of {machine.name}, and its metrics at /metrics"
+        yield f"GPUTally      http://{machine.address}/ ({machine.name}; metrics at /metrics)"
 
 
 def _sights(plan: Plan) -> Iterator[str]:
     if plan.grafana:
-        yield "  Grafana: the fleet. A click leads to a node, a GPU or a pod; GPUTally, at the top, to the"
+        yield "  Grafana: the fleet, with links to nodes, GPUs and pods. The menu GPUTally has the"
         yield "    other dashboards: Idle GPUs, Shadow use, Health, Energy and chargeback..."
-    yield "  Prometheus: which alerts fire and why, or a query: sum by (node) (gputally_gpu_power_watts)."
-    yield f"    The rules are ours, but evaluated every {EVALUATION_SECONDS} seconds: nobody wants to wait."
+    yield "  Prometheus: firing alerts, or a query such as sum by (node) (gputally_gpu_power_watts)."
+    yield f"    The rules are those of the chart, evaluated every {EVALUATION_SECONDS} seconds."
     if plan.alertmanager:
-        yield "  Alertmanager: the same, grouped by node, without what something worse explains. Its"
-        yield "    receivers would need secrets: what they would get is shown here, when our routes send it."
-    yield "All of it can be reached from this machine only, and is gone at the end."
+        yield "  Alertmanager: the alerts grouped by node, without those that another alert inhibits."
+        yield "    Its receivers would need secrets; their notifications are printed here instead."
+    yield "Everything listens on the loopback address only, and is removed at the end."
 
 
 def alert_line(labels: Mapping[str, str]) -> str:

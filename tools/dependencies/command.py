@@ -1,4 +1,4 @@
-"""Fetches or builds the external programs that the tools and tests need."""
+"""Installs the external programs that the tools and tests need, and prints their paths."""
 
 import argparse
 import sys
@@ -10,23 +10,25 @@ from tools.dependencies import programs
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tools/programs", description=__doc__)
-    parser.add_argument("program", nargs="*", help="print where these are; without any, get all")
-    parser.add_argument("--for", dest="group", choices=["test", "demo", "bench"], help="only what these need")
-    parser.add_argument("--list", action="store_true", help="say what is here, and get nothing")
+    parser.add_argument("program", nargs="*", help="install only these (default: all)")
+    parser.add_argument(
+        "--for", dest="group", choices=["test", "demo", "bench"], help="install only what this tool needs"
+    )
+    parser.add_argument("--list", action="store_true", help="print what is installed, and install nothing")
     options = parser.parse_args(arguments)
     wanted = options.program or programs.names(options.group)
     try:
-        failures = [] if options.list else programs.get(wanted)
+        failures = [] if options.list else programs.install(wanted)
         found = {program: programs.find(program) for program in wanted}
     except Failed as failure:
         failures, found = [failure], {}
     except KeyboardInterrupt:
         return 130
-    for program, where in found.items():
+    for program, path in found.items():
         if options.list or not options.program:
-            print(f"{program:16} {where or '-'}")
-        elif where:
-            print(where)
+            print(f"{program:16} {path or '-'}")
+        elif path:
+            print(path)
     if failures:
         print(*failures, sep="\n", file=sys.stderr)
     return 1 if failures else 0

@@ -1,4 +1,4 @@
-"""The repository's own Python environment, .venv: made, kept and re-used by the tools that need it."""
+"""The repository's Python environment, .venv: created and updated by the tools that need it."""
 
 import hashlib
 import json
@@ -19,14 +19,14 @@ STAMP = "gputally-installed.json"
 
 
 def python(*groups: str, root: Path = ROOT) -> Path:
-    """The environment's Python, with the package (editable) and these dependency groups in it.
+    """The environment's Python, with the exporter (editable) and these dependency groups installed.
 
-    Groups add up: what an earlier call installed stays. Raises Failed.
+    Groups of earlier calls stay installed. Raises Failed.
     """
-    folder = root / ".venv"
-    interpreter = folder / "bin" / "python"
-    stamp = folder / STAMP
-    # The lock is on a file that is always there, so that two runs that start together make one environment.
+    directory = root / ".venv"
+    interpreter = directory / "bin" / "python"
+    stamp = directory / STAMP
+    # The lock is on a file that always exists: two runs that start at the same time create one environment.
     with locked(root / "pyproject.toml", ".venv"):
         wanted = _source(root)
         installed = _read(stamp) if interpreter.exists() else {}
@@ -39,8 +39,8 @@ def python(*groups: str, root: Path = ROOT) -> Path:
         log.parent.mkdir(parents=True, exist_ok=True)
         work = Work(".venv", log)
         if not interpreter.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            _make(work, folder)
+            shutil.rmtree(directory, ignore_errors=True)
+            _make(work, directory)
         everything = sorted({*groups, *installed.get("groups", ())})
         work.run(
             f"installing gputally{''.join(f', {group}' for group in everything)}",
@@ -55,7 +55,7 @@ def python(*groups: str, root: Path = ROOT) -> Path:
 
 
 def requirements(group: str, root: Path = ROOT) -> list[str]:
-    """The requirements of a dependency group (PEP 735); the pip of older Pythons cannot read them."""
+    """The requirements of a dependency group (PEP 735), which the pip of older Pythons cannot read."""
     groups = tomllib.loads((root / "pyproject.toml").read_text())["dependency-groups"]
     found: list[str] = []
     for entry in groups[group]:
@@ -68,7 +68,7 @@ def same_source(installed: Mapping[str, Any], wanted: Mapping[str, str]) -> bool
 
 
 def _source(root: Path) -> dict[str, str]:
-    """What an environment is made from: when this changes, it is brought up to date."""
+    """The sources of an environment: when they change, it is updated."""
     digest = hashlib.sha256()
     for name in ("pyproject.toml", CONSTRAINTS):
         digest.update((root / name).read_bytes())
@@ -83,9 +83,9 @@ def _read(stamp: Path) -> dict[str, Any]:
     return content
 
 
-def _make(work: Work, folder: Path) -> None:
+def _make(work: Work, directory: Path) -> None:
     try:
-        work.run("making it", [sys.executable, "-m", "venv", folder])
+        work.run("creating it", [sys.executable, "-m", "venv", directory])
     except Failed as failure:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise Failed(f"{failure}\nOn Debian and Ubuntu, `apt-get install python3-venv` helps.") from None
+        shutil.rmtree(directory, ignore_errors=True)
+        raise Failed(f"{failure}\nOn Debian and Ubuntu, run `apt-get install python3-venv`.") from None

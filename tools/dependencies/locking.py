@@ -1,4 +1,4 @@
-"""Locks between runs, and between the threads of one: they end with whoever holds them."""
+"""Locks between runs, and between the threads of one run. They end with the process that holds them."""
 
 import fcntl
 import sys
@@ -15,14 +15,14 @@ SECONDS_BETWEEN_TRIES = 0.2
 
 @contextmanager
 def locked(file: Path, title: str, stop: Event | None = None) -> Iterator[None]:
-    """Hold the lock on a file, which is made if need be and never written to; says so when it waits.
+    """Holds the lock on a file, which is created if needed and never written to; prints a line when it waits.
 
     Raises Failed when `stop` is set while it waits.
     """
     stop = stop or Event()
     with file.open("a") as handle:
         if not _taken(handle):
-            print(f"{title}: another run is getting it; waiting", file=sys.stderr, flush=True)
+            print(f"{title}: another run is installing it; waiting", file=sys.stderr, flush=True)
             while not _taken(handle):
                 if stop.wait(SECONDS_BETWEEN_TRIES):
                     raise Failed(f"{title}: stopped")
@@ -30,24 +30,24 @@ def locked(file: Path, title: str, stop: Event | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def used_together(folder: Path, remove: Callable[[Path], None]) -> Iterator[None]:
-    """A folder that several runs may use at the same time; the last of them removes it.
+def shared_directory(directory: Path, remove: Callable[[Path], None]) -> Iterator[None]:
+    """A directory that several runs may use at the same time; the last one removes it.
 
-    What a run that was killed has left in it is there for the next.
+    Files that a killed run has left in it are available to the next run.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_name(f"{folder.name}.lock").open("a") as handle:
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with directory.with_name(f"{directory.name}.lock").open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_SH)
-        folder.mkdir(exist_ok=True)
+        directory.mkdir(exist_ok=True)
         try:
             yield
         finally:
             if _taken(handle):
-                remove(folder)
+                remove(directory)
 
 
 def _taken(handle: TextIO) -> bool:
-    """Whether nobody else has the lock, so that it is ours alone."""
+    """Whether this process now holds the lock, and no other does."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,11 +1,11 @@
-"""External programs (promtool, prometheus, nvidia-smi ...): found on PATH, or got once into a cache.
+"""External programs (promtool, prometheus, nvidia-smi ...): found on PATH, or installed once into a cache.
 
-The cache is $GPUTALLY_CACHE/programs, or ~/.cache/gputally/programs, with one folder per kit and version.
-A kit is made beside its place and renamed into it under a lock, so two runs may start together, and what
-is there is whole. Versions stand in programs.toml, and how each is got in recipes.py.
+The cache is $GPUTALLY_CACHE/programs or ~/.cache/gputally/programs. It has one directory per program set and
+version. A set is built in a temporary directory and renamed under a lock: two runs may start at the same
+time, and a directory is complete. tools/programs.toml has the versions, recipes.py the ways to build.
 
-Kits that are got together share a folder, for Go's caches, so that what they have in common is downloaded and
-compiled once. For all kits it grows to 15 GB, and it goes when the last one is ready.
+Sets that are built in the same call share Go's caches, so that common modules are downloaded and compiled
+once. For all sets these caches grow to 15 GB; they are removed after the last set.
 """
 
 import hashlib
@@ -26,15 +26,15 @@ from typing import Any
 
 from tools import ROOT, Failed
 from tools.dependencies import recipes
-from tools.dependencies.locking import locked, used_together
+from tools.dependencies.locking import locked, shared_directory
 from tools.dependencies.progress import Work
 
 PINS = ROOT / "tools" / "programs.toml"
 
 
 @dataclass(frozen=True, slots=True)
-class Kit:
-    """What one build or download gives: a table of programs.toml."""
+class ProgramSet:
+    """The programs of one build or download: a table of programs.toml."""
 
     name: str
     settings: Mapping[str, Any]
@@ -59,148 +59,149 @@ class Kit:
         return f"{self.name} {self.settings['version']}"
 
     @property
-    def folder(self) -> Path:
-        # The digest makes a changed pin or build tag a new folder: an old build never passes for it.
+    def directory(self) -> Path:
+        # The digest gives a changed pin or build tag another directory: an old build is never used for it.
         made_from = {name: value for name, value in self.settings.items() if name != "minutes"}
         digest = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:8]
         return cache() / "programs" / f"{self.name}-{self.settings['version']}-{digest}"
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
-    """What the kits that are got in one call have in common."""
+class Batch:
+    """What the sets that are built in one call share."""
 
-    folder: Path
-    alone: bool
-    """Whether it is one kit only, so that its progress has the screen for itself."""
+    directory: Path
+    single: bool
+    """Whether it is one set only: its progress may overwrite its line on the screen."""
     stop: Event
 
 
 def cache() -> Path:
-    """Where all that is downloaded or built goes; never inside the repository."""
+    """The directory of everything that is downloaded or built; never inside the repository."""
     if chosen := os.environ.get("GPUTALLY_CACHE"):
         return Path(chosen).absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gputally"
 
 
-def kits(pins: Path = PINS) -> dict[str, Kit]:
-    return {name: Kit(name, settings) for name, settings in tomllib.loads(pins.read_text()).items()}
+def program_sets(pins: Path = PINS) -> dict[str, ProgramSet]:
+    return {name: ProgramSet(name, settings) for name, settings in tomllib.loads(pins.read_text()).items()}
 
 
 def names(group: str | None = None) -> list[str]:
-    """Programs that a group (test, demo, bench) needs; without a group, all that any group needs."""
+    """The programs that a group (test, demo, bench) needs; without a group, those of all groups."""
     return [
         program
-        for kit in kits().values()
-        if (group in kit.needed_by if group else kit.needed_by)
-        for program in kit.programs
+        for each in program_sets().values()
+        if (group in each.needed_by if group else each.needed_by)
+        for program in each.programs
     ]
 
 
 def find(program: str) -> Path | None:
-    """Where a program is now, if it is anywhere."""
-    kit = _kit_of(program)
-    return _on_path(program, kit.settings.get("at_least")) or _in_cache(program, kit)
+    """The path of a program; None when it is not installed."""
+    owner = _set_of(program)
+    return _on_path(program, owner.settings.get("at_least")) or _in_cache(program, owner)
 
 
 def path(program: str) -> Path:
-    """Where a program is; got first if need be. Raises Failed."""
+    """The path of a program, which is installed first if needed. Raises Failed."""
     found = find(program)
     if found is None:
-        if failures := get([program]):
+        if failures := install([program]):
             raise failures[0]
-        found = _kit_of(program).folder / program
+        found = _set_of(program).directory / program
     return found
 
 
-def get(wanted: Iterable[str]) -> list[Failed]:
-    """Get those of these programs that are not here, two kits at a time, and return what went wrong.
+def install(wanted: Iterable[str]) -> list[Failed]:
+    """Installs the programs that are missing, two sets at a time, and returns the failures.
 
-    Inside a test run nothing is got: a build takes minutes and a test has two.
+    Inside a test run nothing is installed: a build takes minutes, and a test may take two.
     """
-    missing = {program: _kit_of(program) for program in wanted if find(program) is None}
+    missing = {program: _set_of(program) for program in wanted if find(program) is None}
     if missing and "PYTEST_VERSION" in os.environ:
-        advice = "is neither on PATH nor in {}: run `tools/programs {}` first"
+        advice = "is neither on PATH nor in {}; run `tools/programs {}`"
         return [Failed(f"{program} {advice.format(cache(), program)}") for program in missing]
-    kits_to_get = {kit.name: kit for kit in missing.values()}
-    together = Together(cache() / "programs" / ".shared", len(kits_to_get) == 1, Event())
-    # A folder that is there although nothing is to be got was left by a run that was killed.
-    if not kits_to_get and not together.folder.exists():
+    sets = {each.name: each for each in missing.values()}
+    batch = Batch(cache() / "programs" / ".shared", len(sets) == 1, Event())
+    # With nothing to install, a directory that exists was left by a run that was killed.
+    if not sets and not batch.directory.exists():
         return []
-    with used_together(together.folder, _remove):
-        return _install_all(kits_to_get.values(), together)
+    with shared_directory(batch.directory, _remove):
+        return _build_all(sets.values(), batch)
 
 
-def install(kit: Kit, together: Together) -> Path:
-    """Make a kit in the cache, unless it is there, and return its folder. Raises Failed."""
-    folder = kit.folder
-    with locked(folder.with_name(f".{folder.name}.lock"), kit.title, together.stop):
-        if not folder.exists():
-            # Under the lock whatever stands here was left by a run that was killed.
-            unfinished = folder.with_name(f".{folder.name}.unfinished")
+def build(program_set: ProgramSet, batch: Batch) -> Path:
+    """The directory of a set in the cache, which is built unless it exists. Raises Failed."""
+    directory = program_set.directory
+    with locked(directory.with_name(f".{directory.name}.lock"), program_set.title, batch.stop):
+        if not directory.exists():
+            # Under the lock, a directory of this name was left by a run that was killed.
+            unfinished = directory.with_name(f".{directory.name}.unfinished")
             _remove(unfinished)
-            scratch = unfinished / "scratch"
-            into = unfinished / "kit"
+            scratch, into = unfinished / "scratch", unfinished / "programs"
             for new in (scratch, into):
                 new.mkdir(parents=True)
-            log = folder.with_name(f"{folder.name}.log")
-            work = Work(kit.title, log, alone=together.alone, stop=together.stop)
-            recipe = recipes.RECIPES[kit.settings["recipe"]]
+            log = directory.with_name(f"{directory.name}.log")
+            work = Work(program_set.title, log, alone=batch.single, stop=batch.stop)
+            recipe = recipes.RECIPES[program_set.settings["recipe"]]
             recipe(
                 recipes.Job(
-                    version=kit.settings["version"],
-                    programs=kit.programs,
-                    settings=kit.settings,
+                    version=program_set.settings["version"],
+                    programs=program_set.programs,
+                    settings=program_set.settings,
                     into=into,
                     scratch=scratch,
-                    shared=together.folder,
+                    shared=batch.directory,
                     work=work,
-                    find=lambda program: find(program) or install(_kit_of(program), together) / program,
+                    find=lambda program: find(program) or build(_set_of(program), batch) / program,
                 )
             )
-            into.rename(folder)
+            into.rename(directory)
             _remove(unfinished)
-            work.say(f"ready after {time.monotonic() - work.started:.0f} s, in {folder}")
-    return folder
+            work.say(f"ready after {time.monotonic() - work.started:.0f} s, in {directory}")
+    return directory
 
 
-def _install_all(kits_to_get: Iterable[Kit], together: Together) -> list[Failed]:
-    """One thread begins with the longest, the other with the shortest: downloads go on beside compilers."""
-    line = deque(sorted(kits_to_get, key=lambda kit: kit.minutes, reverse=True))
+def _build_all(sets: Iterable[ProgramSet], batch: Batch) -> list[Failed]:
+    """One thread starts with the longest build, the other with the shortest, so that downloads and compilers
+    run at the same time.
+    """
+    queue = deque(sorted(sets, key=lambda each: each.minutes, reverse=True))
     failures: list[Failed] = []
 
-    def work_off(next_kit: Callable[[], Kit]) -> None:
-        while not together.stop.is_set():
+    def work(next_set: Callable[[], ProgramSet]) -> None:
+        while not batch.stop.is_set():
             try:
-                kit = next_kit()
+                program_set = next_set()
             except IndexError:
                 return
             try:
-                install(kit, together)
+                build(program_set, batch)
             except Failed as failure:
                 failures.append(failure)
 
     with ThreadPoolExecutor() as threads:
         try:
-            for thread in [threads.submit(work_off, end) for end in (line.popleft, line.pop)]:
+            for thread in [threads.submit(work, end) for end in (queue.popleft, queue.pop)]:
                 thread.result()
         except BaseException:
-            together.stop.set()
+            batch.stop.set()
             raise
     return failures
 
 
-def _kit_of(program: str) -> Kit:
-    known = kits()
-    for kit in known.values():
-        if program in kit.programs:
-            return kit
-    every = ", ".join(sorted(name for kit in known.values() for name in kit.programs))
-    raise Failed(f"there is no program {program!r} in {PINS.name}; there are: {every}")
+def _set_of(program: str) -> ProgramSet:
+    known = program_sets()
+    for each in known.values():
+        if program in each.programs:
+            return each
+    allowed = ", ".join(sorted(name for each in known.values() for name in each.programs))
+    raise Failed(f"{program!r} is not in {PINS.name}; allowed: {allowed}")
 
 
-def _in_cache(program: str, kit: Kit) -> Path | None:
-    file = kit.folder / program
+def _in_cache(program: str, owner: ProgramSet) -> Path | None:
+    file = owner.directory / program
     return file if file.exists() else None
 
 
@@ -214,10 +215,10 @@ def _on_path(program: str, at_least: str | None) -> Path | None:
 
 
 def _version(program: str) -> tuple[int, ...]:
-    """The first version number that a program prints about itself; () when it prints none."""
+    """The first version number that a program prints; () when it prints none."""
     for flag in ("--version", "version"):
-        asked = subprocess.run([program, flag], capture_output=True, text=True, check=False)
-        if asked.returncode == 0 and (number := re.search(r"\d+(\.\d+)+", asked.stdout)):
+        ran = subprocess.run([program, flag], capture_output=True, text=True, check=False)
+        if ran.returncode == 0 and (number := re.search(r"\d+(\.\d+)+", ran.stdout)):
             return _numbers(number.group())
     return ()
 
@@ -226,10 +227,10 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _remove(folder: Path) -> None:
-    """Remove a folder, also one with Go's read-only module cache in it."""
-    if not folder.exists():
+def _remove(directory: Path) -> None:
+    """Removes a directory, even with Go's read-only module cache in it."""
+    if not directory.exists():
         return
-    for inner, _, _ in os.walk(folder):
+    for inner, _, _ in os.walk(directory):
         Path(inner).chmod(0o700)
-    shutil.rmtree(folder)
+    shutil.rmtree(directory)

@@ -1,4 +1,4 @@
-"""Long commands, shown as they go: a line that moves on a terminal, a line now and then elsewhere."""
+"""Runs long commands and prints progress: an updated line on a terminal, otherwise a line every 20 s."""
 
 import os
 import signal
@@ -13,8 +13,8 @@ from typing import TextIO
 from tools import Failed
 
 SECONDS_BETWEEN_LINES = 20
-# Runs a command that the kernel ends when we are killed without a last word (1 is PR_SET_PDEATHSIG): by
-# another Python, because between fork and exec of a process with threads nothing of ours may run.
+# Runs a command that the kernel kills when this process is killed (1 is PR_SET_PDEATHSIG). It is set by
+# another Python because a process with threads must not run code between fork and exec.
 _LEASH = (
     "import ctypes, os, signal, sys; "
     "ctypes.CDLL(None).prctl(1, signal.SIGKILL); "
@@ -23,9 +23,9 @@ _LEASH = (
 
 
 class Work:
-    """One piece of long work. All that its commands print goes to `log`.
+    """A sequence of long commands. Their output goes to `log`.
 
-    Its line moves only if it is `alone` on the screen. When `stop` is set, by another thread, it fails.
+    The line is updated in place only if `alone` is set. Commands fail when another thread sets `stop`.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Work:
         log.write_text("")
 
     def say(self, text: str) -> None:
-        # One call, so that lines of several threads do not mix.
+        # One call: lines of several threads are not mixed.
         self.screen.write(f"{self.title}: {text}\n")
         self.screen.flush()
 
@@ -55,16 +55,16 @@ class Work:
         step: str,
         command: Sequence[str | Path],
         *,
-        folder: Path | None = None,
+        directory: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> str:
-        """Run one command to its end and return what it printed. Raises Failed."""
+        """Runs one command and returns its output. Raises Failed."""
         begin = self.log.stat().st_size
         begun = time.monotonic()
         with self.log.open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _LEASH, *command],
-                cwd=folder,
+                cwd=directory,
                 env={**os.environ, **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -74,7 +74,7 @@ class Work:
         try:
             self._watch(step, process)
         except BaseException:
-            # The command may have started others (compilers): its whole group ends with us.
+            # The command may have started others (compilers): the whole group is killed.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             raise

@@ -1,7 +1,7 @@
-"""How external programs are got from the package registries: one function per recipe of programs.toml.
+"""How external programs are built from the package registries: one function per recipe of programs.toml.
 
-A recipe leaves each program of its kit as `job.into/<program>` and may scribble in `job.scratch`.
-Registries are whatever pip, go, npm, cargo and apt are set up to use on this machine.
+A recipe writes each program of its set to `job.into/<program>`; `job.scratch` is for temporary files.
+The registries are those that pip, go, npm, cargo and apt are configured to use on this machine.
 """
 
 import json
@@ -25,7 +25,7 @@ DEBIAN_RELEASES = {"bullseye", "bookworm", "trixie", "forky", "stable", "testing
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One kit to be got."""
+    """One program set to build."""
 
     version: str
     programs: Mapping[str, str]
@@ -33,18 +33,18 @@ class Job:
     into: Path
     scratch: Path
     shared: Path
-    """Caches that other kits may use at the same time."""
+    """Caches that other builds may use at the same time."""
     work: Work
     find: Callable[[str], Path]
-    """Where another program is: a recipe's own tools come through the same mechanism."""
+    """The path of another program: the tools of a recipe are installed in the same way."""
 
 
 def go(job: Job) -> None:
-    """Build commands of one Go module, with the versions and checksums of that module's own go.sum.
+    """Builds commands of one Go module, with the versions and checksums of that module's own go.sum.
 
-    Programs of the same package are one file under several names.
-    `files` are files (name -> text) that the build needs and the module does not hold, `parts` is the
-    version of the modules that stand in its repository's folders, `variables` (name -> text) are set in it.
+    Programs of the same package are one file under several names. `files` (name -> text) are files that the
+    build needs and the module lacks, `parts` is the version of modules from other directories of its
+    repository, `variables` (name -> text) are set in the program.
     """
     environment = _go_environment(job)
     # Replace directives, as some of these modules have, hold only for a build inside the module.
@@ -58,7 +58,7 @@ def go(job: Job) -> None:
     variables = dict(job.settings.get("variables", {}))
     if variable := job.settings.get("version_variable"):
         variables[variable] = job.version
-    # Without C, netgo changes nothing; but kits that all have it share what they compile of the network.
+    # Without C, netgo changes nothing, but builds with the same tags share their compiled packages.
     tags = dict.fromkeys(("netgo", *job.settings.get("tags", ())))
     linker_flags = " ".join(["-s -w", *(f"-X {name}={text}" for name, text in variables.items())])
     built: dict[str, str] = {}
@@ -73,21 +73,21 @@ def go(job: Job) -> None:
                 *("-gcflags", "all=-dwarf=false", "-ldflags", linker_flags),
                 *("-o", job.into / program, f"./{package}"),
             ],
-            folder=source,
+            directory=source,
             environment=environment,
         )
         built[package] = program
 
 
 def go_files(job: Job) -> None:
-    """Take folders or single files out of a Go module, and build nothing."""
+    """Copies directories or single files from a Go module, and builds nothing."""
     source = _go_module(job, _go_environment(job))
-    for program, place in job.programs.items():
-        _copy(source / place, job.into / program)
+    for program, path in job.programs.items():
+        _copy(source / path, job.into / program)
 
 
 def prometheus_ui(job: Job) -> None:
-    """Build Prometheus's pages from its Go module, with the versions and hashes of its own lock file."""
+    """Builds Prometheus's pages from its Go module, with the versions and hashes of its own lock file."""
     environment = _go_environment(job)
     pages = job.scratch / "ui"
     _copy(_go_module(job, environment) / "web" / "ui", pages)
@@ -101,13 +101,13 @@ def prometheus_ui(job: Job) -> None:
         "building": ["run", "build:mantine-ui"],
     }
     for step, arguments in steps.items():
-        job.work.run(step, [*pnpm, *arguments], folder=pages, environment=environment)
-    for program, folder in job.programs.items():
-        shutil.move(pages / folder, job.into / program)
+        job.work.run(step, [*pnpm, *arguments], directory=pages, environment=environment)
+    for program, path in job.programs.items():
+        shutil.move(pages / path, job.into / program)
 
 
 def grafana(job: Job) -> None:
-    """Build Grafana from its Go module, but for the plugins in `plugins_left_out`."""
+    """Builds Grafana from its Go module, without the plugins in `plugins_left_out`."""
     environment = _go_environment(job)
     source = job.scratch / "source"
     _copy(_go_module(job, environment), source)
@@ -116,7 +116,7 @@ def grafana(job: Job) -> None:
 
 
 def npm(job: Job) -> None:
-    """Install npm packages: those of `packages` (name@version -> hash), and not one more."""
+    """Installs exactly the npm packages of `packages` (name@version -> hash)."""
     wanted: Mapping[str, str] = job.settings["packages"]
     flags = ("--ignore-scripts", "--no-audit", "--no-fund")
     job.work.run(
@@ -126,19 +126,19 @@ def npm(job: Job) -> None:
     )
     lock = json.loads((job.into / "package-lock.json").read_text())
     installed = {
-        f"{place.removeprefix('node_modules/')}@{facts['version']}": facts["integrity"]
-        for place, facts in lock["packages"].items()
-        if place
+        f"{path.removeprefix('node_modules/')}@{facts['version']}": facts["integrity"]
+        for path, facts in lock["packages"].items()
+        if path
     }
     if installed != wanted:
-        raise Failed(f"npm installed {installed}, and programs.toml expects {dict(wanted)}")
+        raise Failed(f"npm installed {installed}; programs.toml expects {dict(wanted)}")
     _launchers(job)
 
 
 def pypi(job: Job) -> None:
-    """Install a distribution into an environment of its own."""
+    """Installs a distribution into an environment of its own."""
     environment = job.into / "venv"
-    job.work.run("making an environment", [sys.executable, "-m", "venv", environment])
+    job.work.run("creating an environment", [sys.executable, "-m", "venv", environment])
     python = environment / "bin" / "python"
     requirement = f"{job.settings['package']}=={job.version}"
     job.work.run("installing", [python, "-m", "pip", "install", "--no-cache-dir", requirement])
@@ -148,18 +148,18 @@ def pypi(job: Job) -> None:
 
 
 def cargo(job: Job) -> None:
-    """Build a crate's commands with the crate's own lock file.
+    """Builds a crate's commands with the crate's own lock file.
 
-    `tools` are programs that the build looks for in variables, `libraries` what the commands are linked to.
+    `tools` (variable -> program) are used by the build, `libraries` are linked to the commands.
     """
     command = shutil.which("cargo")
     if command is None:
-        raise Failed(f"{job.work.title} needs Rust: install it so that `cargo` is on PATH")
+        raise Failed(f"{job.work.title} needs Rust: `cargo` is not on PATH")
     environment = {"CARGO_TARGET_DIR": str(job.scratch / "target")}
     environment |= {name: str(job.find(tool)) for name, tool in job.settings.get("tools", {}).items()}
     if libraries := job.settings.get("libraries"):
         # Unlike RUSTFLAGS, the encoded form takes a path with blanks.
-        environment["CARGO_ENCODED_RUSTFLAGS"] = "\x1f".join(_libraries_beside(job, libraries))
+        environment["CARGO_ENCODED_RUSTFLAGS"] = "\x1f".join(_copy_libraries(job, libraries))
     for program, crate in job.programs.items():
         job.work.run(
             f"building {program} (minutes)",
@@ -173,42 +173,44 @@ def cargo(job: Job) -> None:
 
 
 def debian(job: Job) -> None:
-    """Unpack Debian packages, not installed, from the archive that this machine's apt uses.
+    """Unpacks Debian packages, without installing them, from the archive that this machine's apt uses.
 
-    With `dependencies_without`, all that they depend on comes too, but for the packages that it names.
+    With `dependencies_without`, also their dependencies except the packages that it names.
     """
     names = job.settings.get("only_for") or ", ".join(job.programs)
     instead = f"Put an executable named {names} on PATH instead."
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        raise Failed(f"{job.work.title} comes as a Debian package, and apt is not here. {instead}")
+        raise Failed(
+            f"{job.work.title} is a Debian package, and this machine has no apt-get or dpkg-deb. {instead}"
+        )
     archive = _debian_archive(job)
     if archive is None:
-        raise Failed(f"{job.work.title}: this machine's apt has no Debian archive to take it from. {instead}")
+        raise Failed(f"{job.work.title}: this machine's apt has no Debian archive. {instead}")
     options = _apt_options(job, archive)
     job.work.run("reading the package list", ["apt-get", *options, "update"])
     packages = job.settings["packages"]
     if (without := job.settings.get("dependencies_without")) is not None:
         packages = _with_dependencies(job, options, without)
-    job.work.run("downloading", ["apt-get", *options, "download", *packages], folder=job.scratch)
+    job.work.run("downloading", ["apt-get", *options, "download", *packages], directory=job.scratch)
     unpack = 'for file in *.deb; do dpkg-deb -x "$file" "$0" || exit; done'
-    job.work.run("unpacking", ["sh", "-c", unpack, job.into / "root"], folder=job.scratch)
+    job.work.run("unpacking", ["sh", "-c", unpack, job.into / "root"], directory=job.scratch)
     _launchers(job)
 
 
 def _launchers(job: Job) -> None:
-    """A program that is a path becomes a link, one that is a command (with `$here`, the kit) a script."""
+    """Writes a link for a program that is a path, and a script for one that is a command with `$here`."""
     for program, source in job.programs.items():
-        place = job.into / program
+        launcher = job.into / program
         if "$here" not in source:
-            place.symlink_to(source)
+            launcher.symlink_to(source)
             continue
-        # The folder is found at run time, because the kit is renamed into place.
-        place.write_text(f'#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\nexec {source} "$@"\n')
-        place.chmod(0o755)
+        # `here` is read at run time because the directory is renamed after the build.
+        launcher.write_text(f'#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\nexec {source} "$@"\n')
+        launcher.chmod(0o755)
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a part of Go's module cache, which is read-only, so that it can be written to and removed."""
+    """Copies a part of Go's read-only module cache; the copy can be changed and removed."""
     if source.is_dir():
         shutil.copytree(source, target)
     else:
@@ -217,16 +219,16 @@ def _copy(source: Path, target: Path) -> None:
         path.chmod(path.stat().st_mode | 0o200)
 
 
-def _libraries_beside(job: Job, kits: Sequence[str]) -> list[str]:
-    """Copy the shared libraries of Debian kits into the kit, and return the flags of rustc that use them."""
-    folder = job.into / "lib"
-    folder.mkdir()
-    for kit in kits:
-        for file in job.find(kit).glob("*-linux-*/*.so*"):
-            # Links stay links: a -dev package also has some to libraries that were not asked for.
-            shutil.copy(file, folder, follow_symlinks=False)
-    # The command looks beside itself, because the kit is renamed into place.
-    return ["-L", str(folder), "-C", "link-arg=-Wl,-rpath,$ORIGIN/lib"]
+def _copy_libraries(job: Job, packages: Sequence[str]) -> list[str]:
+    """Copies shared libraries of Debian packages into the set, and returns the flags of rustc to use them."""
+    directory = job.into / "lib"
+    directory.mkdir()
+    for package in packages:
+        for file in job.find(package).glob("*-linux-*/*.so*"):
+            # Links stay links: a -dev package also has links to libraries of other packages.
+            shutil.copy(file, directory, follow_symlinks=False)
+    # A path relative to the command, because the directory is renamed after the build.
+    return ["-L", str(directory), "-C", "link-arg=-Wl,-rpath,$ORIGIN/lib"]
 
 
 def _go_environment(job: Job) -> dict[str, str]:
@@ -235,13 +237,13 @@ def _go_environment(job: Job) -> dict[str, str]:
         "GOCACHE": str(job.shared / "go-build"),
         "GOTMPDIR": str(job.scratch),
         "GOFLAGS": "-mod=mod -buildvcs=false",
-        # The public checksum database does not know every commit. The pin is the check.
+        # The public checksum database lacks some commits. The pin is the check.
         "GONOSUMDB": job.settings["module"].partition("@")[0],
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
     }
     if not {"GOMODCACHE", "GOPATH"} & os.environ.keys():
-        # Gigabytes of modules that nobody asked for do not stay; someone's own cache is shared.
+        # A cache that the user has set is used; otherwise gigabytes of modules are removed at the end.
         environment["GOMODCACHE"] = str(job.shared / "go-modules")
     return environment
 
@@ -251,19 +253,21 @@ def _go_module(job: Job, environment: Mapping[str, str]) -> Path:
     printed = job.work.run(
         "downloading its source",
         [job.find("go"), "mod", "download", "-json", module],
-        folder=job.scratch,
+        directory=job.scratch,
         environment=environment,
     )
     facts = json.loads(printed[printed.index("{") :])
     if facts["Sum"] != job.settings["module_sum"]:
-        raise Failed(f"{module} is {facts['Sum']}, and programs.toml expects {job.settings['module_sum']}")
+        raise Failed(
+            f"{module} has the checksum {facts['Sum']}; programs.toml expects {job.settings['module_sum']}"
+        )
     return Path(facts["Dir"])
 
 
 def _publish_parts(go_mod: Path, version: str) -> None:
-    """Replace a module's neighbours in its repository, which its archive leaves out, by what is published.
+    """Replaces modules of the same repository, which the archive lacks, by their published versions.
 
-    Only those in a block: a line of its own is, at etcd, a folder that is meant not to exist.
+    Only those in a block: etcd has a single line for a directory that must not exist.
     """
     text = go_mod.read_text()
     go_mod.write_text(re.sub(r"^(\t(\S+) =>) \.\.?/.*$", rf"\1 \2 {version}", text, flags=re.MULTILINE))
@@ -273,7 +277,7 @@ def _debian_archive(job: Job) -> str | None:
     """The address of the Debian archive among this machine's package sources."""
     format = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
     targets = job.work.run(
-        "looking for the archive", ["apt-get", "indextargets", "--format", format, "Created-By: Packages"]
+        "reading the package sources", ["apt-get", "indextargets", "--format", format, "Created-By: Packages"]
     )
     for line in targets.splitlines():
         address, release, component = line.split()
@@ -283,9 +287,9 @@ def _debian_archive(job: Job) -> str | None:
 
 
 def _with_dependencies(job: Job, options: Sequence[str], without: Sequence[str]) -> list[str]:
-    """The packages of a kit and all that they depend on, on a machine that has nothing yet."""
+    """The packages of a set and their dependencies on a machine without any package."""
     plan = job.work.run(
-        "looking for what it depends on",
+        "resolving dependencies",
         ["apt-get", *options, "install", "--simulate", "--no-install-recommends", *job.settings["packages"]],
     )
     return [
@@ -296,14 +300,14 @@ def _with_dependencies(job: Job, options: Sequence[str], without: Sequence[str])
 
 
 def _apt_options(job: Job, archive: str) -> list[str]:
-    """apt, pointed at one suite and at folders of its own: no root, and nothing of the machine changes."""
+    """Options of apt for one suite and private directories: no root, no change of the machine."""
     keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
     signed_by = f"[signed-by={keyring}] " if keyring.exists() else ""
     sources = job.scratch / "sources.list"
     sources.write_text(f"deb {signed_by}{archive} {job.settings['suite']} {job.settings['component']}\n")
     lists, cache = job.scratch / "lists", job.scratch / "cache"
-    for folder in (lists / "partial", cache / "archives" / "partial"):
-        folder.mkdir(parents=True)
+    for directory in (lists / "partial", cache / "archives" / "partial"):
+        directory.mkdir(parents=True)
     installed = job.scratch / "status"
     installed.touch()
     settings = {

@@ -1,8 +1,8 @@
-"""How exact is energy that several owners of one GPU share: GPUTally against what the simulator knows.
+"""Measures the accuracy of shared energy: GPUTally's charges against the simulator's true values.
 
-Plays an hour of each mix through the parts that the exporter is made of, and prints the table of
-docs/energy.md. The error of an owner is what it is charged too much (+) or too little (-), in parts of its
-true energy; the error of a mix is the sum of what is charged wrongly, in parts of the true total.
+Runs an hour of each mix through the parts of the exporter, and prints the table of docs/energy.md. The error
+of an owner is its charge minus its true energy, as a ratio of the latter; the error of a mix is the sum of
+absolute errors as a ratio of the true total.
 """
 
 from collections.abc import Mapping
@@ -23,15 +23,15 @@ from gputally.simulator.workloads import MINUTE
 
 WINDOWS_SECONDS = (1, 5, 15)
 HOUR = 3600
-FIRST_LOOK_MILLISECONDS = 400
-"""Looks fall between two of the driver's samples, as they do with a real driver."""
+FIRST_SAMPLE_MILLISECONDS = 400
+"""Sampling times are between two samples of the driver, as with a real driver."""
 _MODEL = "h100"
 _EPOCH = 1_800_000_000.0
 
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """One owner of a mix: a pod of its own."""
+    """One owner of a mix, in its own pod."""
 
     name: str
     shape: Shape = Shape.TRAINING
@@ -72,7 +72,7 @@ Energy = dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the guests of one mix drew, and what each way of sharing it out charges them."""
+    """The true energy of the owners of a mix, and their charges by each method."""
 
     true: Energy
     charged: dict[str, Energy]
@@ -96,24 +96,24 @@ def play(guests: tuple[Guest, ...], seconds: int = HOUR) -> Outcome:
     total = sum(true.values())
     charged = [_charge(engine, guests, window, seconds) for window in WINDOWS_SECONDS]
     charged.append({name: total // len(names) for name in names})
-    # Its energy of a process is all that the GPU used while the process was there.
+    # DCGM reports the whole GPU's energy during the life of a process.
     charged.append(dict.fromkeys(names, total))
     return Outcome(true, dict(zip(ways(), charged, strict=True)))
 
 
 def _true(engine: Engine, names: list[str], seconds: int) -> Energy:
-    (before,) = true_energy(engine, FIRST_LOOK_MILLISECONDS / 1000)
-    (after,) = true_energy(engine, seconds + FIRST_LOOK_MILLISECONDS / 1000)
+    (before,) = true_energy(engine, FIRST_SAMPLE_MILLISECONDS / 1000)
+    (after,) = true_energy(engine, seconds + FIRST_SAMPLE_MILLISECONDS / 1000)
     return {name: after[number] - before[number] for number, name in enumerate(names)}
 
 
 def _charge(engine: Engine, guests: tuple[Guest, ...], window: int, seconds: int) -> Energy:
-    """What the exporter would charge them with one look every `window` seconds."""
-    reader = SimulatedReader(engine, lambda: _EPOCH + FIRST_LOOK_MILLISECONDS / 1000, began_at=_EPOCH)
+    """The exporter's charges with a sample every `window` seconds."""
+    reader = SimulatedReader(engine, lambda: _EPOCH + FIRST_SAMPLE_MILLISECONDS / 1000, began_at=_EPOCH)
     first = reader.read().readings
     pods = SimulatedPods(reader)
     directory = index_pods({pods.name: pods.read()})
-    # The same processes are there all the time: it is enough to look once whose they are.
+    # The processes do not change: their owners are resolved once.
     found = SimulatedOwners(reader).find(listed_pids(first), directory)
     holders = find_holders(first, directory)
     ledger = Ledger(retention_seconds=seconds, max_window_seconds=60)
@@ -133,12 +133,13 @@ def _charge(engine: Engine, guests: tuple[Guest, ...], window: int, seconds: int
 
 
 def _read(gpu: SimulatedGpu, identity: Gpu, second: int, window: int) -> Reading:
-    """The few fields that the ledger asks for: whole readings would take most of the time."""
+    """The fields that the ledger reads: whole readings would take most of the time."""
     power_mw = gpu.physics.minute(second // MINUTE).power_mw[second % MINUTE]
     return Reading(
         gpu=identity,
         power_watts=power_mw / 1000,
-        energy_millijoules=gpu.physics.totals(second).energy_mj + power_mw * FIRST_LOOK_MILLISECONDS // 1000,
+        energy_millijoules=gpu.physics.totals(second).energy_mj
+        + power_mw * FIRST_SAMPLE_MILLISECONDS // 1000,
         processes=processes_at(gpu.places, second),
         process_samples=samples_between(gpu.places, gpu.physics, second - window, second, int(_EPOCH * 1e6)),
     )

@@ -1,4 +1,4 @@
-"""Writes the files that are made from others, or (--check) says which of them are stale."""
+"""Writes the generated files, or (--check) reports those that are stale."""
 
 import argparse
 import difflib
@@ -19,11 +19,11 @@ from tools.rendering import accuracy, alerts_page, metrics_page, migrate_page, p
 CHART = ROOT / chart.CHART
 
 Render = Callable[[str], str]
-"""From a file's present text ("" when there is none) to what it should be."""
+"""From a file's current text ("" when it does not exist) to its generated text."""
 
 
 def version(root: Path = ROOT) -> str:
-    """GPUTally's version, from the one place where it is written by hand."""
+    """GPUTally's version, from exporter/gputally/__init__.py."""
     source = (root / "exporter/gputally/__init__.py").read_text()
     found = re.search(r'^__version__ = "([^"]+)"$', source, re.MULTILINE)
     if found is None:
@@ -32,7 +32,7 @@ def version(root: Path = ROOT) -> str:
 
 
 def stamp_version(pattern: str) -> Render:
-    """Puts the version in place of the pattern's only group; everything else stays."""
+    """Replaces the pattern's only group by the version."""
 
     def stamp(text: str) -> str:
         def replace(match: re.Match[str]) -> str:
@@ -41,18 +41,18 @@ def stamp_version(pattern: str) -> Render:
 
         stamped, count = re.subn(pattern, replace, text)
         if not count:
-            raise SystemExit(f"no place for the version: {pattern!r} matches nothing")
+            raise SystemExit(f"the version cannot be written: {pattern!r} matches nothing")
         return stamped
 
     return stamp
 
 
 def stamp_accuracy(text: str) -> str:
-    """Puts the measured errors between the two marks of docs/energy.md."""
+    """Replaces the text between the two marks of docs/energy.md by the measured errors."""
     between = r"(?<=<!-- accuracy -->\n).*?(?=<!-- /accuracy -->)"
     stamped, count = re.subn(between, lambda _: f"\n{accuracy.table()}\n", text, flags=re.DOTALL)
     if not count:
-        raise SystemExit("docs/energy.md has no place for the table of tools/accuracy")
+        raise SystemExit("docs/energy.md has no marks <!-- accuracy --> and <!-- /accuracy -->")
     return stamped
 
 
@@ -60,7 +60,7 @@ stamp_values = stamp_version(r"(?m)^defaultsVersion: (\S+)$")
 
 
 def chart_values() -> str:
-    """The chart's values.yaml as it will be written, from which other files are made."""
+    """The chart's generated values.yaml, the source of other files."""
     return stamp_values((CHART / "values.yaml").read_text())
 
 
@@ -69,7 +69,7 @@ def chart_presets() -> list[source.Preset]:
 
 
 def whole(text: str) -> Render:
-    """For a file of which nothing is written by hand."""
+    """A file without any text written by hand."""
     return lambda _: text
 
 
@@ -87,7 +87,7 @@ GENERATED: tuple[tuple[str, Render], ...] = (
     ("helm/gputally/files/values.yaml", lambda _: source.without_comments(chart_values())),
     ("helm/gputally/README.md", lambda _: readme.text(chart_values(), chart_presets())),
     *((path, whole(text)) for path, text in (manifests.files() | chart.files() | registry.files()).items()),
-    # Last: Helm makes them of the chart as it then is.
+    # Last: Helm renders them from the generated chart.
     (plain_install.EXPORTER, lambda _: plain_install.text(plain_install.EXPORTER)),
     (plain_install.STACK, lambda _: plain_install.text(plain_install.STACK)),
 )
@@ -96,9 +96,9 @@ GENERATED: tuple[tuple[str, Render], ...] = (
 def stale(
     generated: Sequence[tuple[str, Render]] = GENERATED, root: Path = ROOT
 ) -> Iterator[tuple[Path, str, str]]:
-    """The files that differ from their source: (path, text now, text as it should be).
+    """The files that differ from their source: (path, current text, generated text).
 
-    One after the other: who writes each as it comes has the later ones made from the new text of the earlier.
+    In order: a caller that writes each file at once has later files generated from the new text.
     """
     for name, render in generated:
         path = root / name
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found += 1
         name = path.relative_to(ROOT)
         if options.check:
-            print(f"{name} is stale; tools/render brings it up to date:")
+            print(f"{name} is stale; run tools/render:")
             print(_short_diff(now, right))
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _short_diff(now: str, right: str, most: int = 20) -> str:
     lines = list(difflib.unified_diff(now.splitlines(), right.splitlines(), "now", "right", "", "", 1, ""))
-    more = [f"... and {len(lines) - most} lines more"] if len(lines) > most else []
+    more = [f"... and {len(lines) - most} more lines"] if len(lines) > most else []
     return "\n".join(f"    {line}" for line in lines[:most] + more)
 
 

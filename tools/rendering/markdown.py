@@ -1,16 +1,18 @@
-"""Puts generated tables between the marks `<!-- name -->` and `<!-- /name -->` of a page."""
+"""Markdown tables, and their insertion between the marks `<!-- name -->` and `<!-- /name -->`."""
 
 import re
 from collections.abc import Sequence
 
 
 def put(fresh: str, mark: str, page: str, text: str) -> str:
-    """`page` is its name, for the error when it does not have the marks exactly once."""
+    """Replaces the text between the marks. Raises SystemExit, with the name of the page, unless they exist
+    once.
+    """
     before, after = f"<!-- {mark} -->\n", f"<!-- /{mark} -->"
     place = f"{re.escape(before)}.*?{re.escape(after)}"
     stamped, count = re.subn(place, lambda _: f"{before}\n{fresh}\n\n{after}", text, flags=re.DOTALL)
     if count != 1:
-        raise SystemExit(f"{page} has {count} places for the table <!-- {mark} -->, not 1")
+        raise SystemExit(f"{page} has {count} marks <!-- {mark} -->, not 1")
     return stamped
 
 

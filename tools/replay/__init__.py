@@ -1,6 +1,6 @@
-"""The past of simulated fleets, in a real Prometheus.
+"""tools/history: the history of a simulated fleet, in a real Prometheus.
 
-`fleet` plays nodes through the real exporter at simulated times, `tape` keeps what a scrape would have
-given, `blocks` puts it into a folder that Prometheus serves, `rules` records rules over it and `firing`
-says which alerts would have fired.
+`fleet` runs nodes through the real exporter at simulated times, `tape` encodes what each scrape returns,
+`blocks` writes it to a directory that Prometheus serves, `rules` records rules over it and `firing` finds the
+alerts that would have fired.
 """

@@ -1,7 +1,7 @@
-"""Writes down which alerts fired in the past, as Prometheus would have.
+"""Writes the series of alerts that fired, as Prometheus would have.
 
-A Prometheus that starts on such data (with --rules.alert.for-grace-period=0s) takes an alert that fired at
-its end for one that has waited long enough, as after a restart.
+A Prometheus that starts on this data with --rules.alert.for-grace-period=0s continues the alerts that fired
+at its end, as after a restart.
 """
 
 import json
@@ -19,26 +19,26 @@ from tools.replay.rule_files import list_alerts, read_groups
 from tools.servers.prometheus import serving
 
 
-def record_alerts(data_folder: Path, rule_files: Sequence[Path], period: Period) -> list[Firing]:
-    """Add ALERTS and ALERTS_FOR_STATE to the blocks in `data_folder`; returns what fired.
+def record_alerts(data_directory: Path, rule_files: Sequence[Path], period: Period) -> list[Firing]:
+    """Adds ALERTS and ALERTS_FOR_STATE to the blocks in `data_directory`, and returns the alerts that fired.
 
-    Only while an alert fires, not while it waits. No Prometheus may be running on the folder. Raises Failed.
+    Pending alerts are left out. No Prometheus may run on the directory. Raises Failed.
     """
     waits = {alert.name: alert.for_seconds for file in rule_files for alert in list_alerts(read_groups(file))}
-    with serving(data_folder) as prometheus:
+    with serving(data_directory) as prometheus:
         found = firing(prometheus.url, rule_files, period)
     if found:
-        with tempfile.TemporaryDirectory(prefix=".alerts-", dir=data_folder) as scratch:
-            folder = Path(scratch)
-            (folder / "alerts.om").write_text("".join(openmetrics(found, waits, period)))
-            (folder / "blocks").mkdir()
-            _create_blocks(folder)
-            move_blocks(folder / "blocks", data_folder)
+        with tempfile.TemporaryDirectory(prefix=".alerts-", dir=data_directory) as scratch:
+            directory = Path(scratch)
+            (directory / "alerts.om").write_text("".join(openmetrics(found, waits, period)))
+            (directory / "blocks").mkdir()
+            _create_blocks(directory)
+            move_blocks(directory / "blocks", data_directory)
     return found
 
 
 def openmetrics(found: Iterable[Firing], waits: dict[str, float], period: Period) -> Iterator[str]:
-    """`waits`: for how many seconds each alert was active before it fired."""
+    """`waits` is the `for` of each alert, in seconds."""
     found = list(found)
     for each in found:
         yield from _samples("ALERTS", {"alertstate": "firing"}, each, 1.0, period)
@@ -55,11 +55,11 @@ def _samples(name: str, more: dict[str, str], found: Firing, value: float, perio
             yield f"{name}{{{series}}} {value} {at:.3f}\n"
 
 
-def _create_blocks(folder: Path) -> None:
+def _create_blocks(directory: Path) -> None:
     command: list[str | Path] = [
         *(programs.path("promtool"), "tsdb", "create-blocks-from", "openmetrics", "--quiet"),
         *("alerts.om", "blocks"),
     ]
-    done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=directory, check=False, capture_output=True, text=True)
     if done.returncode:
-        raise Failed(f"promtool did not take the alerts:\n{done.stdout}{done.stderr}")
+        raise Failed(f"promtool rejected the alerts:\n{done.stdout}{done.stderr}")

@@ -1,7 +1,7 @@
-"""Writes the past of a fleet into a folder of blocks that Prometheus serves as its own.
+"""Writes the history of a fleet as blocks that Prometheus serves as its own.
 
-The nodes are played side by side, each in a process of its own and onto a file. The files are then written
-window by window, in the order of time, to a Prometheus that starts empty; a snapshot of it is the result.
+Each node runs in a process of its own and writes a file. The files are then sent, in windows in the order of
+time, to an empty Prometheus; a snapshot of it is the result.
 """
 
 import json
@@ -32,7 +32,7 @@ _RECEIVER = ("--web.enable-remote-write-receiver", "--web.enable-admin-api")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What has been written, and what it took."""
+    """The size of a written history, and the time it took."""
 
     seconds_playing: float
     seconds_loading: float
@@ -43,7 +43,7 @@ class Written:
 def write_history(
     nodes: Sequence[Node],
     period: Period,
-    data_folder: Path,
+    data_directory: Path,
     *,
     cluster: str = "simulated",
     job: str = "gputally",
@@ -51,32 +51,31 @@ def write_history(
     process_metrics: bool = False,
     processes: int | None = None,
 ) -> Written:
-    """Add what Prometheus would have scraped of these nodes to the blocks in `data_folder`.
+    """Adds what Prometheus would have scraped from these nodes to the blocks in `data_directory`.
 
-    No Prometheus may be running on the folder. `processes` is how many nodes are played at a time, by
-    default one on each CPU; they import the main module of the program, which must be ready for that
-    (`if __name__ == "__main__"`). The scenarios began at `began_at`, or a minute before the period.
-    Raises Failed.
+    No Prometheus may run on the directory. `processes` nodes run at a time (default: one per CPU); their
+    processes import the main module, which needs a guard (`if __name__ == "__main__"`). The scenarios began
+    at `began_at`, or a minute before the period. Raises Failed.
     """
     if period.last > time.time():
-        raise Failed("Prometheus takes no samples of the future: let the period end by now")
-    data_folder.mkdir(parents=True, exist_ok=True)
-    # Beside the blocks to be, which are moved and may be large.
-    with tempfile.TemporaryDirectory(prefix=".history-", dir=data_folder) as scratch:
-        folder = Path(scratch)
+        raise Failed("the period ends in the future; Prometheus accepts samples up to now only")
+    data_directory.mkdir(parents=True, exist_ok=True)
+    # On the file system of the result: blocks are moved and may be large.
+    with tempfile.TemporaryDirectory(prefix=".history-", dir=data_directory) as scratch:
+        directory = Path(scratch)
         begun = time.monotonic()
-        files = [folder / f"{number}.windows" for number in range(len(nodes))]
+        files = [directory / f"{number}.windows" for number in range(len(nodes))]
         record = partial(_record, period=period, began_at=began_at, process_metrics=process_metrics)
-        # One process for each node: the threads of an exporter stay until the end of its process.
+        # One process per node: the threads of an exporter end with their process.
         spawn = multiprocessing.get_context("spawn")
         at_a_time = min(len(nodes), processes or os.cpu_count() or 1)
         with spawn.Pool(at_a_time, _leave_interrupts_to_the_parent, maxtasksperchild=1) as pool:
             pool.starmap(record, zip(nodes, files, strict=True), chunksize=1)
         played = time.monotonic()
-        with serving(folder / "data", *_RECEIVER) as prometheus:
+        with serving(directory / "data", *_RECEIVER) as prometheus:
             _load(prometheus, _requests(nodes, files, job=job, cluster=cluster))
-            snapshot = folder / "data" / "snapshots" / prometheus.api("admin/tsdb/snapshot")["name"]
-        blocks = move_blocks(snapshot, data_folder)
+            snapshot = directory / "data" / "snapshots" / prometheus.api("admin/tsdb/snapshot")["name"]
+        blocks = move_blocks(snapshot, data_directory)
         return Written(
             seconds_playing=played - begun,
             seconds_loading=time.monotonic() - played,
@@ -85,16 +84,16 @@ def write_history(
         )
 
 
-def move_blocks(source: Path, data_folder: Path) -> list[Path]:
-    """Add the blocks in a folder to those in another; returns where they are now."""
+def move_blocks(source: Path, data_directory: Path) -> list[Path]:
+    """Moves the blocks of a directory to another, and returns their new paths."""
     return [
-        Path(shutil.move(meta.parent, data_folder / meta.parent.name))
+        Path(shutil.move(meta.parent, data_directory / meta.parent.name))
         for meta in sorted(source.glob("*/meta.json"))
     ]
 
 
 def _leave_interrupts_to_the_parent() -> None:
-    """It ends the pool, and nobody else has to say anything about a Ctrl-C."""
+    """Ignores Ctrl-C: the parent ends the pool and prints the message."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -112,7 +111,7 @@ def _record(node: Node, file: Path, period: Period, began_at: float | None, *, p
 def _requests(
     nodes: Sequence[Node], files: Sequence[Path], *, job: str, cluster: str
 ) -> Iterator[list[bytes]]:
-    """The write requests of all nodes and their clones, window by window."""
+    """The write requests of all nodes and clones, window by window."""
     targets = [node.target(job=job, cluster=cluster) for node in nodes]
     clones = [
         [(renamed(name), replace(node, name=name).target(job=job, cluster=cluster)) for name in node.clones]
@@ -144,7 +143,7 @@ def _encode(window: Iterable[Series], target: Mapping[str, str]) -> Iterator[lis
 
 
 def _load(prometheus: Prometheus, requests: Iterable[list[bytes]]) -> None:
-    """One request is made while Prometheus takes in the one before it."""
+    """Encodes a request while Prometheus processes the one before."""
     with closing(Receiver(prometheus)) as receiver, ThreadPoolExecutor(max_workers=1) as writer:
         writing: Future[None] | None = None
         for request in requests:

@@ -1,4 +1,4 @@
-"""The same series under the name of another node: other GPUs, other pods, the same values."""
+"""The same series for another node: other GPUs and pods, the same values."""
 
 from collections.abc import Callable
 from functools import cache
@@ -9,10 +9,10 @@ from tools.replay.tape import Labels
 
 
 def renamed(node: str) -> Callable[[Labels], Labels]:
-    """What makes the labels of one node those of another.
+    """A function that converts the labels of a node to those of its clone.
 
-    GPUs and pods get other ids, and pods the name of the node at the end of their own. The same node gets the
-    same names, whenever it is asked for.
+    GPUs and pods get other ids; the name of the node is appended to pod names. The results are the same in
+    every run.
     """
 
     @cache

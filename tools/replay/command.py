@@ -1,8 +1,8 @@
-"""The past of a simulated fleet, as blocks that Prometheus serves.
+"""Writes the history of a simulated fleet as blocks that Prometheus serves.
 
-Writes into FOLDER what Prometheus would have scraped, with --rules also what it would have recorded, and says
-which alerts would have fired. Then start Prometheus with --storage.tsdb.path=FOLDER; what is older than its
-retention (15 days, if nothing else is said) it deletes.
+DIRECTORY gets what Prometheus would have scraped and, with --rules, recorded; the alerts that would have
+fired are printed. Then start Prometheus with --storage.tsdb.path=DIRECTORY and a retention that covers the
+history (default of Prometheus: 15 days).
 """
 
 import argparse
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         written = write_history(
             _nodes(options),
             period,
-            options.folder,
+            options.directory,
             cluster=options.cluster,
             began_at=options.scenario_start,
             process_metrics=options.process_metrics,
@@ -43,8 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{written.seconds_playing:.1f} s to play, {written.seconds_loading:.1f} s to load"
         )
         if options.rules:
-            print(f"{record_rules(options.folder, options.rules, period)} rules recorded")
-            with serving(options.folder) as prometheus:
+            print(f"{record_rules(options.directory, options.rules, period)} rules recorded")
+            with serving(options.directory) as prometheus:
                 for found in firing(prometheus.url, options.rules, period):
                     print(_sentence(found))
     except (Failed, ValueError) as failure:
@@ -56,21 +56,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     first, _, rest = (__doc__ or "").partition("\n")
     parser = argparse.ArgumentParser(prog="tools/history", description=first, epilog=rest)
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="of the blocks; others there stay")
-    parser.add_argument("--last", type=parse_duration, default="6h", help="how long it is (default: 6h)")
-    parser.add_argument("--until", type=float, metavar="EPOCH", help="when it ends (default: now)")
-    parser.add_argument("--step", type=parse_duration, default="1m", help="between scrapes (default: 1m)")
+    parser.add_argument(
+        "directory", type=Path, metavar="DIRECTORY", help="for the blocks; existing blocks stay"
+    )
+    parser.add_argument(
+        "--last", type=parse_duration, default="6h", help="length of the history (default: 6h)"
+    )
+    parser.add_argument("--until", type=float, metavar="EPOCH", help="end of the history (default: now)")
+    parser.add_argument(
+        "--step", type=parse_duration, default="1m", help="time between scrapes (default: 1m)"
+    )
     parser.add_argument(
         "--scenario-start", type=float, metavar="EPOCH", help="of the scenario (default: just before)"
     )
     parser.add_argument(
-        "--rules", type=Path, nargs="+", default=(), metavar="FILE", help="to record and judge"
+        "--rules",
+        type=Path,
+        nargs="+",
+        default=(),
+        metavar="FILE",
+        help="rule files to record and to evaluate",
     )
-    parser.add_argument("--process-metrics", action="store_true", help="as that flag of gputally")
+    parser.add_argument(
+        "--process-metrics", action="store_true", help="export series per process, as the flag of gputally"
+    )
     fleet = parser.add_argument_group("the fleet")
-    fleet.add_argument("--nodes", type=int, default=1, help="how many are simulated, each with its own seed")
-    fleet.add_argument("--clones", type=int, default=0, help="of each node: the same values, other names")
-    fleet.add_argument("--name", default="node", help="of the nodes, before their number (default: node)")
+    fleet.add_argument(
+        "--nodes", type=int, default=1, help="number of simulated nodes, each with its own seed (default: 1)"
+    )
+    fleet.add_argument(
+        "--clones",
+        type=int,
+        default=0,
+        help="copies of each node with other names and the same values (default: 0)",
+    )
+    fleet.add_argument("--name", default="node", help="prefix of the node names (default: node)")
     fleet.add_argument("--cluster", default="simulated")
     fleet.add_argument(
         "--label",
@@ -79,25 +99,25 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         type=_label,
         metavar="NAME=VALUE",
-        help="of all targets, instead of job, instance, node, cluster or beside them; empty: none",
+        help="label of all targets; may replace job, instance, node or cluster; an empty value removes it",
     )
     fleet.add_argument(
         "--state-file",
         type=Path,
         metavar="FILE",
-        help="the books of the first node at the end, for an exporter on this host to go on from",
+        help="write the ledger of the first node at the end, for an exporter on this host to continue",
     )
-    fleet.add_argument("--scenario", type=Path, help="a file as in docs/simulator.md")
+    fleet.add_argument("--scenario", type=Path, help="a scenario file: docs/simulator.md")
     fleet.add_argument("--gpus", type=int)
     fleet.add_argument("--model", choices=MODEL_NAMES)
-    fleet.add_argument("--seed", type=int, help="of the first node")
+    fleet.add_argument("--seed", type=int, help="seed of the first node")
     return parser
 
 
 def _label(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; it takes NAME=VALUE")
     return name, value
 
 

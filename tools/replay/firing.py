@@ -1,6 +1,7 @@
-"""Which alerts would have fired: the expressions over a range, and then what Prometheus makes of them.
+"""Finds the alerts that would have fired: queries their expressions over a range and applies `for` and
+`keep_firing_for`.
 
-promtool can record rules into the past, but not alerts.
+promtool can record rules for the past, but not alerts.
 """
 
 from collections import defaultdict
@@ -13,28 +14,28 @@ from tools.replay.rule_files import Alert, list_alerts, read_groups
 from tools.servers.prometheus import Prometheus
 
 _MOST_POINTS = 10_000
-"""Of one series in one answer; Prometheus gives no more than 11,000."""
+"""Points of one series in a response; Prometheus returns 11,000 at most."""
 
 AlertLabels = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Firing:
-    """One alert, from the first evaluation at which it fired to the last, in seconds since 1970."""
+    """One alert, from its first firing evaluation to its last, in seconds since 1970."""
 
     alert: str
     labels: AlertLabels
-    """Those of the series and, as they are written (templates too), those of the rule; sorted."""
+    """The labels of the series and those of the rule, with templates as they are written; sorted."""
     first: float
     last: float
 
 
 def firing(url: str, rule_files: Sequence[Path], period: Period) -> list[Firing]:
-    """Every time that an alert of these files would have fired, had it been evaluated in this period.
+    """Every period in which an alert of these files would have fired.
 
-    An evaluation takes place at each step of the period, whatever the interval of the group; nothing is known
-    of what was pending before the first. A series counts for as long as Prometheus's lookback delta (5 m)
-    after its last sample, unless it was marked as stale: recorded series never are.
+    Alerts are evaluated at each step of the period, independent of the interval of the group, and are
+    inactive before the first. A series counts for the lookback delta of Prometheus (5 m) after its last
+    sample unless it is marked as stale; recorded series never are.
     """
     prometheus = Prometheus(url)
     return sorted(
@@ -46,7 +47,7 @@ def firing(url: str, rule_files: Sequence[Path], period: Period) -> list[Firing]
 
 
 def firing_of(alert: Alert, active: Mapping[AlertLabels, Set[int]], period: Period) -> Iterator[Firing]:
-    """`active` has the numbers of the steps at which the expression gave a sample with these labels."""
+    """`active` has the steps at which the expression returned a sample with these labels."""
     wait, keep = alert.for_seconds / period.step, alert.keep_firing_for_seconds / period.step
     for labels, steps in active.items():
         for first, last in _firing_steps(steps, len(period), wait, keep):
@@ -54,7 +55,7 @@ def firing_of(alert: Alert, active: Mapping[AlertLabels, Set[int]], period: Peri
 
 
 def _firing_steps(active: Set[int], end: int, wait: float, keep: float) -> Iterator[tuple[int, int]]:
-    """First and last step of each time that it fires; `wait` and `keep` are in steps as well."""
+    """The first and the last step of each firing period; `wait` and `keep` are in steps."""
     active_since = fires_since = silent_since = None
     for step in range(min(active), end):
         if step in active:

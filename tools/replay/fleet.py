@@ -1,6 +1,6 @@
-"""Nodes of simulated GPUs, played through the real exporter as fast as the machine can.
+"""Runs nodes with simulated GPUs through the real exporter, faster than real time.
 
-Reader, owners, collector, ledger and metrics are those of `gputally simulate`; only their clock is another.
+Reader, owners, collector, ledger and metrics are those of `gputally simulate`, with another clock.
 """
 
 import sys
@@ -28,17 +28,18 @@ from gputally.simulator.scenario_file import load_scenario, parse_scenario
 from tools.replay.tape import Series, Tape
 
 WINDOW_SECONDS = 3600
-"""Nodes are loaded window by window: Prometheus takes no sample that is an hour older than its newest."""
+"""Nodes are loaded window by window: Prometheus rejects samples an hour older than its newest."""
 WARM_UP_SECONDS = 60
-"""Scrapes may be far apart, and the ledger tests an energy counter against power when it first meets it: it
-does that in this time, with samples as close as usual."""
+"""The ledger tests an energy counter against power when it is first read. It does so in this time, with
+samples at the usual distance, because scrapes may be far apart.
+"""
 _INTERVAL_SECONDS = 5
 PORT = 9400
 _RETENTION_SECONDS = 300.0
 _TIMEOUT_SECONDS = 60.0
-"""A look takes no time by the simulated clock; by the real one it must end, even on a busy machine."""
+"""Sampling takes no time by the simulated clock; this is its limit by the real clock."""
 
-# What the exporter and its scrapes cost, in a past in which nobody could measure it: about what is usual.
+# The costs of an exporter and its scrapes cannot be measured for the past: these are usual values.
 _SCRAPE_SECONDS = 0.004
 _CPU_SECONDS_PER_SAMPLE = 0.01
 _RESIDENT_MEMORY_BYTES = 40 * 1024**2
@@ -47,7 +48,7 @@ _OPEN_FDS = 12
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """One scrape every `step` seconds from `first` to `last`, in seconds since 1970, both included."""
+    """Scrapes every `step` seconds from `first` to `last`, in seconds since 1970, both included."""
 
     first: float
     last: float
@@ -61,7 +62,7 @@ class Period:
         return int((self.last - self.first) / self.step + 1e-9) + 1
 
     def at(self, number: int) -> float:
-        """The time of a scrape, from 0."""
+        """The time of the scrape with this number; the first is 0."""
         return self.first + number * self.step
 
     def times(self) -> Iterator[float]:
@@ -70,21 +71,24 @@ class Period:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One exporter. Nodes whose scenarios have the same seed have the same GPUs: give each its own."""
+    """One exporter. Nodes with the same seed have the same GPUs: each node needs its own seed."""
 
     name: str
     scenario: Scenario | Path | str
-    """A file, or the text of one."""
+    """The path of a scenario file, or its text."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Of the target: beside job, instance, node and cluster, or instead of them; an empty one is none."""
+    """Labels of the target, added to or replacing job, instance, node and cluster; an empty value removes
+    one.
+    """
     down: tuple[tuple[float, float], ...] = ()
-    """From when and until when (not included), in seconds since 1970, the exporter does not run. It goes on
-    with its books, as one with a --state-file."""
+    """Periods without the exporter (start included, end excluded), in seconds since 1970. Its ledger
+    continues, as with --state-file.
+    """
     compat: tuple[str, ...] = ()
-    """Profiles of --compat that it serves beside its own names."""
+    """Profiles of --compat that it serves too."""
     pcie_throughput: bool = False
     clones: tuple[str, ...] = ()
-    """Nodes that do the same, on GPUs and with pods of their own."""
+    """Nodes with the same values, on GPUs and with pods of their own."""
     state_file: Path | None = None
     """The ledger at the end. An exporter on this host with this --state-file and the same --scenario-start
     continues every counter."""
@@ -98,7 +102,7 @@ class Node:
 
 
 class Clock:
-    """Takes the place of the module `time` where the exporter asks what time it is."""
+    """Replaces the module `time` in the exporter."""
 
     def __init__(self, now: float) -> None:
         self.now = now
@@ -117,11 +121,10 @@ def play(
     began_at: float | None = None,
     process_metrics: bool = False,
 ) -> None:
-    """Hand over what is scraped of the node, in windows of an hour. Takes one sample for each scrape.
+    """Calls `take` with what is scraped from the node, in windows of an hour; one sample per scrape.
 
-    The scenario began at `began_at`, or `WARM_UP_SECONDS` before the period: so long has the exporter been up
-    when it is scraped first. Other exporters in this process would get the simulated time as well, so whoever
-    is not alone in it plays in a process of its own.
+    The scenario, and the exporter, began at `began_at` or `WARM_UP_SECONDS` before the period. All exporters
+    of this process get the simulated time: a node must be alone in its process.
     """
     clock = Clock(period.first)
     tape, window_end = Tape(_SCRAPE_SECONDS), period.first + WINDOW_SECONDS

@@ -1,4 +1,4 @@
-"""Prometheus's remote write protocol, for as much of it as a history needs."""
+"""A client of Prometheus's remote write protocol."""
 
 import http.client
 import urllib.parse
@@ -8,7 +8,7 @@ from tools import Failed
 from tools.replay.tape import snappy
 from tools.servers.prometheus import Prometheus
 
-_SECONDS_TO_ANSWER = 600
+_SECONDS_TO_RESPOND = 600
 _HEADERS = {
     "Content-Type": "application/x-protobuf",
     "Content-Encoding": "snappy",
@@ -17,21 +17,21 @@ _HEADERS = {
 
 
 class Receiver:
-    """Writes to a Prometheus, over one connection."""
+    """Sends series to a Prometheus over one connection."""
 
     def __init__(self, prometheus: Prometheus) -> None:
         self._connection = http.client.HTTPConnection(
-            urllib.parse.urlsplit(prometheus.url).netloc, timeout=_SECONDS_TO_ANSWER
+            urllib.parse.urlsplit(prometheus.url).netloc, timeout=_SECONDS_TO_RESPOND
         )
 
     def write(self, series: Sequence[bytes]) -> None:
-        """Raises Failed when a sample is refused."""
+        """Raises Failed when Prometheus rejects a sample."""
         body = b"".join(snappy(series))
         self._connection.request("POST", "/api/v1/write", body, _HEADERS)
         answer = self._connection.getresponse()
         said = answer.read().decode(errors="replace")
         if answer.status >= 300:
-            raise Failed(f"Prometheus does not take the samples: {answer.status} {said}")
+            raise Failed(f"Prometheus rejected the samples: {answer.status} {said}")
 
     def close(self) -> None:
         self._connection.close()

@@ -1,4 +1,4 @@
-"""Rule files of Prometheus, as far as a replay asks: what records what, and what alerts when."""
+"""Reads rule files of Prometheus: recording rules with their dependencies, and alerting rules."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -50,8 +50,8 @@ def list_alerts(groups: Iterable[Group]) -> Iterator[Alert]:
 def split_by_level(groups: Iterable[Group]) -> list[list[Group]]:
     """The recording rules in the order in which they must be recorded.
 
-    A rule is in a later part than whatever it reads; a rule that reads what it records itself sees what was
-    there before. Alerting rules are left out, and with them groups that have nothing else.
+    A rule is in a later part than the rules that it reads; a rule that reads its own record reads the earlier
+    values. Alerting rules, and groups without recording rules, are left out.
     """
     groups = list(groups)
     reads: dict[str, set[str]] = {rule["record"]: set() for rule in _recording_rules(groups)}
@@ -69,7 +69,7 @@ def split_by_level(groups: Iterable[Group]) -> list[list[Group]]:
 
 
 def names_in(expr: str, names: Set[str]) -> set[str]:
-    """Those of the names that the expression reads: as they are, or by a regular expression."""
+    """The names that the expression reads, directly or by a regular expression."""
     found = set(_NAME.findall(expr)) & names
     for pattern in _NAMES.findall(expr):
         found |= {name for name in names if re.fullmatch(pattern, name)}
@@ -97,5 +97,5 @@ def parse_duration(text: str | int) -> float:
     """Seconds of 1h30m, 5m, 500ms ... or 0."""
     parts = _PART.findall(str(text))
     if str(text) != "0" and (not parts or "".join(number + unit for number, unit in parts) != text):
-        raise ValueError(f"{text!r} is not a duration as in 90s, 5m or 1h30m")
+        raise ValueError(f"{text!r} is not allowed; it takes a duration as in 90s, 5m or 1h30m")
     return float(sum(int(number) * _UNITS[unit] for number, unit in parts))

@@ -1,7 +1,7 @@
-"""What Prometheus would store of one target, scrape by scrape, as pieces of a remote-write request.
+"""Encodes what Prometheus would store from one target as pieces of a remote-write request.
 
-Series that a scrape no longer has are marked as stale at once, as by a real scrape: that is why this is
-remote write and not the OpenMetrics text of `promtool tsdb create-blocks-from`, which has no such mark.
+Series that a scrape no longer has are marked as stale, as by a real scrape. `promtool tsdb
+create-blocks-from`, which reads OpenMetrics text, has no such mark.
 The format: https://prometheus.io/docs/specs/prw/remote_write_spec/ (protobuf message, version 1.0).
 """
 
@@ -14,7 +14,7 @@ from gputally.metrics.families import Family
 
 Labels = tuple[tuple[str, str], ...]
 Series = tuple[Labels, bytes]
-"""The labels (with `__name__`) that the exporter gives it, and its encoded samples, oldest first."""
+"""The exporter's labels with `__name__`, and the encoded samples, oldest first."""
 
 _Family = tuple[str, tuple[str, ...]]  # the name of the metric, those of its labels
 _Values = dict[tuple[str, ...], float]  # values of the labels -> value
@@ -25,26 +25,26 @@ _NOTHING: _Values = {}
 
 
 class Tape:
-    """Remembers the scrapes of one target until they are taken off it."""
+    """The scrapes of one target since the last `take`."""
 
     def __init__(self, scrape_seconds: float) -> None:
-        """`scrape_seconds` is what each scrape is said to have taken."""
+        """`scrape_seconds` is written as the duration of each scrape."""
         self._scrape_seconds = scrape_seconds
         self._samples: dict[_Family, defaultdict[tuple[str, ...], bytearray]] = {}
         self._last: dict[_Family, _Values] = {}
 
     def scrape(self, families: Iterable[Family], at_ms: int) -> None:
-        """The target answered with these."""
+        """Adds a successful scrape."""
         self._store(
             {(family.metric.name, family.metric.labels): dict(family.samples) for family in families}, at_ms
         )
 
     def miss(self, at_ms: int) -> None:
-        """The target did not answer."""
+        """Adds a failed scrape."""
         self._store({}, at_ms)
 
     def take(self) -> list[Series]:
-        """All that was stored since the last time; the tape goes on."""
+        """Removes and returns everything stored so far."""
         taken = [
             ((("__name__", name), *zip(names, values, strict=True)), bytes(samples))
             for (name, names), series in self._samples.items()
@@ -54,7 +54,7 @@ class Tape:
         return taken
 
     def _store(self, scraped: dict[_Family, _Values], at_ms: int) -> None:
-        """The samples, and what Prometheus adds: who has gone, and how the scrape went."""
+        """The samples, the stale marks and the series that Prometheus adds to each scrape."""
         head, tail = _sample_frame(at_ms)
         added = 0
         for key, now in scraped.items():
@@ -84,25 +84,25 @@ class Tape:
 
 
 def with_target(scraped: Labels, target: Mapping[str, str]) -> dict[str, str]:
-    """The labels that Prometheus stores with `honor_labels: true`; an empty one is none, whoever says so."""
+    """The labels that Prometheus stores with `honor_labels: true`; empty labels are removed."""
     return {name: value for name, value in {**target, **dict(scraped)}.items() if value}
 
 
 def encode_series(labels: Mapping[str, str], samples: bytes) -> bytes:
-    """One series of a write request; a request is any number of them."""
+    """One series of a write request, which is a concatenation of them."""
     encoded = b"".join([_label(name, value) for name, value in sorted(labels.items())])
     return _field(1, encoded + samples)
 
 
 def snappy(message: Sequence[bytes]) -> list[bytes]:
-    """The message in Snappy's block format, as it is: on one machine, packing it would only cost time."""
+    """The message in Snappy's block format, uncompressed: on one machine compression only costs time."""
     length = sum(map(len, message))
     literal_of_four_byte_length = b"\xfc"
     return [_varint(length), literal_of_four_byte_length + struct.pack("<I", length - 1), *message]
 
 
 def _sample_frame(at_ms: int) -> tuple[bytes, bytes]:
-    """What stands before and after the eight bytes of a value."""
+    """The bytes before and after the eight bytes of a value."""
     tail = b"\x10" + _varint(at_ms)
     if len(tail) != 7:
         raise ValueError(f"{at_ms} ms since 1970 is not of this century")

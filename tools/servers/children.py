@@ -1,4 +1,4 @@
-"""Child processes that live and die together: started, watched and stopped by their own pids."""
+"""Child processes that end with this process: started, watched and stopped by process id."""
 
 import ctypes
 import os
@@ -18,17 +18,17 @@ _LIBC = ctypes.CDLL(None)
 
 @dataclass(slots=True)
 class Child:
-    """A program to run; `folder` is its working directory, `log` gets all that it prints."""
+    """A program to run in `directory`; its output goes to `log`."""
 
     name: str
     command: Sequence[str | Path]
-    folder: Path
+    directory: Path
     log: Path
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
 
 class Children:
-    """Use as a context manager: at its end, however that comes, no child is left."""
+    """A context manager: at its end no child is left, even after an exception."""
 
     def __init__(self, seconds_to_stop: float = 10) -> None:
         self.seconds_to_stop = seconds_to_stop
@@ -38,31 +38,31 @@ class Children:
         with child.log.open("wb") as log:
             child.process = subprocess.Popen(
                 child.command,
-                cwd=child.folder,
+                cwd=child.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # A group of its own: Ctrl-C reaches us alone, and we stop the children in order.
+                # Its own process group: Ctrl-C reaches only this process, which stops the children in order.
                 process_group=0,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509  # there are no threads here
+                preexec_fn=_die_with_parent,  # noqa: PLW1509  # no threads run here
             )
         self._children.append(child)
         return child
 
     def check(self) -> None:
-        """Raises Failed, with the last lines of its log, when a child has ended by itself."""
+        """Raises Failed, with the last lines of its log, when a child has ended."""
         for child in self._children:
             code = child.process.poll() if child.process else None
             if code is not None:
                 how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-                raise Failed(f"{child.name} ended ({how}). Its last lines:\n{_last_lines(child.log)}")
+                raise Failed(f"{child.name} ended ({how}). Last lines of its log:\n{_last_lines(child.log)}")
 
     def dismiss(self, child: Child) -> None:
-        """Of one that has ended: it is no longer watched, and may be started again."""
+        """Stops watching a child that has ended; it may be started again."""
         self._children.remove(child)
 
     def stop(self) -> None:
-        """Last started, first stopped; whoever does not end in time is killed."""
+        """Stops the children in reverse order; kills those that do not end in time."""
         running = [child.process for child in reversed(self._children) if child.process]
         deadline = time.monotonic() + self.seconds_to_stop
         for process in running:
@@ -86,10 +86,10 @@ class Children:
 
 
 def _die_with_parent() -> None:
-    """Between fork and exec: ask the kernel to end the child when we are killed without a last word."""
+    """Runs between fork and exec: the kernel ends the child when this process is killed."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _last_lines(log: Path, most: int = 15) -> str:
     lines = log.read_text(errors="replace").splitlines()[-most:]
-    return "\n".join(f"    {line}" for line in lines) or "    (it printed nothing)"
+    return "\n".join(f"    {line}" for line in lines) or "    (no output)"

@@ -1,6 +1,6 @@
-"""A real Kubernetes API server on this machine alone, with its store and its controllers, and without nodes.
+"""A real Kubernetes API server on the loopback address, with etcd and the controllers, without nodes.
 
-Objects are checked, defaulted, owned and deleted as in any cluster. Pods stay pending.
+Objects are validated, defaulted, owned and deleted as in any cluster. Pods stay pending.
 """
 
 import http
@@ -34,9 +34,9 @@ _ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """A running one, and the administrator's way to it."""
+    """A running control plane, with the administrator's credentials."""
 
-    folder: Path
+    directory: Path
     port: int
     host: str = HOST
 
@@ -46,33 +46,33 @@ class ControlPlane:
 
     @property
     def kubeconfig(self) -> Path:
-        return self.folder / "kubeconfig"
+        return self.directory / "kubeconfig"
 
     @property
     def authority(self) -> Path:
-        """The certificate that the server's own is signed by."""
-        return self.folder / "authority.crt"
+        """The certificate of the authority that signed the server's."""
+        return self.directory / "authority.crt"
 
     @property
     def certificate(self) -> Path:
-        return self.folder / "administrator.crt"
+        return self.directory / "administrator.crt"
 
     @property
     def key(self) -> Path:
-        return self.folder / "administrator.key"
+        return self.directory / "administrator.key"
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """For kubectl and helm: this cluster, and nothing of what the user has at home."""
+        """Variables for kubectl and helm: this cluster, and no configuration of the user."""
         return {
             **os.environ,
             "KUBECONFIG": str(self.kubeconfig),
-            "KUBECACHEDIR": str(self.folder / "kube-cache"),
-            **{f"HELM_{home}_HOME": str(self.folder / "helm") for home in ("CACHE", "CONFIG", "DATA")},
+            "KUBECACHEDIR": str(self.directory / "kube-cache"),
+            **{f"HELM_{home}_HOME": str(self.directory / "helm") for home in ("CACHE", "CONFIG", "DATA")},
         }
 
     def kubectl(self, *arguments: str | Path, given: str = "") -> str:
-        """What kubectl prints, with `given` as its input. Raises Failed with what it says is wrong."""
+        """The output of kubectl, with `given` as its input. Raises Failed with its error."""
         ran = subprocess.run(
             [programs.path("kubectl"), *arguments],
             input=given,
@@ -115,13 +115,13 @@ class ControlPlane:
 
 
 @contextmanager
-def running(folder: Path, *, scheduler: bool = False) -> Iterator[ControlPlane]:
-    """A control plane on free ports of the loopback address, until the block ends.
+def running(directory: Path, *, scheduler: bool = False) -> Iterator[ControlPlane]:
+    """A control plane on free ports until the block ends.
 
-    All that it writes goes to `folder`: keys, objects and one log per program.
+    Keys, objects and one log per program are written to `directory`.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    plane = ControlPlane(folder, free_port())
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    plane = ControlPlane(directory, free_port())
     write_certificates(plane)
     write_kubeconfig(plane, "administrator", plane.kubeconfig)
     store, peers = (f"http://{HOST}:{free_port()}" for _ in range(2))
@@ -129,32 +129,35 @@ def running(folder: Path, *, scheduler: bool = False) -> Iterator[ControlPlane]:
 
         def start(name: str, flags: list[str]) -> None:
             command: list[str | Path] = [programs.path(name), *flags]
-            children.start(Child(name, command, folder, folder / f"{name}.log"))
+            children.start(Child(name, command, directory, directory / f"{name}.log"))
 
-        start("etcd", etcd_flags(folder, store, peers))
-        # Endpoints of the API server's own Service may not be on the loopback address.
+        start("etcd", etcd_flags(directory, store, peers))
+        # The API server's own Service must not have an endpoint on the loopback address.
         start(
             "kube-apiserver",
             [*api_server_flags(plane, store, _SERVICE_ADDRESSES), "--endpoint-reconciler-type=none"],
         )
-        # The others give up after ten seconds without it.
+        # The other programs exit after ten seconds without it.
         _wait_for(plane, "/readyz", children)
         start("kube-controller-manager", controller_flags(plane))
         if scheduler:
             start("kube-scheduler", scheduler_flags(plane))
-        # Without this account no pod is accepted.
+        # Pods are rejected until this account exists.
         _wait_for(plane, "/api/v1/namespaces/default/serviceaccounts/default", children)
         yield plane
         children.check()
 
 
 def write_certificates(plane: ControlPlane, *addresses: str) -> trustme.CA:
-    """Those of the server, which has these addresses too, and of the administrator; returns their signer."""
+    """Writes the certificates of the server, valid for these addresses too, and of the administrator.
+
+    Returns the authority that signed them.
+    """
     authority = trustme.CA()
     authority.cert_pem.write_to_path(plane.authority)
     certificates = {
         "server": authority.issue_cert(*_SERVER_NAMES, *addresses, common_name="kube-apiserver"),
-        # Members of this group may do everything, whatever the roles say.
+        # Members of this group may do everything, independent of roles.
         "administrator": authority.issue_cert(
             "administrator", common_name="administrator", organization_name="system:masters"
         ),
@@ -166,16 +169,16 @@ def write_certificates(plane: ControlPlane, *addresses: str) -> trustme.CA:
 
 
 def write_certificate(plane: ControlPlane, name: str, issued: trustme.LeafCert) -> None:
-    issued.cert_chain_pems[0].write_to_path(plane.folder / f"{name}.crt")
-    issued.private_key_pem.write_to_path(plane.folder / f"{name}.key")
+    issued.cert_chain_pems[0].write_to_path(plane.directory / f"{name}.crt")
+    issued.private_key_pem.write_to_path(plane.directory / f"{name}.key")
 
 
 def write_kubeconfig(plane: ControlPlane, name: str, file: Path) -> None:
-    """For whoever has the certificate of this name."""
+    """Writes a kubeconfig with the certificate of this name."""
     cluster = {"server": plane.url, "certificate-authority": str(plane.authority)}
     user = {
-        "client-certificate": str(plane.folder / f"{name}.crt"),
-        "client-key": str(plane.folder / f"{name}.key"),
+        "client-certificate": str(plane.directory / f"{name}.crt"),
+        "client-key": str(plane.directory / f"{name}.key"),
     }
     config = {
         "apiVersion": "v1",
@@ -185,37 +188,37 @@ def write_kubeconfig(plane: ControlPlane, name: str, file: Path) -> None:
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": name}}],
         "current-context": "test",
     }
-    # JSON is YAML, too.
+    # JSON is valid YAML.
     file.write_text(json.dumps(config))
 
 
-def etcd_flags(folder: Path, store: str, peers: str) -> list[str]:
+def etcd_flags(directory: Path, store: str, peers: str) -> list[str]:
     return [
-        f"--data-dir={folder / 'etcd'}",
+        f"--data-dir={directory / 'etcd'}",
         f"--listen-client-urls={store}",
         f"--advertise-client-urls={store}",
         f"--listen-peer-urls={peers}",
         f"--initial-advertise-peer-urls={peers}",
         f"--initial-cluster=default={peers}",
-        # Nothing of it outlives the block.
+        # The data is not needed after the block.
         "--unsafe-no-fsync",
     ]
 
 
 def api_server_flags(plane: ControlPlane, store: str, service_addresses: str) -> list[str]:
-    folder = plane.folder
+    directory = plane.directory
     return [
         f"--etcd-servers={store}",
         f"--bind-address={plane.host}",
         f"--secure-port={plane.port}",
-        f"--tls-cert-file={folder / 'server.crt'}",
-        f"--tls-private-key-file={folder / 'server.key'}",
+        f"--tls-cert-file={directory / 'server.crt'}",
+        f"--tls-private-key-file={directory / 'server.key'}",
         f"--client-ca-file={plane.authority}",
         "--authorization-mode=Node,RBAC",
         "--allow-privileged=true",
         f"--service-account-issuer={_ISSUER}",
-        f"--service-account-key-file={folder / 'tokens.key'}",
-        f"--service-account-signing-key-file={folder / 'tokens.key'}",
+        f"--service-account-key-file={directory / 'tokens.key'}",
+        f"--service-account-signing-key-file={directory / 'tokens.key'}",
         f"--service-cluster-ip-range={service_addresses}",
     ]
 
@@ -224,10 +227,10 @@ def controller_flags(plane: ControlPlane) -> list[str]:
     return [
         f"--kubeconfig={plane.kubeconfig}",
         f"--root-ca-file={plane.authority}",
-        f"--service-account-private-key-file={plane.folder / 'tokens.key'}",
+        f"--service-account-private-key-file={plane.directory / 'tokens.key'}",
         "--leader-elect=false",
         "--secure-port=0",
-        # With the usual 20 per second they take five seconds to start.
+        # With the default of 20 per second the controllers take five seconds to start.
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
     ]
@@ -240,7 +243,7 @@ def scheduler_flags(plane: ControlPlane) -> list[str]:
 def _wait_for(plane: ControlPlane, path: str, children: Children) -> None:
     wait_until(
         lambda: plane.responds(path),
-        f"Kubernetes responds to {path}; logs are in {plane.folder}",
+        f"Kubernetes responds to {path}; logs are in {plane.directory}",
         _SECONDS_TO_START,
         check=children.check,
     )

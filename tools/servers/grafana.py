@@ -1,4 +1,6 @@
-"""A Grafana for tests and the demo: on this machine alone, set up from files, and calling nobody."""
+"""A Grafana for tests and the demo: on the loopback address, configured by files, without calls to the
+internet.
+"""
 
 import base64
 import json
@@ -21,8 +23,8 @@ _DATABASE_ERROR = b"failed to create default organization"
 _MOST_RESTARTS = 4
 PROMETHEUS_UID = "prometheus"
 ALERTMANAGER_UID = "alertmanager"
-# Newer Grafanas call home in more ways than older ones know; they ignore what they do not know.
-CALLS_NOBODY = {
+# Older versions ignore the settings that only newer versions have.
+NO_EXTERNAL_CALLS = {
     "analytics": {
         "enabled": False,
         "reporting_enabled": False,
@@ -43,22 +45,23 @@ Settings = Mapping[str, Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class Grafana:
-    """Everything that is decided before it starts."""
+    """The settings of a Grafana, complete before it starts."""
 
     program: Path
-    folder: Path
-    """Its own: settings, database and log go there."""
+    directory: Path
+    """Its directory for settings, database and log."""
     port: int
     prometheus: str
-    """Address of the data source, whose uid is PROMETHEUS_UID."""
+    """URL of the data source; its uid is PROMETHEUS_UID."""
     dashboards: Path
-    """A folder of dashboards (JSON); folders in it become folders in Grafana. Changes show in seconds."""
+    """A directory of dashboards (JSON). Subdirectories become folders in Grafana; changes appear in seconds.
+    """
     alertmanager: str | None = None
     scrape_seconds: int = 15
-    """How often Prometheus scrapes: no panel asks for finer steps."""
+    """Scrape interval of Prometheus: the smallest step of a panel."""
     home_dashboard: Path | None = None
     viewers_log_in: bool = True
-    """False shows the dashboards to anybody on this machine; changing anything takes the password."""
+    """False shows the dashboards without a login; changes need the password."""
     password: str = field(default_factory=lambda: secrets.token_urlsafe(16), repr=False)
 
     @property
@@ -66,7 +69,7 @@ class Grafana:
         return f"http://{HOST}:{self.port}"
 
     def start(self, children: Children, seconds: float = 90) -> Child:
-        """Start it and wait until it is ready. Raises Failed."""
+        """Starts it and waits until it is ready. Raises Failed."""
         child = children.start(self.prepare())
         restarts = 0
 
@@ -79,37 +82,37 @@ class Grafana:
                     raise
                 restarts += 1
                 children.dismiss(child)
-                shutil.rmtree(self.folder / "data")
+                shutil.rmtree(self.directory / "data")
                 children.start(child)
 
         wait_until(self.is_ready, f"Grafana is ready; its log: {child.log}", seconds, check=check)
         return child
 
     def prepare(self) -> Child:
-        """Write its files, and return what to start."""
+        """Writes its files and returns the child to start."""
         home, server = installation(self.program)
-        settings = self.folder / "grafana.ini"
-        provisioning = self.folder / "provisioning"
+        settings = self.directory / "grafana.ini"
+        provisioning = self.directory / "provisioning"
         for name in ("dashboards", "datasources", "plugins", "notifiers", "alerting"):
             (provisioning / name).mkdir(parents=True)
-        # The password is in there.
+        # It contains the password.
         settings.touch(mode=0o600)
         settings.write_text(ini(self.settings()))
-        # JSON is YAML, too.
+        # JSON is valid YAML.
         (provisioning / "datasources" / "gputally.yaml").write_text(json.dumps(self.data_sources()))
         (provisioning / "dashboards" / "gputally.yaml").write_text(json.dumps(self.dashboard_provider()))
         command: list[str | Path] = [server, "server", f"--homepath={home}", f"--config={settings}"]
-        return Child("grafana", command, self.folder, self.folder / "grafana.log")
+        return Child("grafana", command, self.directory, self.directory / "grafana.log")
 
     def settings(self) -> Settings:
         home = {} if self.home_dashboard is None else {"default_home_dashboard_path": self.home_dashboard}
         return {
-            **CALLS_NOBODY,
+            **NO_EXTERNAL_CALLS,
             "paths": {
-                "data": self.folder / "data",
-                "logs": self.folder / "data" / "log",
-                "plugins": self.folder / "data" / "plugins",
-                "provisioning": self.folder / "provisioning",
+                "data": self.directory / "data",
+                "logs": self.directory / "data" / "log",
+                "plugins": self.directory / "data" / "plugins",
+                "provisioning": self.directory / "provisioning",
             },
             "server": {"http_addr": HOST, "http_port": self.port},
             "database": {"type": "sqlite3", "wal": True},
@@ -118,7 +121,7 @@ class Grafana:
                 "admin_password": self.password,
                 "secret_key": secrets.token_urlsafe(16),
                 "disable_gravatar": True,
-                # The libraries of these old plugins are not in the Grafana of tools/grafana_build.
+                # The Grafana of tools/dependencies/grafana_build lacks the libraries of Angular plugins.
                 "angular_support_enabled": False,
             },
             "auth.anonymous": {"enabled": not self.viewers_log_in, "org_role": "Viewer"},
@@ -161,7 +164,7 @@ class Grafana:
         return {"apiVersion": 1, "providers": [provider]}
 
     def is_ready(self) -> bool:
-        """Whether it answers and has all the dashboards, which it reads after its first answers."""
+        """Whether it responds and has all dashboards, which it reads after its first responses."""
         wanted = len(list(self.dashboards.rglob("*.json")))
         try:
             return len(self.api("/api/search?type=dash-db&limit=5000")) >= wanted
@@ -169,7 +172,7 @@ class Grafana:
             return False
 
     def api(self, path: str) -> Any:
-        """What its API says, as the administrator."""
+        """A response of its API to the administrator."""
         credentials = base64.b64encode(f"{ADMINISTRATOR}:{self.password}".encode()).decode()
         request = urllib.request.Request(self.url + path, headers={"Authorization": f"Basic {credentials}"})
         with urllib.request.urlopen(request, timeout=10) as response:
@@ -177,23 +180,23 @@ class Grafana:
 
 
 def _has_failed_on_its_database(child: Child) -> bool:
-    """Now and then Grafana 10 finds in its new database what it has just put there, and gives up."""
+    """Whether Grafana 10 failed on a row of its new database that it had just written: a known race."""
     ended = child.process is not None and child.process.poll() is not None
     return ended and _DATABASE_ERROR in child.log.read_bytes()
 
 
 def installation(program: Path) -> tuple[Path, Path]:
-    """The home path of a Grafana and the server in it: packages put mere launchers on PATH. Raises Failed."""
+    """The home path of a Grafana and its server: packages put only launchers on PATH. Raises Failed."""
     prefix = program.resolve().parents[1]
     for home in (prefix, prefix / "share" / "grafana", Path("/usr/share/grafana")):
         if (home / "conf" / "defaults.ini").exists():
             inside = home / "bin" / "grafana"
             return home, inside if inside.exists() else program
-    raise Failed(f"{program} is a Grafana without its files: there is no conf/defaults.ini near it")
+    raise Failed(f"{program} has no conf/defaults.ini in its directory; allowed: a Grafana with its files")
 
 
 def ini(settings: Settings) -> str:
-    """Grafana's settings file; booleans are lower case there."""
+    """Grafana's settings file, where booleans are lower case."""
     lines = []
     for section, values in settings.items():
         lines.append(f"[{section}]")

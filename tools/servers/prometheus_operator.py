@@ -1,6 +1,6 @@
-"""The Prometheus operator against a cluster: what it makes of our objects.
+"""Runs the Prometheus operator against a cluster, and reads what it generates from our objects.
 
-It wants its definitions (the kit prometheus-operator-crds) to be there when it starts.
+The cluster must have its definitions (the program set prometheus-operator-crds) before it starts.
 """
 
 import base64
@@ -22,7 +22,7 @@ _SECONDS_TO_START = 60
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What the operator has written for one Prometheus or Alertmanager; empty until it has."""
+    """The configuration that the operator generated for a Prometheus or Alertmanager; empty before that."""
 
     plane: ControlPlane
     namespace: str
@@ -45,7 +45,7 @@ class Generated:
         return self._unpacked(f"alertmanager-{name}-generated", "alertmanager.yaml.gz")
 
     def warnings(self) -> list[str]:
-        """What the operator, or anybody else, has against objects of the namespace."""
+        """The warnings in the events of the namespace."""
         return [
             f"{event['involvedObject']['kind']} {event['involvedObject']['name']}: {event['message']}"
             for event in self._all("events")
@@ -80,8 +80,8 @@ def operating(plane: ControlPlane, *, reloader: str | None = None) -> Iterator[N
         *([f"--prometheus-config-reloader={reloader}"] if reloader else []),
     ]
     with Children() as children:
-        log = plane.folder / "prometheus-operator.log"
-        children.start(Child("prometheus-operator", command, plane.folder, log))
+        log = plane.directory / "prometheus-operator.log"
+        children.start(Child("prometheus-operator", command, plane.directory, log))
         wait_until(
             lambda: responds(f"http://{address}/healthz"),
             "the Prometheus operator is ready",

@@ -1,1 +1,3 @@
-"""A whole Kubernetes on this machine alone, with a node that runs pods: for the end-to-end tests."""
+"""tools/cluster: a complete Kubernetes on this machine, with one node that runs pods, for the end-to-end
+tests.
+"""

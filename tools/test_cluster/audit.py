@@ -1,4 +1,4 @@
-"""What the accounts of pods asked the API server for, and whether they got it: from its audit log."""
+"""The requests of pods' accounts to the API server, from its audit log."""
 
 import http
 import json
@@ -9,7 +9,7 @@ from typing import Any
 POLICY: dict[str, Any] = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
-    # A watch that goes on is answered, and not yet complete.
+    # A running watch has a response that is not complete.
     "omitStages": ["RequestReceived"],
     "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}],
 }
@@ -24,20 +24,20 @@ class Asked:
     refused: bool
 
 
-def policy_file(folder: Path) -> Path:
-    return folder / "audit.yaml"
+def policy_file(directory: Path) -> Path:
+    return directory / "audit.yaml"
 
 
-def log_file(folder: Path) -> Path:
-    return folder / "audit.log"
+def log_file(directory: Path) -> Path:
+    return directory / "audit.log"
 
 
-def asked(folder: Path, namespace: str, account: str) -> set[Asked]:
-    """What this account has asked for so far, in the cluster whose folder it is."""
+def asked(directory: Path, namespace: str, account: str) -> set[Asked]:
+    """The requests of this account so far, in the cluster of this directory."""
     user = f"system:serviceaccount:{namespace}:{account}"
     found = set()
-    # The last line may be one that is being written.
-    for line in log_file(folder).read_text().split("\n")[:-1]:
+    # The last line may be incomplete.
+    for line in log_file(directory).read_text().split("\n")[:-1]:
         event = json.loads(line)
         if event["user"]["username"] == user and "objectRef" in event:
             code = event.get("responseStatus", {}).get("code")

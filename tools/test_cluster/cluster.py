@@ -1,4 +1,4 @@
-"""A cluster from its start to its end."""
+"""Starts and ends a cluster."""
 
 import json
 import os
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One that runs."""
+    """A running cluster."""
 
     place: Layout
 
@@ -35,7 +35,7 @@ class Cluster:
         return self.place.plane
 
     def programs(self) -> list[dict[str, Any]]:
-        """Name, process (of the cluster's namespace) and number of starts of each."""
+        """Name, pid (in the cluster's namespace) and number of starts of each program."""
         try:
             state: list[dict[str, Any]] = json.loads(self.place.state.read_text())
         except FileNotFoundError:
@@ -53,14 +53,14 @@ class Cluster:
         )
 
     def node_pid(self, name: str) -> int:
-        """The process of one of its programs, as pods with `hostPID` see it. Raises Failed."""
+        """The pid of one of its programs, as pods with `hostPID` see it. Raises Failed."""
         for program in self.programs():
             if program["name"] == name and program["pid"]:
                 return int(program["pid"])
         raise Failed(f"{name} does not run")
 
     def host_pid(self, name: str) -> int:
-        """The same process, as this machine sees it. Raises Failed."""
+        """The same process by its pid on this machine. Raises Failed."""
         wanted = self.node_pid(name)
         for node in record.holders():
             for child in record.children(node):
@@ -69,52 +69,52 @@ class Cluster:
         raise Failed(f"{name} does not run")
 
 
-def up(folder: Path, say: Say, *, with_images: bool = True) -> Cluster:
-    """Start one. Raises Failed, and then nothing of it is left."""
-    place = Layout(folder)
+def up(directory: Path, say: Say, *, with_images: bool = True) -> Cluster:
+    """Starts a cluster. Raises Failed, and removes everything then."""
+    place = Layout(directory)
     if other := record.running():
         raise Failed(record.refusal(other))
     preflight.check(place)
     archives = images.build_all(say) if with_images else []
-    former = record.recorded() or folder
-    lock = record.take(folder)
+    former = record.recorded() or directory
+    lock = record.take(directory)
     try:
         try:
-            for each in {folder, former}:
+            for each in {directory, former}:
                 _remove_leftovers(Layout(each))
-            images_root = store.filled(archives, say).root if with_images else folder / "containerd"
+            images_root = store.filled(archives, say).root if with_images else directory / "containerd"
             begin = time.monotonic()
             _launch(place, images_root, lock)
         finally:
-            # From here on it is held by the cluster itself.
+            # Now the cluster's own processes hold the lock.
             os.close(lock)
         cluster = Cluster(place)
         _link(cluster)
-        say(f"started in {folder} ({time.monotonic() - begin:.1f} s)")
+        say(f"started in {directory} ({time.monotonic() - begin:.1f} s)")
         _wait_for(cluster, "the API server", lambda: cluster.plane.responds(_DEFAULT_ACCOUNT))
-        say(f"API server answers ({time.monotonic() - begin:.1f} s)")
+        say(f"API server is ready ({time.monotonic() - begin:.1f} s)")
         _wait_for(cluster, "the node to be ready", cluster.node_is_ready)
         _wait_for(cluster, "names of Services", lambda: dns.knows("kubernetes.default.svc.cluster.local"))
         say(f"node {layout.NODE_NAME} is ready ({time.monotonic() - begin:.1f} s)")
     except BaseException:
         try:
             if place.logs.exists():
-                say(f"its logs are in {_keep_logs(place)}")
+                say(f"logs are in {_keep_logs(place)}")
         finally:
-            down(folder, lambda _: None)
+            down(directory, lambda _: None)
         raise
     return cluster
 
 
-def down(folder: Path, say: Say) -> None:
-    """End the cluster that runs, or take away what is left of one. Raises Failed."""
+def down(directory: Path, say: Say) -> None:
+    """Ends the running cluster, or removes what is left of one. Raises Failed."""
     begin = time.monotonic()
-    folders = {folder, *filter(None, [record.recorded()])}
+    directories = {directory, *filter(None, [record.recorded()])}
     record.end()
-    for each in folders:
+    for each in directories:
         _remove_leftovers(Layout(each))
     record.forget()
-    say(f"nothing of it is left ({time.monotonic() - begin:.1f} s)")
+    say(f"everything is removed ({time.monotonic() - begin:.1f} s)")
 
 
 def _launch(place: Layout, images_root: Path, lock: int) -> None:
@@ -123,13 +123,13 @@ def _launch(place: Layout, images_root: Path, lock: int) -> None:
     for hierarchy in _hierarchies():
         (hierarchy / layout.CGROUP).mkdir(exist_ok=True)
     namespaces = ["--mount", "--net", "--pid", "--mount-proc", "--fork", "--kill-child"]
-    with_libraries = libraries.linker_cache(place.folder / "ld.so.cache", "node-tools")
-    node = [sys.executable, "-P", "-m", record.NODE_MODULE, str(place.folder)]
+    with_libraries = libraries.linker_cache(place.directory / "ld.so.cache", "node-tools")
+    node = [sys.executable, "-P", "-m", record.NODE_MODULE, str(place.directory)]
     with (place.logs / "node.log").open("wb") as log:
-        # It is nobody's child: it goes on when we end.
+        # A new session: it continues after this process.
         subprocess.run(
             ["setsid", "--fork", "unshare", *namespaces, "--propagation=private", *with_libraries, *node],
-            cwd=place.folder,
+            cwd=place.directory,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -140,7 +140,7 @@ def _launch(place: Layout, images_root: Path, lock: int) -> None:
 
 
 def _link(cluster: Cluster) -> None:
-    """Join the cluster's network to the machine's. The routes go with the link."""
+    """Connects the cluster's network to the machine's. The routes are removed with the link."""
     _wait_for(cluster, "namespaces", lambda: _outermost_elsewhere() is not None)
     for command in (
         f"link add {layout.INTERFACE} type veth peer name eth0 netns {_outermost_elsewhere()}",
@@ -152,7 +152,7 @@ def _link(cluster: Cluster) -> None:
 
 
 def _outermost_elsewhere() -> int | None:
-    """The cluster's first process, once it has a network of its own."""
+    """The cluster's first process, as soon as it has its own network namespace."""
     here = Path("/proc/self/ns/net").readlink()
     return next((pid for pid in record.holders() if Path(f"/proc/{pid}/ns/net").readlink() != here), None)
 
@@ -161,11 +161,11 @@ def _wait_for(cluster: Cluster, what: str, done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _SECONDS_TO_START
     while not done():
         if not record.running():
-            raise Failed(f"the cluster ended by itself. Its last lines:\n{_last_lines(cluster, 'node')}")
+            raise Failed(f"the cluster ended. Last lines of its log:\n{_last_lines(cluster, 'node')}")
         for program in cluster.programs():
             if program["starts"] >= _MOST_STARTS:
                 last = _last_lines(cluster, program["name"])
-                raise Failed(f"{program['name']} ends again and again. Its last lines:\n{last}")
+                raise Failed(f"{program['name']} ends repeatedly. Last lines of its log:\n{last}")
         if time.monotonic() > deadline:
             raise Failed(f"waited {_SECONDS_TO_START} s for {what}, in vain")
         time.sleep(0.1)
@@ -177,22 +177,22 @@ def _last_lines(cluster: Cluster, name: str) -> str:
 
 
 def _keep_logs(place: Layout) -> Path:
-    """Of a cluster that did not come up."""
-    kept = place.folder.with_name(f"{place.folder.name}-failed-logs")
+    """The last lines of the log of a cluster that did not start."""
+    kept = place.directory.with_name(f"{place.directory.name}-failed-logs")
     shutil.rmtree(kept, ignore_errors=True)
     shutil.copytree(place.logs, kept)
     return kept
 
 
 def _remove_leftovers(place: Layout) -> None:
-    """The link, cgroups, layers, and the folder if it is a cluster's. All else went with the processes."""
-    # A connection that was cut keeps the network, and so the link, for a minute or two.
+    """Removes the link, cgroups, layers, and the cluster's directory. The rest ended with the processes."""
+    # A closed connection keeps the network, and with it the link, for a minute or two.
     link = Path("/sys/class/net", layout.INTERFACE)
     if link.exists():
         deleted = subprocess.run(
             ["ip", "link", "delete", layout.INTERFACE], capture_output=True, text=True, check=False
         )
-        # Or it went by itself just now.
+        # It may just have been removed with the network.
         if link.exists():
             raise Failed(f"the link {layout.INTERFACE} cannot be removed: {deleted.stderr.strip()}")
     for hierarchy in _hierarchies():
@@ -200,11 +200,11 @@ def _remove_leftovers(place: Layout) -> None:
     for used in store.stores():
         used.reset()
     if place.plan.exists():
-        store.remove(place.folder)
+        store.remove(place.directory)
 
 
 def _remove_cgroup(top: Path) -> None:
-    # From the leaves up. A process that has just ended keeps its cgroup for a moment.
+    # From the leaves up. The cgroup of a process that has just ended is busy for a moment.
     deadline = time.monotonic() + 5
     while top.exists():
         for inner, _, _ in os.walk(top, topdown=False):

@@ -1,4 +1,4 @@
-"""Start, end and look at the test cluster."""
+"""tools/cluster: starts, ends and shows the test cluster."""
 
 import argparse
 import signal
@@ -19,32 +19,32 @@ _NOT_RUNNING = 3
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="tools/cluster",
-        description="A whole Kubernetes on this machine alone, with one node that runs pods.",
+        description="Runs a complete Kubernetes on this machine, with one node that runs pods.",
     )
     parser.add_argument("command", choices=["up", "down", "status"])
     parser.add_argument(
-        "--folder",
+        "--directory",
         type=Path,
-        default=layout.default_folder(),
-        help="where the cluster has its files; new or empty (default: %(default)s)",
+        default=layout.default_directory(),
+        help="directory for the cluster's files; new or empty (default: %(default)s)",
     )
     options = parser.parse_args(arguments)
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, _interrupt)
-    folder = options.folder.absolute()
+    directory = options.directory.absolute()
     try:
         preflight.check_user()
         if options.command == "up":
-            _welcome(cluster.up(folder, _say))
+            _welcome(cluster.up(directory, _say))
         elif options.command == "down":
-            cluster.down(folder, _say)
+            cluster.down(directory, _say)
         else:
             return _status()
     except Failed as failure:
         print(failure, file=sys.stderr)
         return 1
     except (OSError, subprocess.CalledProcessError) as failure:
-        # A full disk, say, or a command of the system that refuses.
+        # For example a full disk, or a failing command of the system.
         print(f"tools/cluster: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -53,11 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _status() -> int:
-    folder = record.running()
-    if folder is None:
-        print("no cluster is running; `tools/cluster up` starts one")
+    directory = record.running()
+    if directory is None:
+        print("no cluster is running; run `tools/cluster up` to start one")
         return _NOT_RUNNING
-    found = Cluster(Layout(folder))
+    found = Cluster(Layout(directory))
     for program in found.programs():
         again = f", started {program['starts']} times" if program["starts"] > 1 else ""
         runs = "runs" if program["pid"] else "does not run"
@@ -69,7 +69,7 @@ def _status() -> int:
 
 
 def _welcome(found: Cluster) -> None:
-    print(f"folder {found.place.folder}, logs in {found.place.logs}")
+    print(f"directory {found.place.directory}, logs in {found.place.logs}")
     print(f"export KUBECONFIG={found.plane.kubeconfig}", flush=True)
 
 
@@ -78,7 +78,7 @@ def _say(text: str) -> None:
 
 
 def _interrupt(*_: object) -> NoReturn:
-    # Once is enough: a second Ctrl-C must not cut the cleaning up short.
+    # A second Ctrl-C must not interrupt the cleanup.
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     raise KeyboardInterrupt

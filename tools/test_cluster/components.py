@@ -24,43 +24,43 @@ _KUBELET_SERVER = "kubelet-server"
 
 
 def prepare(place: Layout, images_root: Path) -> None:
-    """Write certificates, configuration and the plan of what is to be started. Raises Failed."""
+    """Writes certificates, configuration and the plan for node.py. Raises Failed."""
     plane = place.plane
     authority = control_plane.write_certificates(
         plane, layout.NODE_ADDRESS, layout.API_SERVICE_ADDRESS, "kubernetes.default.svc.cluster.local"
     )
     control_plane.write_kubeconfig(plane, "administrator", plane.kubeconfig)
-    # The kubelet may do only what a kubelet may; that is part of what is tested.
+    # The kubelet has the permissions of a kubelet only: the tests depend on it.
     kubelet = authority.issue_cert(
         layout.NODE_NAME, common_name=f"system:node:{layout.NODE_NAME}", organization_name="system:nodes"
     )
     control_plane.write_certificate(plane, _KUBELET, kubelet)
-    control_plane.write_kubeconfig(plane, _KUBELET, place.folder / "kubelet.kubeconfig")
+    control_plane.write_kubeconfig(plane, _KUBELET, place.directory / "kubelet.kubeconfig")
     server = authority.issue_cert(layout.NODE_NAME, layout.NODE_ADDRESS)
     control_plane.write_certificate(plane, _KUBELET_SERVER, server)
 
-    audit.policy_file(place.folder).write_text(yaml.safe_dump(audit.POLICY))
-    (place.folder / "resolv.conf").touch()
-    (place.folder / "Corefile").write_text(_corefile(plane))
-    (place.folder / "containerd.toml").write_text(_containerd(place, images_root))
-    (place.folder / "kubelet.yaml").write_text(yaml.safe_dump(_kubelet(place)))
-    (place.folder / "cni" / "10-pods.conflist").write_text(json.dumps(_pod_network(place)))
+    audit.policy_file(place.directory).write_text(yaml.safe_dump(audit.POLICY))
+    (place.directory / "resolv.conf").touch()
+    (place.directory / "Corefile").write_text(_corefile(plane))
+    (place.directory / "containerd.toml").write_text(_containerd(place, images_root))
+    (place.directory / "kubelet.yaml").write_text(yaml.safe_dump(_kubelet(place)))
+    (place.directory / "cni" / "10-pods.conflist").write_text(json.dumps(_pod_network(place)))
     place.plan.write_text(json.dumps(_plan(place)))
 
 
 def _plan(place: Layout) -> dict[str, Any]:
-    """What node.py starts; a program that needs the API gives up too soon when it starts before it."""
-    plane, folder = place.plane, place.folder
+    """The programs that node.py starts; those that need the API server start after it."""
+    plane, directory = place.plane, place.directory
     python = [sys.executable, "-P", "-m"]
     commands: Mapping[str, tuple[bool, list[str]]] = {
-        "etcd": (False, control_plane.etcd_flags(folder, _STORE, _STORE_PEERS)),
+        "etcd": (False, control_plane.etcd_flags(directory, _STORE, _STORE_PEERS)),
         "kube-apiserver": (False, _api_server(plane)),
-        "containerd": (False, [f"--config={folder / 'containerd.toml'}"]),
+        "containerd": (False, [f"--config={directory / 'containerd.toml'}"]),
         "kube-controller-manager": (True, control_plane.controller_flags(plane)),
         "kube-scheduler": (True, control_plane.scheduler_flags(plane)),
         "kubelet": (True, _kubelet_flags(place)),
         "kube-proxy": (True, _proxy(plane)),
-        "coredns": (True, [f"-conf={folder / 'Corefile'}"]),
+        "coredns": (True, [f"-conf={directory / 'Corefile'}"]),
     }
     started = [
         {"name": name, "command": [str(programs.path(name)), *flags], "needs_api": needs_api}
@@ -68,15 +68,15 @@ def _plan(place: Layout) -> dict[str, Any]:
     ]
     volumes = {
         "name": "volumes",
-        "command": [*python, "tools.test_cluster.volumes", str(folder)],
+        "command": [*python, "tools.test_cluster.volumes", str(directory)],
         "needs_api": True,
     }
-    # containerd looks for its shim, and kube-proxy for nft, on PATH.
+    # containerd finds its shim, and kube-proxy nft, on PATH.
     own = {str(programs.path(name).parent) for name in ("containerd-shim-runc-v2", "runc", "nft", "kubectl")}
     return {
         "programs": [*started, volumes],
         "environment": {
-            "HOME": str(folder),
+            "HOME": str(directory),
             "PATH": os.pathsep.join([*sorted(own), os.environ["PATH"]]),
             "PYTHONPATH": str(ROOT),
         },
@@ -92,24 +92,24 @@ def _api_server(plane: ControlPlane) -> list[str]:
         f"--kubelet-client-key={plane.key}",
         f"--kubelet-certificate-authority={plane.authority}",
         "--kubelet-preferred-address-types=InternalIP",
-        f"--audit-policy-file={audit.policy_file(plane.folder)}",
-        f"--audit-log-path={audit.log_file(plane.folder)}",
+        f"--audit-policy-file={audit.policy_file(plane.directory)}",
+        f"--audit-log-path={audit.log_file(plane.directory)}",
     ]
 
 
 def _kubelet_flags(place: Layout) -> list[str]:
     return [
-        f"--config={place.folder / 'kubelet.yaml'}",
-        f"--kubeconfig={place.folder / 'kubelet.kubeconfig'}",
+        f"--config={place.directory / 'kubelet.yaml'}",
+        f"--kubeconfig={place.directory / 'kubelet.kubeconfig'}",
         f"--hostname-override={layout.NODE_NAME}",
         f"--node-ip={layout.NODE_ADDRESS}",
-        # As the operator of GPU nodes labels them: by this the chart finds the node.
+        # The GPU operator's label, by which the chart selects the node.
         "--node-labels=nvidia.com/gpu.present=true",
     ]
 
 
 def _kubelet(place: Layout) -> dict[str, Any]:
-    folder = place.folder
+    directory = place.directory
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -125,17 +125,17 @@ def _kubelet(place: Layout) -> dict[str, Any]:
             "x509": {"clientCAFile": str(place.plane.authority)},
         },
         "authorization": {"mode": "Webhook"},
-        "tlsCertFile": str(folder / f"{_KUBELET_SERVER}.crt"),
-        "tlsPrivateKeyFile": str(folder / f"{_KUBELET_SERVER}.key"),
+        "tlsCertFile": str(directory / f"{_KUBELET_SERVER}.crt"),
+        "tlsPrivateKeyFile": str(directory / f"{_KUBELET_SERVER}.key"),
         "clusterDomain": "cluster.local",
         "clusterDNS": [layout.NODE_ADDRESS],
-        "resolvConf": str(folder / "resolv.conf"),
+        "resolvConf": str(directory / "resolv.conf"),
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "syncFrequency": "5s",
         "nodeStatusUpdateFrequency": "2s",
         "nodeStatusReportFrequency": "10s",
         "fileCheckFrequency": "2s",
-        # Nobody could pull an image again that was taken away to make room.
+        # An image that is removed to free space cannot be pulled again.
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "maxPods": 60,
@@ -155,7 +155,7 @@ state = "/run/containerd"
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{programs.path("cni-plugins").resolve()}"
-    conf_dir = "{place.folder / "cni"}"
+    conf_dir = "{place.directory / "cni"}"
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
@@ -167,7 +167,7 @@ state = "/run/containerd"
 def _pod_network(place: Layout) -> dict[str, Any]:
     addresses = {
         "type": "host-local",
-        "dataDir": str(place.folder / "pod-addresses"),
+        "dataDir": str(place.directory / "pod-addresses"),
         "ranges": [[{"subnet": layout.POD_ADDRESSES}]],
         "routes": [{"dst": "0.0.0.0/0"}],
     }
@@ -189,7 +189,7 @@ def _proxy(plane: ControlPlane) -> list[str]:
         f"--cluster-cidr={layout.POD_ADDRESSES}",
         f"--bind-address={layout.NODE_ADDRESS}",
         "--healthz-bind-address=127.0.0.1:10256",
-        # The host's limits are not the cluster's to change.
+        # The cluster must not change limits of the host.
         "--conntrack-max-per-core=0",
         "--conntrack-tcp-timeout-established=0",
         "--conntrack-tcp-timeout-close-wait=0",

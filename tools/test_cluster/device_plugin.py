@@ -1,6 +1,6 @@
-"""A device plugin that offers GPUs to the cluster as NVIDIA's does: whole ones, or each several times over.
+"""A device plugin that offers GPUs to the cluster as NVIDIA's does: exclusive, or shared.
 
-Which ones there are is told; nothing of a driver is asked.
+The GPUs are given by the caller; no driver is read.
 """
 
 import subprocess
@@ -27,7 +27,7 @@ _SECONDS_TO_REGISTER = 10
 
 
 def time_sliced(uuids: Iterable[str], replicas: int) -> list[str]:
-    """The names that NVIDIA's plugin gives to the parts of shared GPUs."""
+    """The device ids of NVIDIA's plugin for shared GPUs."""
     return [f"{uuid}::{replica}" for uuid in uuids for replica in range(replicas)]
 
 
@@ -36,9 +36,9 @@ def uuid_of(device: str) -> str:
 
 
 @contextmanager
-def offering(folder: Path, devices: Sequence[str], resource: str = RESOURCE) -> Iterator[None]:
-    """These devices for the kubelet whose plugins have their sockets in `folder`, until the block ends."""
-    plugin = _Plugin(folder, devices, resource)
+def offering(directory: Path, devices: Sequence[str], resource: str = RESOURCE) -> Iterator[None]:
+    """Offers these devices to the kubelet with plugin sockets in `directory` until the block ends."""
+    plugin = _Plugin(directory, devices, resource)
     plugin.serve()
     watch = threading.Thread(target=plugin.come_back, name="device plugin")
     watch.start()
@@ -51,10 +51,10 @@ def offering(folder: Path, devices: Sequence[str], resource: str = RESOURCE) -> 
 
 
 class _Plugin:
-    def __init__(self, folder: Path, devices: Sequence[str], resource: str) -> None:
+    def __init__(self, directory: Path, devices: Sequence[str], resource: str) -> None:
         self.ended = threading.Event()
-        self._folder = folder
-        self._socket = folder / _SOCKET
+        self._directory = directory
+        self._socket = directory / _SOCKET
         self._devices = devices
         self._resource = resource
         self._server: grpc.Server | None = None
@@ -70,7 +70,7 @@ class _Plugin:
             "RegisterRequest", version="v1beta1", endpoint=_SOCKET, resource_name=self._resource
         )
         with grpc.insecure_channel(
-            f"unix:{self._folder / 'kubelet.sock'}", options=[("grpc.default_authority", "localhost")]
+            f"unix:{self._directory / 'kubelet.sock'}", options=[("grpc.default_authority", "localhost")]
         ) as channel:
             register: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
                 "/v1beta1.Registration/Register"
@@ -84,14 +84,14 @@ class _Plugin:
         self._socket.unlink(missing_ok=True)
 
     def come_back(self) -> None:
-        """A kubelet that starts removes all sockets; whoever still has devices registers again."""
+        """A starting kubelet removes all sockets: the plugin then registers again."""
         while not self.ended.wait(_SECONDS_BETWEEN_LOOKS):
-            if not self._socket.exists() and (self._folder / "kubelet.sock").exists():
+            if not self._socket.exists() and (self._directory / "kubelet.sock").exists():
                 self.stop()
                 try:
                     self.serve()
                 except grpc.RpcError:
-                    # It has gone once more; the next look finds no socket, and tries again.
+                    # The kubelet has restarted once more; the next check registers again.
                     self.stop()
 
     def _answers(self) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
@@ -112,7 +112,7 @@ class _Plugin:
 
 
 def _allocate(request: bytes, _context: grpc.ServicerContext) -> bytes:
-    """Each container sees the GPUs that it was given, by the variable that NVIDIA's runtime reads."""
+    """Each container gets its allocated GPUs in the variable that NVIDIA's runtime reads."""
     answer = _message("AllocateResponse")
     for wanted in _type("AllocateRequest").FromString(request).container_requests:
         visible = ",".join(sorted({uuid_of(device) for device in wanted.devices_ids}))
@@ -133,8 +133,8 @@ class _Handlers(grpc.GenericRpcHandler):
 
 @cache
 def _types() -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        compiled = Path(folder) / "compiled"
+    with tempfile.TemporaryDirectory() as directory:
+        compiled = Path(directory) / "compiled"
         protoc = [sys.executable, "-m", "grpc_tools.protoc", f"-I{_MESSAGES.parent}"]
         subprocess.run([*protoc, f"--descriptor_set_out={compiled}", _MESSAGES], check=True)
         described = FileDescriptorSet.FromString(compiled.read_bytes())

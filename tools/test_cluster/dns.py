@@ -1,4 +1,4 @@
-"""One question to the cluster's name server, from outside of it."""
+"""A query to the cluster's DNS server from outside the cluster."""
 
 import socket
 import struct
@@ -12,7 +12,7 @@ _ADDRESS, _INTERNET = 1, 1
 
 
 def knows(name: str) -> bool:
-    """Whether it has an address for this name."""
+    """Whether the server has an address for this name."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
         connection.settimeout(_SECONDS)
         try:

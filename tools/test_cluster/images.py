@@ -1,9 +1,9 @@
-"""The images of the cluster's pods, made here: no registry is asked for any.
+"""Builds the images of the cluster's pods; no registry is used.
 
-The exporter's comes from the repository's own Dockerfile, on a local base with Debian's Python. The others
-have the names, users, paths and entry points of those that the chart names, and the programs of our kits: of
-Grafana that is another version than the tag says. An image is an archive in the cache, and is made again when
-anything that it is made of changes.
+The exporter's image is built by the repository's Dockerfile, on a local base with Debian's Python. The others
+have the names, users, paths and entry points of the images that the chart names, with the programs of
+tools/programs: Grafana is another version than its tag. An image is an archive in the cache, and is rebuilt
+when one of its parts changes.
 """
 
 import ast
@@ -35,23 +35,23 @@ EXPORTER = f"gputally/gputally:{gputally.__version__}"
 _NAMES = Path(__file__).with_name("containerfiles")
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _UNFINISHED = ".making-"
-# Where pip says that something is on this machine.
+# Options of pip that name files of this machine.
 _PIP_PATHS = ("cert", "client-cert", "find-links")
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One to be made: from a Dockerfile, a folder of files, and a base unless it stands on nothing."""
+    """An image to build from a Dockerfile, a directory of files, and a base."""
 
     name: str
     dockerfile: Path
     context: Path
     made_of: tuple[str, ...]
-    """What decides whether it has to be made again."""
+    """Changes of these parts cause a rebuild."""
     base: "Image | None" = None
     arguments: tuple[str, ...] = ()
     asks_pip: bool = False
-    """Its last stage runs nothing, so that what is mounted for pip leaves no trace in it."""
+    """Whether the last stage runs no command: then pip's mounted configuration is not part of the image."""
 
     @property
     def key(self) -> str:
@@ -67,7 +67,7 @@ class Image:
 
 
 def every() -> list[Image]:
-    """All images, each after its base."""
+    """All images, in the order of their bases."""
     root = programs.path("debian-python").resolve()
     base = Image(BASE, _NAMES / "base", root, (str(root),))
     stack = yaml.safe_load((ROOT / "helm/gputally/values.yaml").read_text())["stack"]
@@ -102,34 +102,34 @@ def every() -> list[Image]:
 
 
 def build_all(say: Callable[[str], None]) -> list[Path]:
-    """The archives of all images; those that are not in the cache are made. Raises Failed."""
+    """The archives of all images; those that are missing are built. Raises Failed."""
     wanted = every()
-    folder = programs.cache() / "images"
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder / ".lock", "images"):
+    directory = programs.cache() / "images"
+    directory.mkdir(parents=True, exist_ok=True)
+    with locked(directory / ".lock", "images"):
         missing = [image for image in wanted if not image.archive.exists()]
         if missing:
             begin = time.monotonic()
-            _build(wanted, missing, folder)
-            say(f"{len(missing)} images made ({time.monotonic() - begin:.1f} s)")
-        _forget_others(folder, wanted)
+            _build(wanted, missing, directory)
+            say(f"{len(missing)} images built ({time.monotonic() - begin:.1f} s)")
+        _forget_others(directory, wanted)
     return [image.archive for image in wanted if image.name != BASE]
 
 
-def _build(wanted: Sequence[Image], missing: Sequence[Image], folder: Path) -> None:
-    # Under the lock, whatever stands here was left by a run that was killed.
-    for unfinished in folder.glob(f"{_UNFINISHED}*"):
+def _build(wanted: Sequence[Image], missing: Sequence[Image], directory: Path) -> None:
+    # Under the lock, a file of this name was left by a run that was killed.
+    for unfinished in directory.glob(f"{_UNFINISHED}*"):
         shutil.rmtree(unfinished)
-    with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as scratch:
-        maker = _Maker(Path(scratch), Work("images", folder / "images.log"))
+    with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=directory) as scratch:
+        maker = _Maker(Path(scratch), Work("images", directory / "images.log"))
         for image in wanted:
-            # Its base has to be there in the maker's own store, too.
+            # The base must be in buildah's own store, too.
             if image in missing or any(other.base == image for other in missing):
                 maker.make(image)
 
 
 class _Maker:
-    """buildah, with a store of its own and in namespaces of its own: nothing of it stays."""
+    """buildah with its own store and namespaces, which are removed at the end."""
 
     def __init__(self, scratch: Path, work: Work) -> None:
         self._scratch = scratch
@@ -147,7 +147,7 @@ class _Maker:
             *("build", "--isolation=chroot", "--format=docker", "--pull-never", "--layers=false"),
             *(f"--signature-policy={self._policy}", f"--file={image.dockerfile}", f"--tag={image.name}"),
             *(f"--volume={here}:{there}:ro" for here, there in (self._mounts() if image.asks_pip else ())),
-            # All have the same base, whenever it is made. In others this would make Python's bytecode stale.
+            # A fixed time gives the same base in every build; elsewhere it makes bytecode stale.
             *(() if image.base else ("--timestamp=0",)),
             *(f"--build-arg={argument}" for argument in image.arguments),
             str(image.context),
@@ -164,7 +164,7 @@ class _Maker:
         unfinished.rename(image.archive)
 
     def _mounts(self) -> Iterator[tuple[Path, str]]:
-        """What pip is told on this machine, for the time of the build: it is never part of an image."""
+        """pip's configuration of this machine, mounted during the build: never part of an image."""
         yield self._scratch / "pip.conf", "/etc/pip.conf"
         named = [Path(part) for key in _PIP_PATHS for part in self._pip.get(key, "").split()]
         for path in {_CERTIFICATES, *named}:
@@ -173,7 +173,7 @@ class _Maker:
 
     def _buildah(self, step: str, arguments: Sequence[str]) -> None:
         command: list[str | Path] = [
-            # It ends with us, and all that it has mounted and started with it.
+            # The kernel ends it with this process, together with its mounts and children.
             *(
                 "setpriv",
                 "--pdeathsig=KILL",
@@ -196,7 +196,7 @@ class _Maker:
 
 
 def pip_settings() -> dict[str, str]:
-    """What pip is configured with, in files and by variables: option -> value. Variables win."""
+    """pip's configuration from files and variables: option -> value. Variables take precedence."""
     shown = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     )
@@ -219,7 +219,7 @@ def pip_file(settings: dict[str, str]) -> str:
 
 
 def _exporter_parts() -> Iterator[str]:
-    """What .dockerignore lets through, by content."""
+    """The files that .dockerignore admits, with their digests."""
     for pattern in (
         ".dockerignore",
         "exporter/**/*.py",
@@ -233,9 +233,9 @@ def _exporter_parts() -> Iterator[str]:
             yield f"{file.relative_to(ROOT)} {hashlib.sha256(file.read_bytes()).hexdigest()}"
 
 
-def _forget_others(folder: Path, wanted: Sequence[Image]) -> None:
-    """Older versions of the same images."""
+def _forget_others(directory: Path, wanted: Sequence[Image]) -> None:
+    """Removes older versions of the same images."""
     kept = {image.archive for image in wanted}
-    for archive in folder.glob("*.tar"):
+    for archive in directory.glob("*.tar"):
         if archive not in kept:
             archive.unlink()

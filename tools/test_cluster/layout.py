@@ -1,4 +1,4 @@
-"""Where a cluster has its files, its names and its addresses."""
+"""The paths, names and addresses of a cluster."""
 
 from dataclasses import dataclass
 from ipaddress import IPv4Network
@@ -7,7 +7,7 @@ from pathlib import Path
 from tools.dependencies import programs
 from tools.servers.control_plane import ControlPlane
 
-# Set aside for measuring networks (RFC 2544): no network of a company, cloud or home has these addresses.
+# Reserved for benchmarks (RFC 2544): not used by networks of companies, clouds or homes.
 ADDRESSES = IPv4Network("198.18.0.0/15")
 LINK_LENGTH = 24
 HOST_ADDRESS = "198.18.0.1"
@@ -21,38 +21,38 @@ API_PORT = 6443
 NODE_NAME = "gpu-node"
 INTERFACE = "gputally0"
 BRIDGE = "cni0"
-# Below it the kubelet has its own tree, so that a kubelet of the host keeps /kubepods to itself.
+# The kubelet's cgroups are below it: /kubepods belongs to a kubelet of the host.
 CGROUP = "gputally-cluster"
-STORAGE_CLASS = "folders"
+STORAGE_CLASS = "directories"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The folder of one cluster."""
+    """The directory of one cluster."""
 
-    folder: Path
+    directory: Path
 
     @property
     def plane(self) -> ControlPlane:
-        return ControlPlane(self.folder, API_PORT, NODE_ADDRESS)
+        return ControlPlane(self.directory, API_PORT, NODE_ADDRESS)
 
     @property
     def plan(self) -> Path:
-        """What node.py starts; a folder that has it is a cluster's."""
-        return self.folder / "plan.json"
+        """The plan for node.py; it marks a directory as a cluster's."""
+        return self.directory / "plan.json"
 
     @property
     def state(self) -> Path:
-        """How node.py is doing."""
-        return self.folder / "state.json"
+        """The status that node.py writes."""
+        return self.directory / "state.json"
 
     @property
     def logs(self) -> Path:
-        return self.folder / "log"
+        return self.directory / "log"
 
     @property
     def kubelet(self) -> Path:
-        return self.folder / "kubelet"
+        return self.directory / "kubelet"
 
     @property
     def device_plugins(self) -> Path:
@@ -60,31 +60,31 @@ class Layout:
 
     @property
     def pod_resources(self) -> Path:
-        """The kubelet's socket, as a process of the host reaches it."""
+        """The kubelet's socket, by its path on the host."""
         return self.kubelet / "pod-resources" / "kubelet.sock"
 
     @property
     def volumes(self) -> Path:
-        return self.folder / "volumes"
+        return self.directory / "volumes"
 
     @property
     def mounts(self) -> dict[str, Path]:
-        """Places of a node -> folders that stand there, for the cluster alone."""
+        """Paths of a node -> directories that are mounted there for the cluster only."""
         return {
-            "/run/containerd": self.folder / "run-containerd",
+            "/run/containerd": self.directory / "run-containerd",
             "/var/lib/kubelet": self.kubelet,
-            "/var/log/containers": self.folder / "container-logs",
-            "/var/log/pods": self.folder / "pod-logs",
+            "/var/log/containers": self.directory / "container-logs",
+            "/var/log/pods": self.directory / "pod-logs",
         }
 
     def make(self) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # First of all, so that whatever happens next, the folder is known as a cluster's.
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # First, so that the directory is marked as a cluster's even after a failure.
         self.plan.touch()
-        more = (self.logs, self.volumes, self.folder / "var", self.folder / "var-work")
-        for folder in (*more, self.folder / "cni", *self.mounts.values()):
-            folder.mkdir(exist_ok=True)
+        more = (self.logs, self.volumes, self.directory / "var", self.directory / "var-work")
+        for directory in (*more, self.directory / "cni", *self.mounts.values()):
+            directory.mkdir(exist_ok=True)
 
 
-def default_folder() -> Path:
+def default_directory() -> Path:
     return programs.cache() / "cluster"

@@ -1,7 +1,7 @@
-"""The first process of a cluster's own namespaces: mounts, addresses, and every program of the node.
+"""The first process in a cluster's namespaces: mounts, addresses, and all programs of the node.
 
-`unshare` starts it as process 1 there, so that all others end with it. A program that ends is started again,
-as a node's service manager would.
+`unshare` starts it as process 1, so that all others end with it. It restarts programs that end, as a service
+manager does.
 """
 
 import json
@@ -22,7 +22,7 @@ _SECONDS_FOR_THE_LINK = 10
 
 @dataclass(slots=True)
 class Program:
-    """One program of the node."""
+    """A program of the node."""
 
     name: str
     command: list[str]
@@ -33,7 +33,7 @@ class Program:
 
 
 class Node:
-    """All programs of a plan, kept running."""
+    """The programs of a plan, which are restarted when they end."""
 
     def __init__(self, place: Layout) -> None:
         self.place = place
@@ -59,7 +59,7 @@ class Node:
         with (self.place.logs / f"{program.name}.log").open("ab") as log:
             program.process = subprocess.Popen(
                 program.command,
-                cwd=self.place.folder,
+                cwd=self.place.directory,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -70,7 +70,7 @@ class Node:
         self._write_state()
 
     def _bury(self) -> None:
-        """Note which programs have ended, and take away what others have left to process 1."""
+        """Records the programs that have ended, and reaps orphans of other processes."""
         ours = {program.process.pid: program for program in self._programs if program.process}
         while pid := _ended():
             program = ours.pop(pid, None)
@@ -82,7 +82,7 @@ class Node:
             self._write_state()
 
     def _write_state(self) -> None:
-        """Name, process (of this namespace) and number of starts of each."""
+        """Name, pid (in this namespace) and number of starts of each program."""
         state = [
             {
                 "name": program.name,
@@ -97,31 +97,31 @@ class Node:
 
 
 def mount(place: Layout) -> None:
-    """What a node writes to /run and /var goes to the cluster's folder, and the host never sees it."""
-    # Inside, mounts of the kubelet shall reach containerd and the other way round.
+    """Mounts directories of the cluster on /run and /var, so that the host's stay unchanged."""
+    # Mounts of the kubelet and of containerd must be visible to each other.
     _run("mount", "--make-rshared", "/")
     _run("mount", "-t", "tmpfs", "tmpfs", "/run")
-    layers = f"lowerdir=/var,upperdir={place.folder / 'var'},workdir={place.folder / 'var-work'}"
+    layers = f"lowerdir=/var,upperdir={place.directory / 'var'},workdir={place.directory / 'var-work'}"
     _run("mount", "-t", "overlay", "overlay", "-o", layers, "/var")
-    for target, folder in place.mounts.items():
+    for target, directory in place.mounts.items():
         Path(target).mkdir(parents=True, exist_ok=True)
-        _run("mount", "--bind", folder, target)
+        _run("mount", "--bind", directory, target)
 
 
 def join_network() -> None:
-    """Give the end of the link that the host has put here its address, and pods their bridge."""
+    """Configures the address of the link from the host, and the bridge of the pods."""
     deadline = time.monotonic() + _SECONDS_FOR_THE_LINK
     while not _link_is_here():
         if time.monotonic() > deadline:
-            sys.exit("the host gave no link")
+            sys.exit("the link from the host is missing")
         time.sleep(0.02)
     for command in (
         "link set lo up",
         f"address add {layout.NODE_ADDRESS}/{layout.LINK_LENGTH} dev eth0",
         "link set eth0 up",
-        # Of Services there is no network: their addresses only have to lead somewhere to be translated.
+        # Service addresses need a route only so that packets reach the translation.
         f"route add {layout.ADDRESSES} via {layout.HOST_ADDRESS}",
-        # The plugin, version 1.1, fails the first time when it has to make the bridge itself.
+        # Version 1.1 of the plugin fails the first time if it has to create the bridge.
         f"link add {layout.BRIDGE} type bridge",
         f"address add {layout.BRIDGE_ADDRESS}/{layout.LINK_LENGTH} dev {layout.BRIDGE}",
         f"link set {layout.BRIDGE} up",
@@ -140,7 +140,7 @@ def _link_is_here() -> bool:
 
 
 def _ended() -> int:
-    """A child that has ended, not yet buried; 0 if there is none."""
+    """The pid of a child that has ended and is not reaped yet; 0 if there is none."""
     with suppress(ChildProcessError):
         found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         return found.si_pid if found else 0
@@ -155,7 +155,7 @@ def main() -> None:
     place = Layout(Path(sys.argv[1]))
     mount(place)
     join_network()
-    say("mounts and addresses are there")
+    say("mounts and addresses are ready")
     Node(place).run()
 
 

@@ -1,4 +1,4 @@
-"""What this machine must offer before a cluster is started: each lack is one line, with what helps."""
+"""Checks the machine before a cluster is started: each missing requirement is one line with a remedy."""
 
 import json
 import os
@@ -24,55 +24,55 @@ _PACKAGES = {
 }
 _CONTROLLERS = ("cpu", "cpuacct", "cpuset", "devices", "freezer", "memory", "pids")
 _UNIFIED_CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
-# The kernel takes no longer path of a socket.
+# The longest path of a socket that the kernel accepts.
 _LONGEST_SOCKET = 107
-# Below half of this share pods are evicted (components.py).
+# Pods are evicted below half of this share (components.py).
 _LEAST_FREE_SHARE = 0.02
 _LEAST_FREE_BYTES = 2 << 30
 
 
 def check(place: Layout) -> None:
-    """Raises Failed with the first thing that is missing."""
+    """Raises Failed with the first missing requirement."""
     check_user()
     for lack in lacks(place):
         raise Failed(f"tools/cluster: {lack}")
 
 
 def check_user() -> None:
-    """What is needed also to look at a cluster and to end it. Raises Failed."""
+    """Checks the requirements for showing and ending a cluster. Raises Failed."""
     if os.geteuid() != 0:
-        raise Failed("tools/cluster: it needs root, for namespaces and mounts: run it as root")
+        raise Failed("tools/cluster needs root for namespaces and mounts: run it as root")
 
 
 def lacks(place: Layout) -> Iterator[str]:
     for program, package in _PACKAGES.items():
         if shutil.which(program) is None:
             yield f"there is no `{program}`: install {package}"
-    yield from folder_lacks(place)
-    yield from room_lacks(place.folder, *shutil.disk_usage(_existing(place.folder)))
+    yield from directory_lacks(place)
+    yield from room_lacks(place.directory, *shutil.disk_usage(_existing(place.directory)))
     yield from cgroup_lacks(CGROUPS)
     yield from _address_lacks()
     yield from _kernel_lacks(place)
 
 
-def folder_lacks(place: Layout) -> Iterator[str]:
-    folder = place.folder
+def directory_lacks(place: Layout) -> Iterator[str]:
+    directory = place.directory
     for hidden in ("/run", "/var"):
-        if folder.is_relative_to(hidden):
-            yield f"the cluster has a {hidden} of its own and cannot see {folder}: choose another --folder"
+        if directory.is_relative_to(hidden):
+            yield f"the cluster has its own {hidden} and cannot read {directory}: choose another --directory"
         elif programs.cache().is_relative_to(hidden):
-            yield f"the cluster has a {hidden} of its own, and images are below it: set GPUTALLY_CACHE"
+            yield f"the cluster has its own {hidden} and cannot read the cached images: set GPUTALLY_CACHE"
     if len(str(place.device_plugins / "kubelet.sock")) > _LONGEST_SOCKET:
-        yield f"sockets in {folder} would have too long a path: choose a shorter --folder"
-    if folder.exists() and any(folder.iterdir()) and not place.plan.exists():
-        yield f"{folder} has files that are not a cluster's: choose another --folder"
+        yield f"sockets in {directory} would have a path that is too long: choose a shorter --directory"
+    if directory.exists() and any(directory.iterdir()) and not place.plan.exists():
+        yield f"{directory} has files of something else than a cluster: choose another --directory"
 
 
-def room_lacks(folder: Path, total: int, _used: int, free: int) -> Iterator[str]:
+def room_lacks(directory: Path, total: int, _used: int, free: int) -> Iterator[str]:
     wanted = max(_LEAST_FREE_BYTES, round(total * _LEAST_FREE_SHARE))
     if free < wanted:
         yield (
-            f"only {free / 1e9:.1f} GB are free where {folder} is, and the kubelet would run no pod: "
+            f"only {free / 1e9:.1f} GB are free where {directory} is, and the kubelet would run no pod: "
             f"free {wanted / 1e9:.1f} GB"
         )
 
@@ -89,13 +89,13 @@ def cgroup_lacks(cgroups: Path) -> Iterator[str]:
 
 
 def overlapping(routes: Sequence[str]) -> list[str]:
-    """Which destinations of routes are among the cluster's addresses. Wider ones do not count: ours wins."""
+    """The destinations of routes within the cluster's addresses. Wider routes do not conflict."""
     destinations = [route for route in routes if route != "default" and ":" not in route]
     return [route for route in destinations if IPv4Network(route).subnet_of(layout.ADDRESSES)]
 
 
-def _existing(folder: Path) -> Path:
-    return next(each for each in (folder, *folder.parents) if each.exists())
+def _existing(directory: Path) -> Path:
+    return next(each for each in (directory, *directory.parents) if each.exists())
 
 
 def _address_lacks() -> Iterator[str]:
@@ -110,20 +110,20 @@ def _address_lacks() -> Iterator[str]:
     for taken in overlapping(list(found)):
         yield (
             f"the cluster's addresses {layout.ADDRESSES} are taken, by a route to {taken} "
-            f"({found[taken]}): end whatever has made it"
+            f"({found[taken]}): remove that route"
         )
 
 
 def _kernel_lacks(place: Layout) -> Iterator[str]:
-    """Tried in namespaces that are gone a moment later; so a module that can be loaded is loaded."""
-    place.folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".cluster-", dir=place.folder.parent) as scratch:
+    """Tests in temporary namespaces; this also loads kernel modules that can be loaded."""
+    place.directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".cluster-", dir=place.directory.parent) as scratch:
         for name in ("lower", "upper", "work", "merged"):
             Path(scratch, name).mkdir()
         layers = f"lowerdir={scratch}/lower,upperdir={scratch}/upper,workdir={scratch}/work"
         trials: dict[str, list[str | Path]] = {
             "no namespaces of its own (a container needs --privileged)": ["true"],
-            f"no overlay file system in {place.folder.parent} (CONFIG_OVERLAY_FS)": [
+            f"no overlay file system in {place.directory.parent} (CONFIG_OVERLAY_FS)": [
                 *("mount", "-t", "overlay", "overlay", "-o", layers, f"{scratch}/merged")
             ],
             "no virtual links (CONFIG_VETH)": ["ip", "link", "add", "trial0", "type", "veth"],

@@ -1,6 +1,6 @@
-"""Which cluster runs on this machine: there can be one, because names and addresses are its own.
+"""Records the running cluster: there is one at most, because its names and addresses are fixed.
 
-Its processes hold a lock on a file from their first to their last moment: whatever ends them frees it.
+Its processes hold a lock on a file for all of their life.
 """
 
 import fcntl
@@ -18,8 +18,8 @@ NODE_MODULE = "tools.test_cluster.node"
 _SECONDS_TO_END = 20
 
 
-def take(folder: Path, record: Path = RECORD) -> int:
-    """The file, open and locked, for a new cluster's processes to inherit. Raises Failed if there is one."""
+def take(directory: Path, record: Path = RECORD) -> int:
+    """The file, open and locked; the new cluster's processes inherit it. Raises Failed if a cluster runs."""
     while True:
         handle = os.open(record, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -27,22 +27,22 @@ def take(folder: Path, record: Path = RECORD) -> int:
         except BlockingIOError:
             os.close(handle)
             raise Failed(refusal(recorded(record))) from None
-        # Whoever ended a cluster in the meantime has removed the file that this one was.
+        # The end of another cluster may have removed this file in the meantime.
         with suppress(FileNotFoundError):
             if record.stat().st_ino == os.fstat(handle).st_ino:
                 break
         os.close(handle)
     os.truncate(handle, 0)
-    os.pwrite(handle, json.dumps({"folder": str(folder)}).encode(), 0)
+    os.pwrite(handle, json.dumps({"directory": str(directory)}).encode(), 0)
     return handle
 
 
-def refusal(folder: Path | None) -> str:
-    return f"a cluster is already running, in {folder}: `tools/cluster down` ends it"
+def refusal(directory: Path | None) -> str:
+    return f"a cluster is already running, in {directory}: run `tools/cluster down` to end it"
 
 
 def running(record: Path = RECORD) -> Path | None:
-    """The folder of the cluster that runs now."""
+    """The directory of the running cluster."""
     try:
         handle = os.open(record, os.O_RDONLY)
     except FileNotFoundError:
@@ -57,22 +57,22 @@ def running(record: Path = RECORD) -> Path | None:
 
 
 def recorded(record: Path = RECORD) -> Path | None:
-    """The folder of the cluster that ran last and was not ended properly, or runs still."""
+    """The directory of a cluster that runs, or was not ended properly."""
     try:
-        return Path(json.loads(record.read_text())["folder"])
+        return Path(json.loads(record.read_text())["directory"])
     except (FileNotFoundError, ValueError, KeyError):
         return None
 
 
 def end(record: Path = RECORD) -> None:
-    """Kill the cluster's processes, and come back when the last one is gone. Raises Failed."""
+    """Kills the cluster's processes, and returns when all have ended. Raises Failed."""
     deadline = time.monotonic() + _SECONDS_TO_END
     ending = False
-    while folder := running(record):
+    while directory := running(record):
         found = holders(record)
         inside = [child for parent in found for child in children(parent) if child in found]
         ending = ending or bool(inside)
-        # With the first one inside end all that are inside; whoever waits for it ends by itself, the last.
+        # All processes inside end with the first one; the process that waits for it ends last.
         for pid in inside if ending else found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -80,7 +80,7 @@ def end(record: Path = RECORD) -> None:
             raise Failed(
                 f"the cluster's processes {found} do not end"
                 if found
-                else f"a cluster is just being started in {folder}: wait for that, or end it there"
+                else f"a cluster is being started in {directory}: wait for it, or interrupt it there"
             )
         time.sleep(0.05)
 
@@ -90,10 +90,10 @@ def forget(record: Path = RECORD) -> None:
 
 
 def holders(record: Path = RECORD) -> list[int]:
-    """The processes that are the node: `unshare`, and the first one inside."""
+    """The pids of the node: `unshare`, and the first process inside."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
-        # Processes come and go while one looks.
+        # Processes may end meanwhile.
         with suppress(OSError):
             is_node = NODE_MODULE.encode() in (process / "cmdline").read_bytes().split(b"\0")
             if is_node and any(_leads_to(link, record) for link in (process / "fd").iterdir()):

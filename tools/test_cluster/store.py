@@ -1,7 +1,7 @@
-"""Images as containerd keeps them, unpacked: made once, so that a cluster has them as soon as it starts.
+"""Unpacked images for containerd, prepared once so that a cluster has them at its start.
 
-A cluster's containerd works in the store itself. Before the next one starts, what it has added is taken away
-and its books are put back.
+A cluster's containerd works on the store itself. Before the next start, its additions are removed and its
+database is restored.
 """
 
 import hashlib
@@ -26,57 +26,57 @@ _MOST_ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A folder with one set of images."""
+    """A directory with one set of images."""
 
-    folder: Path
+    directory: Path
 
     @property
     def root(self) -> Path:
-        """What containerd calls its root."""
-        return self.folder / "root"
+        """containerd's root directory."""
+        return self.directory / "root"
 
     @property
     def contents(self) -> Path:
-        """The layers that belong to images; written last, so that with it the store is whole."""
-        return self.folder / "layers.json"
+        """The layers of the images; written last, it marks the store as complete."""
+        return self.directory / "layers.json"
 
     def reset(self) -> None:
-        """Make it as it was before any cluster used it. None may use it now."""
+        """Restores the state before any cluster used it. No cluster may use it now."""
         ours = set(json.loads(self.contents.read_text()))
         for layer in (self.root / _LAYERS).iterdir():
             if layer.name not in ours:
                 remove(layer)
         for book in _BOOKS:
-            shutil.copy(self.folder / "books" / book, self.root / book)
+            shutil.copy(self.directory / "books" / book, self.root / book)
 
 
-def remove(folder: Path) -> None:
-    """Whole, also when somebody else is just doing the same. Raises OSError."""
+def remove(directory: Path) -> None:
+    """Written atomically, even if another process does the same. Raises OSError."""
     for _ in range(_MOST_ATTEMPTS):
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
+        shutil.rmtree(directory, ignore_errors=True)
+        if not directory.exists():
             return
-    shutil.rmtree(folder)
+    shutil.rmtree(directory)
 
 
 def stores() -> list[Store]:
-    """All that are whole."""
-    found = [Store(folder) for folder in (programs.cache() / "images").glob("store-*")]
+    """All complete stores."""
+    found = [Store(directory) for directory in (programs.cache() / "images").glob("store-*")]
     return [store for store in found if store.contents.exists()]
 
 
 def filled(archives: Sequence[Path], say: Callable[[str], None]) -> Store:
-    """The store with exactly these images, made if need be; others are removed. Raises Failed.
+    """The store with exactly these images, prepared if needed; others are removed. Raises Failed.
 
-    No cluster may run, nor start meanwhile.
+    No cluster may run or start meanwhile.
     """
     names = "\n".join(sorted(archive.name for archive in archives))
     digest = hashlib.sha256(names.encode()).hexdigest()[:12]
     store = Store(programs.cache() / "images" / f"store-{digest}")
-    with locked(store.folder.parent / ".lock", "images"):
+    with locked(store.directory.parent / ".lock", "images"):
         if not store.contents.exists():
             begin = time.monotonic()
-            for old in store.folder.parent.glob("store-*"):
+            for old in store.directory.parent.glob("store-*"):
                 remove(old)
             _fill(store, archives)
             say(f"{len(archives)} images unpacked ({time.monotonic() - begin:.1f} s)")
@@ -84,24 +84,24 @@ def filled(archives: Sequence[Path], say: Callable[[str], None]) -> Store:
 
 
 def _fill(store: Store, archives: Sequence[Path]) -> None:
-    folder = store.folder
-    folder.mkdir(parents=True)
-    socket = folder / "containerd.sock"
-    settings = folder / "containerd.toml"
+    directory = store.directory
+    directory.mkdir(parents=True)
+    socket = directory / "containerd.sock"
+    settings = directory / "containerd.toml"
     settings.write_text(
-        f'version = 2\nroot = "{store.root}"\nstate = "{folder / "state"}"\n'
+        f'version = 2\nroot = "{store.root}"\nstate = "{directory / "state"}"\n'
         'disabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
         f'[grpc]\naddress = "{socket}"\n'
     )
     with Children() as children:
-        # What it mounts to unpack a layer, nobody else sees.
+        # Its mounts are private.
         command: list[str | Path] = [
             "unshare",
             "--mount",
             programs.path("containerd"),
             f"--config={settings}",
         ]
-        children.start(Child("containerd", command, folder, folder / "containerd.log"))
+        children.start(Child("containerd", command, directory, directory / "containerd.log"))
         deadline = time.monotonic() + _SECONDS_TO_START
         while not socket.exists():
             children.check()
@@ -111,8 +111,8 @@ def _fill(store: Store, archives: Sequence[Path]) -> None:
         for archive in archives:
             _import(socket, archive)
     for book in _BOOKS:
-        (folder / "books" / book).parent.mkdir(parents=True)
-        shutil.copy(store.root / book, folder / "books" / book)
+        (directory / "books" / book).parent.mkdir(parents=True)
+        shutil.copy(store.root / book, directory / "books" / book)
     layers = sorted(layer.name for layer in (store.root / _LAYERS).iterdir())
     unfinished = store.contents.with_suffix(".new")
     unfinished.write_text(json.dumps(layers))
@@ -120,10 +120,10 @@ def _fill(store: Store, archives: Sequence[Path]) -> None:
 
 
 def _import(socket: Path, archive: Path) -> None:
-    # In the namespace in which the kubelet's requests look for them.
+    # The namespace of containerd that the kubelet uses.
     at = (f"--address={socket}", "--namespace=k8s.io")
     ran = subprocess.run(
         [programs.path("ctr"), *at, "images", "import", archive], capture_output=True, text=True, check=False
     )
     if ran.returncode:
-        raise Failed(f"containerd does not take {archive.name}: {ran.stderr.strip()}")
+        raise Failed(f"containerd rejected {archive.name}: {ran.stderr.strip()}")

@@ -1,6 +1,6 @@
-"""Persistent volumes: a folder for each claim of the cluster's storage class, removed after the claim.
+"""Persistent volumes: a directory for each claim of the cluster's storage class, removed after the claim.
 
-As on other small clusters, anybody may write into a volume: a folder of the node knows no `fsGroup`.
+As on other small clusters, volumes are writable for all users: a directory of the node has no `fsGroup`.
 """
 
 import json
@@ -15,7 +15,7 @@ from tools import Failed
 from tools.test_cluster.layout import STORAGE_CLASS, Layout
 
 _SECONDS = 0.5
-_PROVISIONER = "gputally.io/folders"
+_PROVISIONER = "gputally.io/directories"
 
 Object = Mapping[str, Any]
 
@@ -30,8 +30,8 @@ CLASS: Object = {
 }
 
 
-def volume_for(claim: Object, folder: Path) -> Object:
-    """The volume that a claim gets, bound to it and to no other."""
+def volume_for(claim: Object, directory: Path) -> Object:
+    """The volume for a claim, bound to it only."""
     about, wanted = claim["metadata"], claim["spec"]
     reference = {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
     reference |= {key: about[key] for key in ("namespace", "name", "uid")}
@@ -46,10 +46,10 @@ def volume_for(claim: Object, folder: Path) -> Object:
             "capacity": {"storage": wanted["resources"]["requests"]["storage"]},
             "accessModes": wanted["accessModes"],
             "storageClassName": STORAGE_CLASS,
-            # The controllers cannot empty a folder: it is done here.
+            # The controllers cannot remove directories; this program does.
             "persistentVolumeReclaimPolicy": "Retain",
             "claimRef": reference,
-            "hostPath": {"path": str(folder / name_of(claim)), "type": "Directory"},
+            "hostPath": {"path": str(directory / name_of(claim)), "type": "Directory"},
         },
     }
 
@@ -59,16 +59,16 @@ def name_of(claim: Object) -> str:
 
 
 def serve(place: Layout) -> None:
-    """Look once for claims that wait, and for volumes whose claim has gone."""
+    """Creates volumes for pending claims, and removes volumes without a claim."""
     plane = place.plane
     claims = plane.api("/api/v1/persistentvolumeclaims")["items"]
     volumes = plane.api("/api/v1/persistentvolumes")["items"]
     known = {volume["metadata"]["name"] for volume in volumes}
     for claim in claims:
         if claim["spec"].get("storageClassName") == STORAGE_CLASS and name_of(claim) not in known:
-            folder = place.volumes / name_of(claim)
-            folder.mkdir(exist_ok=True)
-            folder.chmod(0o777)
+            directory = place.volumes / name_of(claim)
+            directory.mkdir(exist_ok=True)
+            directory.chmod(0o777)
             plane.kubectl("create", "--filename=-", given=json.dumps(volume_for(claim, place.volumes)))
     for volume in volumes:
         ours = volume["spec"].get("storageClassName") == STORAGE_CLASS
@@ -84,7 +84,7 @@ def main() -> None:
         try:
             serve(place)
         except (Failed, OSError) as failure:
-            # The API server may be about to start again.
+            # The API server may be restarting.
             print(failure, flush=True)
         time.sleep(_SECONDS)
 

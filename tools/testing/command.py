@@ -1,8 +1,8 @@
-"""Format, lint, types, layers, generated files and all tests, in an environment of their own.
+"""Runs format, lint, types, layers, generated files and all tests in .venv.
 
 tools/test            everything
-tools/test unit       the tests under tests/unit, and nothing else
-tools/test -k lost    any arguments of pytest, and nothing else
+tools/test unit       only the tests in tests/unit
+tools/test -k lost    only pytest, with these arguments
 """
 
 import os
@@ -23,7 +23,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one step went; `last_line` is its own closing line, which has the count."""
+    """The result of one step; `last_line` is its last line of output, which has the count."""
 
     step: str
     passed: bool
@@ -32,7 +32,7 @@ class Outcome:
 
 
 def checks(python: Path) -> dict[str, list[str]]:
-    """Every step but the tests: name -> command."""
+    """Every step except the tests: name -> command."""
     run = str(python)
     return {
         "format": [run, "-m", "ruff", "format", "--check"],
@@ -44,9 +44,9 @@ def checks(python: Path) -> dict[str, list[str]]:
 
 
 def pytest_command(python: Path, arguments: Sequence[str], root: Path = ROOT) -> list[str]:
-    """pytest with a worker per processor; a folder or file under tests/ may be named without tests/.
+    """The command of pytest, with a worker per processor; paths may be relative to tests/.
 
-    A file's tests stay in one worker, so that what they share is built once.
+    The tests of a file stay in one worker, which builds their shared fixtures once.
     """
     named = [
         f"tests/{argument}"
@@ -55,14 +55,14 @@ def pytest_command(python: Path, arguments: Sequence[str], root: Path = ROOT) ->
         for argument in arguments
     ]
     colour = ["--color=yes"] if sys.stdout.isatty() else []
-    # For a single file, starting workers costs more than they gain.
+    # For a single file the start of workers takes longer than they save.
     one_file = any(argument.partition("::")[0].endswith(".py") for argument in arguments)
     workers = [] if one_file else ["-n", str(max(2, os.cpu_count() or 1)), "--dist=loadfile"]
     return [str(python), "-m", "pytest", *workers, "--durations=5", *colour, *named]
 
 
 def run_step(step: str, command: Sequence[str], *, show: bool) -> Outcome:
-    """Run one step; its output is shown as it comes, or, unless `show`, only when it fails."""
+    """Runs one step; prints its output at once or, without `show`, only when it fails."""
     print(f"== {step}", flush=True)
     begin = time.monotonic()
     printed = bytearray()
@@ -88,7 +88,7 @@ def summary(outcomes: Sequence[Outcome], left_out: Sequence[str]) -> str:
         word = "ok" if outcome.passed else "FAILED"
         lines.append(f"{outcome.step:16} {word:7} {outcome.seconds:6.1f} s   {outcome.last_line.strip('= ')}")
     if left_out:
-        lines.append(f"left out: {', '.join(left_out)} (tools/test without arguments runs all)")
+        lines.append(f"not run: {', '.join(left_out)} (tools/test without arguments runs everything)")
     return "\n".join(lines)
 
 
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begin = time.monotonic()
     try:
         python = environment.python("test", "lint", root=ROOT)
-        failures = programs.get(programs.names("test"))
+        failures = programs.install(programs.names("test"))
     except Failed as failure:
         failures = [failure]
     except KeyboardInterrupt:

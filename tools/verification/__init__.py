@@ -1,1 +1,1 @@
-"""What tools/verify looks at from outside of a cluster, with kubectl."""
+"""tools/verify: checks an installation from outside the cluster, with kubectl."""

@@ -1,15 +1,15 @@
-"""Does an installation of GPUTally in a Kubernetes cluster work, and if not, what is to be fixed?
+"""Checks an installation of GPUTally in a Kubernetes cluster, and prints how to fix what fails.
 
-Looks from outside, as whoever kubectl is: at the exporter's pods and the nodes that lack one, at pods that
-do not start and volumes that are pending, at whether the Prometheus operator takes the objects of the
-release; then, through `kubectl port-forward`, at what Prometheus, Alertmanager and Grafana know. Nothing in
-the cluster is changed. From inside, `helm test` does the second half.
+With the permissions of kubectl: the exporter's pods and GPU nodes without one, pods that do not start,
+pending volumes, and whether the Prometheus operator selects the objects of the release. Then, through
+`kubectl port-forward`, the data of Prometheus, Alertmanager and Grafana. Nothing in the cluster is changed.
+`helm test` does the second half from inside the cluster.
 
-tools/verify                                    the only release there is
+tools/verify                                    the only release
 tools/verify -n gpu --release gputally          this one
 tools/verify --wait 5m                          right after an installation
 tools/verify --prometheus-url http://127.0.0.1:9090
-                                                a Prometheus that is not the operator's nor the release's
+                                                a Prometheus of neither the operator nor the release
 """
 
 import argparse
@@ -30,8 +30,8 @@ from tools.verification.reach import Wanted, verify_through
 from tools.verification.release import COMPONENT, PART_OF, Release, find_release, labels_of
 
 
-def look(kubectl: Kubectl, namespace: str, name: str, wanted: Wanted) -> list[Finding]:
-    """Everything, from the nodes to the dashboards. Raises Failed when there is nothing to look at."""
+def check_installation(kubectl: Kubectl, namespace: str, name: str, wanted: Wanted) -> list[Finding]:
+    """All checks, from the nodes to the dashboards. Raises Failed when there is no release."""
     release = find_release(kubectl, namespace, name)
     space = f"--namespace={release.namespace}"
 
@@ -39,30 +39,30 @@ def look(kubectl: Kubectl, namespace: str, name: str, wanted: Wanted) -> list[Fi
         return [made for made in kubectl.get(kind, space, f"--selector={PART_OF}") if release.has(made)]
 
     stack = own("statefulsets")
-    findings = _asked("gpu nodes", lambda: exporter_nodes(release.exporter, kubectl.get("nodes")))
+    findings = _guarded("gpu nodes", lambda: exporter_nodes(release.exporter, kubectl.get("nodes")))
     findings += workloads.stateful_sets(stack)
     if any(finding.level != "ok" for finding in findings):
-        findings += _asked("pods", lambda: _why(kubectl, release, own, stack))
+        findings += _guarded("pods", lambda: _why(kubectl, release, own, stack))
     operated = Operated([])
     if not release.of(stack, "prometheus") and not wanted.prometheus_url:
         try:
-            operated = operator.look(kubectl, release)
+            operated = operator.check(kubectl, release)
         except Failed as failure:
             operated = Operated([Finding(NOT_CHECKED, "scraping", str(failure))])
     findings += operated.findings
-    return [*findings, *_asked("inside", lambda: verify_through(kubectl, release, stack, operated, wanted))]
+    return [*findings, *_guarded("inside", lambda: verify_through(kubectl, release, stack, operated, wanted))]
 
 
 def _why(
     kubectl: Kubectl, release: Release, own: Callable[[str], list[Object]], stack: Sequence[Object]
 ) -> Iterable[Finding]:
-    """Of what is not as it should be: the reasons that Kubernetes gives."""
+    """The reasons of Kubernetes for pods and volumes that are not ready."""
     space = f"--namespace={release.namespace}"
     events = kubectl.get("events", space, "--field-selector=type=Warning")
     running = [pod for pod in own("pods") if labels_of(pod).get(COMPONENT) != "verify"]
     yield from workloads.not_created(events, [release.exporter, *stack], release.namespace)
     yield from workloads.pods(running, events)
-    # Claims have the labels of selectors only.
+    # Claims have only the labels of selectors.
     claims = [one for one in kubectl.get("persistentvolumeclaims", space) if _is_of(one, release)]
     yield from workloads.volumes(claims, kubectl.get("storageclasses"))
 
@@ -71,7 +71,7 @@ def _is_of(claim: Object, release: Release) -> bool:
     return labels_of(claim).get("app.kubernetes.io/instance") == release.name
 
 
-def _asked(subject: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
+def _guarded(subject: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
     try:
         return list(check())
     except Failed as failure:
@@ -86,7 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kubectl = find_kubectl(options.context)
         return report(
             until_passed(
-                lambda: look(kubectl, options.namespace, options.release, wanted), options.wait, sys.stdout
+                lambda: check_installation(kubectl, options.namespace, options.release, wanted),
+                options.wait,
+                sys.stdout,
             ),
             sys.stdout,
         )
@@ -102,21 +104,35 @@ def _parser() -> argparse.ArgumentParser:
         prog="tools/verify",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="Exits with 0 when nothing fails, with 1 when something does. docs/verify.md has more.",
-    )
-    parser.add_argument("-n", "--namespace", default="", help="where the release is; without it, anywhere")
-    parser.add_argument("--release", default="", help="its name, where there are several")
-    parser.add_argument("--context", default="", help="of kubectl's configuration")
-    parser.add_argument("--prometheus-url", default="", metavar="URL", help="instead of looking for one")
-    parser.add_argument(
-        "--grafana-url", default="", metavar="URL", help="a Grafana that is not the release's"
+        epilog="Exit code 0 if nothing fails, otherwise 1. See docs/verify.md.",
     )
     parser.add_argument(
-        "--grafana-login", type=Path, metavar="FOLDER", help="with the files username and password"
+        "-n", "--namespace", default="", help="namespace of the release (default: all namespaces)"
+    )
+    parser.add_argument("--release", default="", help="name of the release, if there are several")
+    parser.add_argument("--context", default="", help="context of kubectl's configuration")
+    parser.add_argument(
+        "--prometheus-url",
+        default="",
+        metavar="URL",
+        help="Prometheus to query (default: the release's or the operator's)",
+    )
+    parser.add_argument(
+        "--grafana-url", default="", metavar="URL", help="Grafana to query (default: the release's)"
+    )
+    parser.add_argument(
+        "--grafana-login",
+        type=Path,
+        metavar="DIRECTORY",
+        help="directory with the files username and password",
     )
     parser.add_argument("--job", default="gputally", help="job of the exporters (default: gputally)")
     parser.add_argument(
-        "--wait", type=duration, default=0.0, metavar="DURATION", help="look again until nothing fails"
+        "--wait",
+        type=duration,
+        default=0.0,
+        metavar="DURATION",
+        help="repeat the checks until nothing fails, for this time at most",
     )
     return parser
 

@@ -1,4 +1,4 @@
-"""kubectl as this user has it: objects, texts, and ways into the cluster."""
+"""kubectl with the configuration of the user: objects, texts and port forwarding."""
 
 import json
 import re
@@ -20,13 +20,13 @@ _SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """All methods raise Failed with what kubectl says."""
+    """All methods raise Failed with kubectl's error."""
 
     program: str
     context: str = ""
 
     def get(self, kind: str, *flags: str) -> list[Object]:
-        """Objects of a kind; none where the cluster does not know the kind."""
+        """The objects of a kind; none if the cluster lacks the kind."""
         try:
             found: list[Object] = json.loads(self.run("get", kind, *flags, "--output=json"))["items"]
         except Failed as failure:
@@ -36,7 +36,7 @@ class Kubectl:
         return found
 
     def kinds(self, group: str) -> set[str]:
-        """What a group of the API has in this cluster, as in `prometheusrules.monitoring.coreos.com`."""
+        """The resources of an API group in this cluster, as in `prometheusrules.monitoring.coreos.com`."""
         return set(self.run("api-resources", f"--api-group={group}", "--output=name").split())
 
     def run(self, *arguments: str) -> str:
@@ -45,7 +45,7 @@ class Kubectl:
                 self._command(*arguments), capture_output=True, text=True, check=False, timeout=_SECONDS
             )
         except subprocess.TimeoutExpired:
-            raise Failed(f"kubectl {arguments[0]}: no answer in {_SECONDS} s") from None
+            raise Failed(f"kubectl {arguments[0]}: no response within {_SECONDS} s") from None
         if ran.returncode:
             said = ran.stderr.strip().splitlines()
             raise Failed(said[-1] if said else f"kubectl {arguments[0]} failed")
@@ -53,7 +53,7 @@ class Kubectl:
 
     @contextmanager
     def forward(self, namespace: str, target: str, port: int) -> Iterator[int]:
-        """A port of this machine that leads to a port of `service/NAME` or `pod/NAME`."""
+        """A local port that is forwarded to a port of `service/NAME` or `pod/NAME`."""
         command = self._command(
             "port-forward",
             f"--namespace={namespace}",
@@ -65,13 +65,13 @@ class Kubectl:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None
-                # It prints nothing before it has a pod to lead to, and ends when it finds none.
+                # It prints nothing until it has found a pod, and ends when there is none.
                 match = _FORWARDED.match(process.stdout.readline())
                 if match is None:
                     process.terminate()
                     assert process.stderr is not None
                     said = process.stderr.read().strip().splitlines()
-                    raise Failed(said[-1] if said else f"no way to {target}")
+                    raise Failed(said[-1] if said else f"cannot forward a port to {target}")
                 yield int(match[1])
             finally:
                 process.terminate()
@@ -84,5 +84,5 @@ class Kubectl:
 def find_kubectl(context: str) -> Kubectl:
     program = shutil.which("kubectl")
     if program is None:
-        raise Failed("there is no kubectl on PATH, and nothing else to look into a cluster with")
+        raise Failed("kubectl is not on PATH; tools/verify needs it")
     return Kubectl(program, context)

@@ -1,4 +1,4 @@
-"""Is the exporter on the nodes that have GPUs, and if not, what do they lack?"""
+"""Checks that the exporter runs on the nodes with GPUs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ _GPUS = ("nvidia.com/", "amd.com/gpu")
 
 
 def exporter_nodes(daemonset: Object, nodes: Sequence[Object]) -> Iterator[Finding]:
-    """Of the DaemonSet's counts, and of GPU nodes that it leaves out."""
+    """Findings about the DaemonSet's pods and about GPU nodes without one."""
     status = daemonset.get("status") or {}
     desired, ready = status.get("desiredNumberScheduled", 0), status.get("numberReady", 0)
     pod = daemonset["spec"]["template"]["spec"]
@@ -28,7 +28,7 @@ def exporter_nodes(daemonset: Object, nodes: Sequence[Object]) -> Iterator[Findi
 
 
 def _left_out(pod: Mapping[str, Any], nodes: Sequence[Object]) -> Iterator[Finding]:
-    """A finding for each reason why the pod does not run on a node that is known to have GPUs."""
+    """A finding for each reason why the pod does not run on a node with GPUs."""
     unlabelled: dict[str, list[str]] = {}
     tainted: dict[str, list[str]] = {}
     for node in nodes:
@@ -43,7 +43,7 @@ def _left_out(pod: Mapping[str, Any], nodes: Sequence[Object]) -> Iterator[Findi
         yield Finding(
             FAILURE,
             "gpu nodes",
-            f"{some(names)}: GPUs, but no label by which the exporter is placed there",
+            f"{some(names)}: GPUs, but no label that the exporter selects",
             f"kubectl label node {names[0]} {label}, or exporter.gpuNodesOnly=false",
         )
     for key, names in sorted(tainted.items()):
@@ -51,7 +51,7 @@ def _left_out(pod: Mapping[str, Any], nodes: Sequence[Object]) -> Iterator[Findi
             FAILURE,
             "gpu nodes",
             f"{some(names)}: GPUs, and the taint {key}, which the exporter does not tolerate",
-            f"exporter.tolerations: [{{key: {key}, operator: Exists}}], beside those that are there",
+            f"exporter.tolerations: [{{key: {key}, operator: Exists}}], in addition to the present ones",
         )
 
 
@@ -61,14 +61,14 @@ def _no_node(pod: Mapping[str, Any], nodes: Sequence[Object]) -> Finding:
     return Finding(
         WARNING if not nodes else FAILURE,
         "gpu nodes",
-        f"none of {len(nodes)} nodes is known to have a GPU: neither by what it offers nor by a label",
+        f"none of {len(nodes)} nodes has a GPU as a resource or a label that says so",
         "install the GPU operator or node feature discovery; or label by hand, as in "
         f"kubectl label node NODE nvidia.com/gpu.present=true. The exporter looks for {some(wanted, 4)}",
     )
 
 
 def _vendor(node: Object) -> str:
-    """Whose GPUs a node offers to pods; "" for none."""
+    """The vendor of the GPUs that a node offers to pods; "" for none."""
     for resource, amount in (node.get("status", {}).get("capacity") or {}).items():
         if resource.startswith(_GPUS) and str(amount) != "0":
             return str(resource.partition(".")[0])
@@ -76,7 +76,7 @@ def _vendor(node: Object) -> str:
 
 
 def _wanted_label(pod: Mapping[str, Any], labels: Mapping[str, str], vendor: str) -> str:
-    """One that would have the pod run there: of the node selector, else one that says what is so anyway."""
+    """A label for the node with which the pod would run there."""
     for key, value in (pod.get("nodeSelector") or {}).items():
         if labels.get(key) != value:
             return f"{key}={value}"

@@ -1,4 +1,4 @@
-"""Does a Prometheus or Alertmanager of the operator take the objects of the release?"""
+"""Checks that a Prometheus or Alertmanager of the operator selects the objects of the release."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ GROUP = "monitoring.coreos.com"
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of object, the value of the chart that makes it, and who takes it by which selector."""
+    """A kind of object, the chart value that creates it, and the kind and selector that select it."""
 
     resource: str
     value: str
@@ -36,14 +36,14 @@ _ROUTES = _Kind("alertmanagerconfigs", "alertmanagerConfig", "alertmanagers", "a
 
 @dataclass(frozen=True, slots=True)
 class Operated:
-    """What was found; `prometheus` is one that scrapes the release's exporters."""
+    """The findings; `prometheus` is one that scrapes the release's exporters."""
 
     findings: list[Finding]
     prometheus: Object | None = None
     rule_groups: int | None = None
 
 
-def look(kubectl: Kubectl, release: Release) -> Operated:
+def check(kubectl: Kubectl, release: Release) -> Operated:
     """For a release without a Prometheus of its own. Raises Failed."""
     known = kubectl.kinds(GROUP)
     if not known:
@@ -86,7 +86,7 @@ def _missing(
         yield Finding(
             FAILURE,
             "scraping",
-            "nothing tells a Prometheus of the exporters",
+            "the release has no object by which a Prometheus finds the exporters",
             f"helm upgrade ... --set {value}.enabled=true{_sets(value, labels)}",
         )
     if not found.get(_RULES):
@@ -109,15 +109,15 @@ def _finding(
     place = f"{made['metadata']['namespace']}/{name_of(made)}"
     if taken_by:
         who = some(f"{one['metadata']['namespace']}/{name_of(one)}" for one in taken_by)
-        return Finding(OK, subject, f"{place} is taken by {who}")
+        return Finding(OK, subject, f"{place} is selected by {who}")
     if not takers:
-        return Finding(WARNING, subject, f"{place} is there, but nobody of kind {kind.taker} takes it")
+        return Finding(WARNING, subject, f"{place} exists, but no {kind.taker} selects it")
     taker = takers[0]
     who = f"{taker['kind']} {taker['metadata']['namespace']}/{name_of(taker)}"
     selector = taker["spec"].get(kind.selector)
     if selector is None:
         return Finding(
-            FAILURE, subject, f"{who} takes nothing of this kind", f"set its {kind.selector}: {{}}"
+            FAILURE, subject, f"{who} selects no object of this kind", f"set its {kind.selector}: {{}}"
         )
     lacking = unmet(selector, labels_of(made))
     if not lacking:
@@ -127,20 +127,20 @@ def _finding(
         return Finding(
             FAILURE,
             subject,
-            f"{who} does not look into namespace {space}, only into {words}",
+            f"{who} does not select namespace {space}, only {words}",
             f"install into one of them, or set its {kind.namespaces}",
         )
     labels = dict(one.split("=", 1) for one in lacking if "=" in one)
     return Finding(
         FAILURE,
         subject,
-        f"{who} does not take {place}: it lacks {some(lacking)}",
+        f"{who} does not select {place}: it lacks {some(lacking)}",
         f"helm upgrade ... --reuse-values{_sets(kind.value, labels)}",
     )
 
 
 def _overruling(prometheus: Object | None) -> Iterator[Finding]:
-    """Settings of a Prometheus by which it puts labels of its own in place of the exporter's."""
+    """Settings of a Prometheus that replace labels of the exporter."""
     spec = prometheus["spec"] if prometheus else {}
     for setting in ("overrideHonorLabels", "enforcedNamespaceLabel"):
         if spec.get(setting):

@@ -1,4 +1,4 @@
-"""The ways into the cluster, and with them the same checks as from inside."""
+"""Forwards ports into the cluster, and runs the checks that `helm test` runs inside."""
 
 import base64
 import contextlib
@@ -23,7 +23,7 @@ _MADE_PASSWORD = "/var/lib/grafana/admin-password"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the user says."""
+    """Options of the user."""
 
     prometheus_url: str = ""
     grafana_url: str = ""
@@ -48,7 +48,7 @@ def verify_through(
     with contextlib.ExitStack() as ways:
 
         def way(subject: str, namespace: str, target: str, port: int) -> str:
-            """The address of this machine that leads there; "" when there is no way."""
+            """The local address that is forwarded there; "" if that is not possible."""
             try:
                 local = ways.enter_context(kubectl.forward(namespace, target, port))
             except Failed as failure:
@@ -59,7 +59,7 @@ def verify_through(
         def to_service(component: str) -> str:
             for service in release.of(services, component):
                 if component not in running:
-                    notes.append(Finding(NOT_CHECKED, component, "no pod of it runs"))
+                    notes.append(Finding(NOT_CHECKED, component, "none of its pods runs"))
                     return ""
                 port = service["spec"]["ports"][0]["port"]
                 return way(component, release.namespace, f"service/{name_of(service)}", port)
@@ -84,7 +84,7 @@ def verify_through(
             grafana = Server(f"http://{address}{_grafana_path(own[0])}", login)
         found = verify(
             Installation(
-                # The way is the API server's, so whoever is at its end is who it says; the name is another.
+                # The API server forwards to the right pod, but the certificate has another name.
                 exporters=(Server(f"{_scheme(release.exporter)}://{exporter}", insecure=True),)
                 if exporter
                 else (),
@@ -100,7 +100,7 @@ def verify_through(
 
 
 def _scheme(daemonset: Object) -> str:
-    """As the probes of the exporter have it."""
+    """The scheme, as in the exporter's probes."""
     (container,) = daemonset["spec"]["template"]["spec"]["containers"]
     probe = (container.get("livenessProbe") or {}).get("httpGet") or {}
     return str(probe.get("scheme", "HTTP")).lower()
@@ -111,7 +111,7 @@ def _prefix(prometheus: Object) -> str:
 
 
 def _grafana_path(stateful_set: Object) -> str:
-    """Grafana may serve everything below a path; the probes know it."""
+    """The path prefix of Grafana, as in its probes."""
     for container in stateful_set["spec"]["template"]["spec"]["containers"]:
         probe = (container.get("readinessProbe") or {}).get("httpGet") or {}
         if probe.get("path", "").endswith(_HEALTH):
@@ -120,7 +120,7 @@ def _grafana_path(stateful_set: Object) -> str:
 
 
 def _login(kubectl: Kubectl, release: Release, grafana: Object, notes: list[Finding]) -> Login | None:
-    """From the Secret that Grafana mounts, else the one that it made for itself."""
+    """The login from the Secret that Grafana mounts, or the one that it generated."""
     space = f"--namespace={release.namespace}"
     try:
         for volume in grafana["spec"]["template"]["spec"].get("volumes") or ():
@@ -130,7 +130,7 @@ def _login(kubectl: Kubectl, release: Release, grafana: Object, notes: list[Find
         password = kubectl.run("exec", space, pod, "-c", "grafana", "--", "cat", _MADE_PASSWORD)
         return Login("admin", password.strip())
     except Failed as failure:
-        notes.append(Finding(NOT_CHECKED, "grafana login", f"no way to the password: {failure}"))
+        notes.append(Finding(NOT_CHECKED, "grafana login", f"cannot read the password: {failure}"))
         return None
 
 

@@ -1,4 +1,4 @@
-"""Which installation is meant, and its objects."""
+"""Finds the installation and its objects."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ INSTANCE = "app.kubernetes.io/instance"
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """An installation, by the chart or by deploy/: its exporter, and what is around it."""
+    """An installation, by the chart or by deploy/: its exporter and the objects around it."""
 
     namespace: str
     name: str
@@ -24,7 +24,7 @@ class Release:
         return name_of(self.exporter)
 
     def has(self, made: Object) -> bool:
-        """Whether an object is of this release. What is applied by hand (alerts/manifests) is of any."""
+        """Whether an object belongs to this release. Objects of alerts/manifests belong to every release."""
         return labels_of(made).get(INSTANCE, self.name) == self.name
 
     def of(self, found: Sequence[Object], component: str) -> list[Object]:
@@ -32,7 +32,7 @@ class Release:
 
 
 def find_release(kubectl: Kubectl, namespace: str, name: str) -> Release:
-    """Raises Failed when there is none, or more than one that fits."""
+    """Raises Failed when no release matches, or several."""
     where = f"--namespace={namespace}" if namespace else "--all-namespaces"
     found = [
         Release(made["metadata"]["namespace"], labels_of(made).get(INSTANCE, ""), made)

@@ -1,23 +1,23 @@
-"""Who selects whom in Kubernetes: labels by selectors, nodes by pods."""
+"""Kubernetes selectors: labels, and nodes for pods."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 Labels = Mapping[str, str]
 _KEPT_AWAY = ("NoSchedule", "NoExecute")
-# Taints of nodes in trouble, which the controller of DaemonSets has its pods tolerate.
+# Taints of nodes with problems, which the DaemonSet controller tolerates for its pods.
 _OF_TROUBLE = "node.kubernetes.io/"
 
 
 def selects(selector: Mapping[str, Any] | None, labels: Labels) -> bool:
-    """As a LabelSelector does: an empty one takes everything, none at all takes nothing."""
+    """As a LabelSelector: an empty one selects everything, None selects nothing."""
     if selector is None:
         return False
     return not unmet(selector, labels)
 
 
 def unmet(selector: Mapping[str, Any], labels: Labels) -> list[str]:
-    """What the selector asks for and the labels have not, in words."""
+    """The requirements of the selector that the labels do not meet, as text."""
     wanted = selector.get("matchLabels") or {}
     lacking = [f"{key}={value}" for key, value in sorted(wanted.items()) if labels.get(key) != value]
     return lacking + [
@@ -28,7 +28,7 @@ def unmet(selector: Mapping[str, Any], labels: Labels) -> list[str]:
 
 
 def in_words(expression: Mapping[str, Any]) -> str:
-    """As kubectl would write it."""
+    """The selector as kubectl prints it."""
     key, values = expression["key"], ", ".join(expression.get("values") or ())
     match expression["operator"]:
         case "Exists":
@@ -42,7 +42,7 @@ def in_words(expression: Mapping[str, Any]) -> str:
 
 
 def runs_on(pod: Mapping[str, Any], labels: Labels, name: str = "") -> bool:
-    """Whether the node selector and the affinity of a pod leave a node with these labels."""
+    """Whether the node selector and the affinity of a pod admit a node with these labels."""
     if any(labels.get(key) != value for key, value in (pod.get("nodeSelector") or {}).items()):
         return False
     terms = node_terms(pod)
@@ -50,7 +50,7 @@ def runs_on(pod: Mapping[str, Any], labels: Labels, name: str = "") -> bool:
 
 
 def node_terms(pod: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Of which a node has to meet one."""
+    """The terms, of which a node has to match one."""
     affinity = (pod.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     terms: Sequence[Mapping[str, Any]] = required.get("nodeSelectorTerms") or ()
@@ -58,7 +58,7 @@ def node_terms(pod: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def untolerated(pod: Mapping[str, Any], taints: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The taints of a node that keep a DaemonSet's pod away."""
+    """The taints of a node that a DaemonSet's pod does not tolerate."""
     return [
         taint
         for taint in taints

@@ -1,4 +1,4 @@
-"""Pods that do not run and volumes that are not there: which, why, and what to do."""
+"""Pods that do not run and volumes that are pending, with reasons and remedies."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from tools.verification.release import COMPONENT, labels_of, name_of
 
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _IMAGE = (
-    "is the name right, and may the nodes pull it? image.repository and .tag, global.imageRegistry, "
+    "check the name and the access: image.repository, image.tag, global.imageRegistry and "
     "global.imagePullSecrets"
 )
 _FIXES = {
@@ -17,7 +17,7 @@ _FIXES = {
     "ErrImagePull": _IMAGE,
     "InvalidImageName": _IMAGE,
     "ErrImageNeverPull": _IMAGE,
-    "CreateContainerConfigError": "make the Secret or ConfigMap that it names",
+    "CreateContainerConfigError": "create the Secret or ConfigMap that it names",
     "OOMKilled": "more memory: `resources` of this part",
 }
 _STARTING = ("ContainerCreating", "PodInitializing")
@@ -34,7 +34,7 @@ def stateful_sets(found: Iterable[Object]) -> Iterator[Finding]:
 
 
 def not_created(events: Iterable[Object], owners: Iterable[Object], namespace: str) -> Iterator[Finding]:
-    """Why workloads that lack pods have none: Pod Security, a quota, a webhook."""
+    """The reasons for missing pods: Pod Security, a quota, a webhook."""
     subjects = {name_of(owner): labels_of(owner).get(COMPONENT, name_of(owner)) for owner in owners}
     said = {
         subjects[event["involvedObject"]["name"]]: event["message"]
@@ -44,14 +44,14 @@ def not_created(events: Iterable[Object], owners: Iterable[Object], namespace: s
     for subject, message in sorted(said.items()):
         refused = "violates PodSecurity" in message
         fix = f"kubectl label namespace {namespace} pod-security.kubernetes.io/enforce=privileged --overwrite"
-        why = "its pods are refused, as the namespace enforces Pod Security" if refused else message
+        why = "its pods are rejected because the namespace enforces Pod Security" if refused else message
         yield Finding(
             FAILURE, subject, why, f"{fix}; or fewer privileges (presets/minimal.yaml)" if refused else ""
         )
 
 
 def pods(found: Sequence[Object], events: Sequence[Object]) -> Iterator[Finding]:
-    """One line for each kind of trouble, with the pods that have it."""
+    """One finding per reason, with the pods that have it."""
     troubles: dict[tuple[str, str, str], list[str]] = {}
     for pod in found:
         component = labels_of(pod).get(COMPONENT, "pods")
@@ -65,7 +65,7 @@ def _troubles(pod: Object, events: Sequence[Object]) -> Iterator[tuple[str, str]
     status = pod.get("status", {})
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            yield f"no node takes it: {condition.get('message', condition.get('reason', ''))}", ""
+            yield f"not scheduled: {condition.get('message', condition.get('reason', ''))}", ""
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         waiting = container.get("state", {}).get("waiting")
         if waiting and waiting["reason"] in _STARTING:
@@ -83,13 +83,13 @@ def _crash(container: Mapping[str, Any], pod: Object) -> tuple[str, str]:
     last = (ended.get("message") or "").strip().splitlines()
     why = last[-1] if last else f"exit code {ended.get('exitCode', '?')}"
     if ended.get("reason") == "OOMKilled":
-        return "it ends again and again: out of memory", _FIXES["OOMKilled"]
+        return "restarts repeatedly: out of memory", _FIXES["OOMKilled"]
     logs = f"kubectl logs --namespace {pod['metadata']['namespace']} POD -c {container['name']} --previous"
-    return f"it ends again and again: {why}", logs
+    return f"restarts repeatedly: {why}", logs
 
 
 def _why_not_started(pod: Object, events: Sequence[Object]) -> Iterator[tuple[str, str]]:
-    """Nothing is wrong with a container that is only just being made, unless an event says so."""
+    """Nothing for a container that is being created, unless an event reports a problem."""
     said = [
         event["message"]
         for event in events
@@ -109,7 +109,7 @@ def volumes(claims: Iterable[Object], classes: Sequence[Object]) -> Iterator[Fin
     ]
     unnamed = any(not claim["spec"].get("storageClassName") for claim in pending)
     if unnamed and not usual:
-        there = f"one of {some(map(name_of, classes))}" if classes else "there is none at all"
+        there = f"one of {some(map(name_of, classes))}" if classes else "the cluster has none"
         yield Finding(
             FAILURE,
             "volumes",
@@ -118,5 +118,5 @@ def volumes(claims: Iterable[Object], classes: Sequence[Object]) -> Iterator[Fin
         )
     else:
         yield Finding(
-            FAILURE, "volumes", f"{names}: still pending", "kubectl describe persistentvolumeclaims says why"
+            FAILURE, "volumes", f"{names}: still pending", "kubectl describe persistentvolumeclaims"
         )

@@ -270,13 +270,13 @@ def test_a_link_planted_at_the_lock_is_refused(file: StateFile, path: Path) -> N
 
 
 def test_a_full_disk_is_said_and_leaves_no_litter(disk: Disk) -> None:
-    file = StateFile(disk.folder / "books")
+    file = StateFile(disk.directory / "books")
     file.save(BOOKS)
     disk.fill()
     with pytest.raises(Unavailable, match=r"--state-file .*: No space left") as caught:
         file.save(BOOKS | {"much": "x" * 8192})
     assert caught.value.fix.startswith("make room: df -h ")
-    assert names(disk.folder) == {"books", "books.lock", "filler"}
+    assert names(disk.directory) == {"books", "books.lock", "filler"}
     disk.make_room()
     file.save({"new": 1})
     assert file.load() == {"new": 1}
@@ -284,7 +284,7 @@ def test_a_full_disk_is_said_and_leaves_no_litter(disk: Disk) -> None:
 
 
 def test_a_disk_that_became_read_only_is_said(disk: Disk) -> None:
-    file = StateFile(disk.folder / "books")
+    file = StateFile(disk.directory / "books")
     file.save(BOOKS)
     disk.make_read_only()
     with pytest.raises(Unavailable, match="Read-only file system") as caught:
@@ -293,14 +293,14 @@ def test_a_disk_that_became_read_only_is_said(disk: Disk) -> None:
     file.forget()
     assert file.load() == BOOKS
     with pytest.raises(Unavailable, match="Read-only file system"):
-        StateFile(disk.folder / "other").load()
+        StateFile(disk.directory / "other").load()
     file.close()
 
 
 def test_what_cannot_be_put_aside_is_rejected_all_the_same(disk: Disk) -> None:
-    file = StateFile(disk.folder / "books")
+    file = StateFile(disk.directory / "books")
     file.save(BOOKS)
-    (disk.folder / "books").write_bytes(b"foreign")
+    (disk.directory / "books").write_bytes(b"foreign")
     disk.make_read_only()
     with pytest.raises(Rejected, match="cannot be put aside: Read-only file system"):
         file.load()

@@ -124,7 +124,7 @@ def test_a_folder_that_is_not_there_is_to_be_made(tmp_path: Path, caplog: pytest
 
 
 def test_a_file_that_can_be_read_but_not_written_is_not_resumed_from(disk: Disk) -> None:
-    path = disk.folder / "books"
+    path = disk.directory / "books"
     path.write_bytes(encode({"total": 1, "much": "x" * 5000}))
     path.with_name("books.lock").touch()
     disk.fill()
@@ -137,22 +137,22 @@ def test_a_file_that_can_be_read_but_not_written_is_not_resumed_from(disk: Disk)
 
 
 def test_nothing_is_resumed_from_a_read_only_disk(disk: Disk) -> None:
-    (disk.folder / "books").write_bytes(encode({"total": 1}))
+    (disk.directory / "books").write_bytes(encode({"total": 1}))
     disk.make_read_only()
-    checkpoint = Checkpoint(disk.folder / "books")
+    checkpoint = Checkpoint(disk.directory / "books")
     assert checkpoint.resume(AMPLE) is None
     assert "Read-only" in checkpoint.state().reason
     disk.make_writable()
     checkpoint.write({"total": 0}, AMPLE)
     assert checkpoint.state().up
-    assert held(disk.folder / "books") == 0
+    assert held(disk.directory / "books") == 0
     checkpoint.close(AMPLE, {"total": 0})
 
 
 def test_a_full_disk_costs_the_file_and_is_recovered_from(
     disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = disk.folder / "books"
+    path = disk.directory / "books"
     checkpoint = Checkpoint(path)
     checkpoint.resume(AMPLE)
     checkpoint.write({"total": 1}, AMPLE)

@@ -1,7 +1,7 @@
-"""Builds Grafana, server and pages, from its source: the longest recipe, and so in a place of its own.
+"""Builds Grafana's server and pages from its source: the longest recipe of recipes.py.
 
-The source is Grafana's Go module, which holds the whole repository but for folders named `vendor`. The server
-has the versions and checksums of its go.sum, the pages those of its yarn.lock.
+The source is Grafana's Go module, which has the whole repository except directories named `vendor`. The
+server is built with the versions and checksums of its go.sum, the pages with those of its yarn.lock.
 """
 
 import json
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 WORKSPACES = ("data", "e2e-selectors", "runtime", "schema", "ui")
-# The tools that webpack.prod.js calls. The rest is for tests, linters and Storybook.
+# The tools that webpack.prod.js uses. The others are for tests, linters and Storybook.
 BUILD_TOOLS = {
     "autoprefixer",
     "browserslist",
@@ -44,7 +44,7 @@ BUILD_TOOLS = {
     "webpack-manifest-plugin",
     "webpack-merge",
 }
-# Editors, spreadsheets and a graph of variables that webpack.kit.js leaves out; xlsx is in no registry.
+# Editors, spreadsheets and a graph of variables that webpack.reduced.js leaves out; xlsx is in no registry.
 NOT_NEEDED = {"@kusto/monaco-kusto", "visjs-network", "xlsx"}
 KUSTO_FILES = """\
         {
@@ -63,7 +63,7 @@ PLUGINS = Path("public", "app", "plugins")
 
 
 def build(job: "Job", source: Path, go_environment: Mapping[str, str], go_jobs: str) -> None:
-    """Make `home`, the folder that Grafana calls its home path, in the kit."""
+    """Builds `home`, the directory that Grafana calls its home path."""
     home = job.into / "home"
     _build_server(job, source, go_environment, go_jobs, home / "bin" / "grafana")
     _build_pages(job, source)
@@ -75,7 +75,7 @@ def build(job: "Job", source: Path, go_environment: Mapping[str, str], go_jobs: 
 
 
 def pruned(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The package.json of the repository, with only what a build of the pages needs."""
+    """The package.json of the repository with the dependencies of the pages only."""
     return {
         **manifest,
         "scripts": {},
@@ -86,16 +86,18 @@ def pruned(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kept_plugins(source: Path, left_out: Collection[str]) -> list[Path]:
-    """The folders of the plugins that Grafana comes with, but for those left out (`panel/news`)."""
+    """The directories of the plugins that Grafana includes, except those left out (`panel/news`)."""
     plugins = source / PLUGINS
-    folders = {file.parent for file in plugins.glob("*/*/plugin.json")}
-    if missing := set(left_out) - {str(folder.relative_to(plugins)) for folder in folders}:
-        raise Failed(f"programs.toml leaves out plugins that this Grafana does not have: {sorted(missing)}")
-    return sorted(folders - {plugins / name for name in left_out})
+    directories = {file.parent for file in plugins.glob("*/*/plugin.json")}
+    if missing := set(left_out) - {str(directory.relative_to(plugins)) for directory in directories}:
+        raise Failed(
+            f"plugins_left_out in programs.toml has plugins that this Grafana lacks: {sorted(missing)}"
+        )
+    return sorted(directories - {plugins / name for name in left_out})
 
 
 def yarn_settings(npm_settings: str) -> dict[str, str]:
-    """What npm is set up to use, for yarn, which does not read npm's settings: lines of `name = value`."""
+    """npm's settings (lines of `name = value`) as variables for yarn, which does not read them itself."""
     lines = (line.partition("=") for line in npm_settings.splitlines())
     found = {name.strip(): value.strip().strip('"') for name, _, value in lines}
     return {
@@ -108,24 +110,24 @@ def yarn_settings(npm_settings: str) -> dict[str, str]:
 def _build_server(
     job: "Job", source: Path, environment: Mapping[str, str], go_jobs: str, program: Path
 ) -> None:
-    # SQLite is C, and need not be fast.
+    # SQLite is written in C; its speed does not matter here.
     with_c = {"CGO_ENABLED": "1", "CC": str(job.find("cc")), "CGO_CFLAGS": "-O1 -fno-sanitize=undefined"}
     go = job.find("go")
     wire = f"github.com/google/wire/cmd/wire@{job.settings['wire']}"
-    # wire calls `go` itself, and must find this one.
+    # wire runs `go` from PATH.
     path = f"{go.parent}{os.pathsep}{os.environ['PATH']}"
     steps = {
         "generating the server's wiring": ["run", wire, "gen", "-tags", "oss", "./pkg/server"],
         "building the server (many minutes)": [
             *("build", "-p", go_jobs, "-trimpath", "-tags", "oss"),
-            # No inlining and nothing for debuggers: a third less work for the compiler.
+            # Without inlining and debug information the compiler has a third less work.
             *("-gcflags", "all=-l -dwarf=false", "-ldflags", f"-s -w -X main.version={job.version}"),
             *("-o", str(program), "./pkg/cmd/grafana"),
         ],
     }
     for step, arguments in steps.items():
         job.work.run(
-            step, [go, *arguments], folder=source, environment={**environment, **with_c, "PATH": path}
+            step, [go, *arguments], directory=source, environment={**environment, **with_c, "PATH": path}
         )
 
 
@@ -141,7 +143,7 @@ def _build_pages(job: "Job", source: Path) -> None:
         "YARN_ENABLE_PROGRESS_BARS": "0",
         "YARN_ENABLE_SCRIPTS": "0",
         "YARN_GLOBAL_FOLDER": str(job.scratch / "yarn"),
-        # The other one, without node_modules, works with old versions of Node only.
+        # The default linker, without node_modules, needs an old version of Node.
         "YARN_NODE_LINKER": "node-modules",
     }
     environment |= yarn_settings(
@@ -151,10 +153,10 @@ def _build_pages(job: "Job", source: Path) -> None:
     webpack = source / "node_modules" / "webpack-cli" / "bin" / "cli.js"
     steps: dict[str, list[str | Path]] = {
         "downloading packages (minutes)": [yarn, "install"],
-        "building the pages (minutes)": [webpack, "--config", "scripts/webpack/webpack.kit.js"],
+        "building the pages (minutes)": [webpack, "--config", "scripts/webpack/webpack.reduced.js"],
     }
     for step, arguments in steps.items():
-        job.work.run(step, [node, *arguments], folder=source, environment=environment)
+        job.work.run(step, [node, *arguments], directory=source, environment=environment)
 
 
 def _prune(source: Path) -> None:
@@ -167,14 +169,16 @@ def _prune(source: Path) -> None:
     common = settings / "webpack.common.js"
     text = common.read_text()
     if KUSTO_FILES not in text:
-        raise Failed(f"{common.name} of this Grafana is another one than tools/grafana_build knows")
+        raise Failed(
+            f"{common.name} of this Grafana differs; change KUSTO_FILES in tools/dependencies/grafana_build"
+        )
     common.write_text(text.replace(KUSTO_FILES, ""))
-    for name in ("webpack.kit.js", "gauge.js"):
+    for name in ("webpack.reduced.js", "gauge.js"):
         shutil.copy(HERE / name, settings)
 
 
 def _copy_plugin(plugin: Path, target: Path) -> None:
-    """What the server reads and serves of a plugin; its code is in the pages."""
+    """Copies the files of a plugin that the server reads or serves; its code is in the pages."""
     target.mkdir(parents=True)
     shutil.copy(plugin / "plugin.json", target)
     if (plugin / "img").exists():

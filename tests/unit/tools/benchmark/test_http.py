@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.benchmark.http_answer import AnswerReader, BadAnswer, join_chunks, parse_head, skip_chunks
+from tools.benchmark.http_answer import BadResponse, ResponseReader, join_chunks, parse_head, skip_chunks
 from tools.benchmark.scrape import Scraper, scrape_rate, scrape_series
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -54,7 +54,7 @@ def test_chunks_win_over_a_length() -> None:
 
 @pytest.mark.parametrize("raw", [b"SSH-2.0-OpenSSH", b"HTTP/2 200", b"HTTP/1.1 abc", b""])
 def test_what_is_no_http_is_refused(raw: bytes) -> None:
-    with pytest.raises(BadAnswer):
+    with pytest.raises(BadResponse):
         parse_head(raw)
 
 
@@ -86,7 +86,7 @@ def test_an_answer_is_whole_exactly_when_its_last_byte_has_come(
         "chunked": OK + b"Transfer-Encoding: chunked\r\n\r\n" + chunked(pieces),
         "close": OK + b"\r\n" + body,
     }[way]
-    reader = AnswerReader()
+    reader = ResponseReader()
     ours, theirs = socket.socketpair()
     with ours, theirs:
         position = 0
@@ -115,7 +115,7 @@ def test_an_answer_larger_than_the_buffer_is_taken_whole() -> None:
 def test_an_answer_that_breaks_off_is_no_answer() -> None:
     with serving(lambda _: OK + b"Content-Length: 100\r\n\r\nhalf", keep=False) as port:
         scraper = Scraper(port)
-        with pytest.raises(BadAnswer, match="closed after"):
+        with pytest.raises(BadResponse, match="closed after"):
             scraper.scrape()
         scraper.close()
 
@@ -195,7 +195,7 @@ def test_prometheus_asks_for_gzip_and_gets_the_content() -> None:
 def test_an_error_is_no_scrape() -> None:
     with serving(lambda _: b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n") as port:
         scraper = Scraper(port)
-        with pytest.raises(BadAnswer, match="status 503"):
+        with pytest.raises(BadResponse, match="status 503"):
             scrape_series(scraper, least=1, least_seconds=0)
         scraper.close()
 

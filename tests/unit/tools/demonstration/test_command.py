@@ -66,7 +66,7 @@ def test_a_child_that_dies_is_named_and_takes_the_demo_with_it(tmp_path: Path) -
         (exporter,) = (pid for pid in children if " -m gputally " in command_of(pid))
         os.kill(exporter, signal.SIGKILL)
         rest = process.communicate(timeout=30)[0]
-        assert "gputally (simulated) ended (SIGKILL). Its last lines:" in rest
+        assert "gputally (simulated) ended (SIGKILL)" in rest
         assert process.returncode == 1
     assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
 

@@ -33,8 +33,8 @@ def answers(python: Path, text: str, code: int) -> None:
     python.chmod(0o755)
 
 
-def modes(plan: Plan, folder: Path) -> set[object]:
-    return {machine.exporter(Path("python"), folder, plan.began).command[4] for machine in plan.machines}
+def modes(plan: Plan, directory: Path) -> set[object]:
+    return {machine.exporter(Path("python"), directory, plan.began).command[4] for machine in plan.machines}
 
 
 def test_on_a_host_with_gpus_they_are_read_and_have_no_past(
@@ -44,7 +44,7 @@ def test_on_a_host_with_gpus_they_are_read_and_have_no_past(
     plan = make_plan(options(), tmp_path, python)
     assert modes(plan, tmp_path) == {"serve"}
     assert plan.past_seconds == 0
-    assert "this host's GPUs can be read" in capsys.readouterr().out
+    assert "GPUs of this host" in capsys.readouterr().out
 
 
 def test_on_a_host_without_gpus_a_fleet_is_simulated_and_that_is_said(
@@ -89,8 +89,8 @@ def test_what_cannot_be_got_is_said_and_left_out(
     plan = make_plan(options(gpus=1), tmp_path, python)
     said = capsys.readouterr().out
     assert plan.grafana is plan.alertmanager is None
-    assert "no grafana today\nGoing on without Grafana\n" in said
-    assert "no alertmanager today\nGoing on without Alertmanager\n" in said
+    assert "no grafana today\nContinuing without Grafana\n" in said
+    assert "no alertmanager today\nContinuing without Alertmanager\n" in said
     assert "Grafana" not in welcome(plan)
     assert "Alertmanager" not in welcome(plan)
 
@@ -124,6 +124,6 @@ def test_the_fleets_dashboard_is_the_first_address() -> None:
         "Grafana       http://127.0.0.1:5/d/gputally-fleet",
         "Prometheus    http://127.0.0.1:3/alerts",
         "Alertmanager  http://127.0.0.1:4/#/alerts",
-        "GPUTally      http://127.0.0.1:1/ of one, and its metrics at /metrics",
-        "GPUTally      http://127.0.0.1:2/ of two, and its metrics at /metrics",
+        "GPUTally      http://127.0.0.1:1/ (one; metrics at /metrics)",
+        "GPUTally      http://127.0.0.1:2/ (two; metrics at /metrics)",
     ]

@@ -33,7 +33,7 @@ def test_prometheus_scrapes_all_machines_and_tells_alertmanager(tmp_path: Path) 
     assert job["honor_labels"] is True
     assert "127.0.0.1:4" in json.dumps(told["alerting"])
     assert "--web.listen-address=127.0.0.1:3" in child.command
-    assert (child.folder / "web" / "ui" / "static").readlink() == Path("/pages")
+    assert (child.directory / "web" / "ui" / "static").readlink() == Path("/pages")
 
 
 def test_without_alertmanager_prometheus_tells_nobody(tmp_path: Path) -> None:

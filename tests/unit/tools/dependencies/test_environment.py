@@ -51,7 +51,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_first_call_makes_it_and_the_second_does_nothing(root: Path) -> None:
     python = environment.python("test", root=root)
     assert python == root / ".venv/bin/python"
-    assert Recorder.steps == ["making it", "installing gputally, test"]
+    assert Recorder.steps == ["creating it", "installing gputally, test"]
     assert Recorder.commands[-1][-3:] == [str(root), "pytest==2", "ruff==1"]
     environment.python("test", root=root)
     environment.python(root=root)
@@ -83,7 +83,7 @@ def test_an_environment_whose_python_has_gone_is_made_anew(root: Path) -> None:
     python.unlink()
     python.symlink_to("/nowhere/python3")
     environment.python(root=root)
-    assert Recorder.steps[2:] == ["making it", "installing gputally"]
+    assert Recorder.steps[2:] == ["creating it", "installing gputally"]
 
 
 def test_one_that_was_moved_with_its_repository_is_installed_again(root: Path) -> None:
@@ -99,11 +99,11 @@ def test_a_failed_installation_is_tried_again(root: Path) -> None:
         environment.python(root=root)
     Recorder.failing = ""
     environment.python(root=root)
-    assert Recorder.steps == ["making it", "installing gputally"]
+    assert Recorder.steps == ["creating it", "installing gputally"]
 
 
 def test_a_python_without_venv_is_told_what_helps(root: Path) -> None:
-    Recorder.failing = "making"
+    Recorder.failing = "creating"
     with pytest.raises(Failed, match="python3-venv"):
         environment.python(root=root)
 

@@ -28,9 +28,9 @@ def script(file: Path, text: str) -> Path:
     return file
 
 
-def source_tree(folder: Path) -> Path:
+def source_tree(directory: Path) -> Path:
     """As much of Grafana's repository as the recipe touches."""
-    source = folder / "source"
+    source = directory / "source"
     texts = {
         "package.json": json.dumps(MANIFEST),
         ".yarn/releases/yarn-3.4.1.cjs": "",
@@ -50,15 +50,17 @@ def source_tree(folder: Path) -> Path:
     return source
 
 
-def job(folder: Path) -> recipes.Job:
+def job(directory: Path) -> recipes.Job:
     """A job whose tools write down what they are told, except that `go build` makes a file."""
     for name in ("into", "scratch", "tools"):
-        (folder / name).mkdir()
-    record = f'echo "$(basename "$0") $*" >> {folder}/calls; env > {folder}/environment-of-$(basename "$0")'
+        (directory / name).mkdir()
+    record = (
+        f'echo "$(basename "$0") $*" >> {directory}/calls; env > {directory}/environment-of-$(basename "$0")'
+    )
     make = 'while [ $# -gt 1 ]; do [ "$1" = -o ] && mkdir -p "$(dirname "$2")" && touch "$2"; shift; done'
-    script(folder / "tools" / "go", f"{record}; {make}")
-    script(folder / "tools" / "node", record)
-    script(folder / "tools" / "npm", "echo registry = https://npm.example/\necho cafile = null")
+    script(directory / "tools" / "go", f"{record}; {make}")
+    script(directory / "tools" / "node", record)
+    script(directory / "tools" / "npm", "echo registry = https://npm.example/\necho cafile = null")
     return recipes.Job(
         version="10.0.0",
         programs={"grafana": "home/bin/grafana"},
@@ -67,15 +69,15 @@ def job(folder: Path) -> recipes.Job:
             "wire": "v0.7.0",
             "plugins_left_out": ["panel/news"],
         },
-        into=folder / "into",
-        scratch=folder / "scratch",
-        shared=folder / "shared",
-        work=Work("grafana", folder / "log", io.StringIO()),
-        find=lambda name: folder / "tools" / name,
+        into=directory / "into",
+        scratch=directory / "scratch",
+        shared=directory / "shared",
+        work=Work("grafana", directory / "log", io.StringIO()),
+        find=lambda name: directory / "tools" / name,
     )
 
 
-def test_the_kit_has_the_server_its_settings_and_what_it_serves_and_no_source(tmp_path: Path) -> None:
+def test_the_build_has_the_server_its_settings_and_what_it_serves_and_no_source(tmp_path: Path) -> None:
     grafana_build.build(job(tmp_path), source_tree(tmp_path), {"GOFLAGS": "-mod=mod"}, "2")
     home = tmp_path / "into" / "home"
     files = {str(file.relative_to(home)) for file in home.rglob("*") if file.is_file()}
@@ -107,7 +109,7 @@ def test_the_server_is_wired_before_it_is_built_and_the_pages_packages_come_befo
     assert "wire@v0.7.0 gen" in wiring
     assert "-X main.version=10.0.0" in server
     assert packages.endswith("yarn-3.4.1.cjs install")
-    assert pages.endswith("--config scripts/webpack/webpack.kit.js")
+    assert pages.endswith("--config scripts/webpack/webpack.reduced.js")
 
 
 def test_tools_use_what_this_machine_is_set_up_to_use(tmp_path: Path) -> None:
@@ -133,7 +135,9 @@ def test_only_what_a_build_of_the_pages_needs_is_downloaded(tmp_path: Path) -> N
     workspace = json.loads((source / "packages" / "grafana-ui" / "package.json").read_text())
     assert workspace["devDependencies"] == {}
     assert "kusto" not in (source / "scripts" / "webpack" / "webpack.common.js").read_text()
-    assert {"webpack.kit.js", "gauge.js"} <= {file.name for file in (source / "scripts/webpack").iterdir()}
+    assert {"webpack.reduced.js", "gauge.js"} <= {
+        file.name for file in (source / "scripts/webpack").iterdir()
+    }
 
 
 def test_another_grafana_than_the_recipe_knows_is_refused(tmp_path: Path) -> None:
@@ -157,7 +161,7 @@ def test_what_npm_is_not_set_up_to_use_yarn_is_not_told() -> None:
 
 
 def test_the_panels_and_sources_that_dashboards_may_use_are_not_left_out() -> None:
-    left_out = set(programs.kits()["grafana"].settings["plugins_left_out"])
+    left_out = set(programs.program_sets()["grafana"].settings["plugins_left_out"])
     panels = (
         "timeseries",
         "stat",

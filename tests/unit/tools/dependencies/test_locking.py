@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tools import Failed
-from tools.dependencies.locking import locked, used_together
+from tools.dependencies.locking import locked, shared_directory
 
 
 def test_one_who_waits_for_a_lock_can_be_told_to_stop(
@@ -21,7 +21,7 @@ def test_one_who_waits_for_a_lock_can_be_told_to_stop(
         locked(tmp_path / "lock", "tool", stop),
     ):
         pass
-    assert capsys.readouterr().err == "tool: another run is getting it; waiting\n"
+    assert capsys.readouterr().err == "tool: another run is installing it; waiting\n"
 
 
 def test_whoever_need_not_wait_gets_the_lock_in_silence_again_and_again(
@@ -33,29 +33,29 @@ def test_whoever_need_not_wait_gets_the_lock_in_silence_again_and_again(
     assert capsys.readouterr().err == ""
 
 
-def test_a_folder_used_by_several_goes_with_the_last_of_them(tmp_path: Path) -> None:
-    folder = tmp_path / "cache" / "shared"
-    first, second = (used_together(folder, shutil.rmtree) for _ in range(2))
+def test_a_directory_used_by_several_goes_with_the_last_of_them(tmp_path: Path) -> None:
+    directory = tmp_path / "cache" / "shared"
+    first, second = (shared_directory(directory, shutil.rmtree) for _ in range(2))
     first.__enter__()
     second.__enter__()
-    (folder / "compiled").touch()
+    (directory / "compiled").touch()
     first.__exit__(None, None, None)
-    assert (folder / "compiled").exists()
+    assert (directory / "compiled").exists()
     second.__exit__(None, None, None)
-    assert not folder.exists()
+    assert not directory.exists()
 
 
-def test_a_folder_that_a_killed_run_left_is_used_on_and_goes_with_the_next(tmp_path: Path) -> None:
-    folder = tmp_path / "shared"
-    folder.mkdir()
-    (folder / "compiled").touch()
-    with used_together(folder, shutil.rmtree):
-        assert (folder / "compiled").exists()
-    assert not folder.exists()
+def test_a_directory_that_a_killed_run_left_is_used_on_and_goes_with_the_next(tmp_path: Path) -> None:
+    directory = tmp_path / "shared"
+    directory.mkdir()
+    (directory / "compiled").touch()
+    with shared_directory(directory, shutil.rmtree):
+        assert (directory / "compiled").exists()
+    assert not directory.exists()
 
 
-def test_a_folder_goes_also_after_a_failure(tmp_path: Path) -> None:
-    folder = tmp_path / "shared"
-    with pytest.raises(Failed), used_together(folder, shutil.rmtree):
+def test_a_directory_goes_also_after_a_failure(tmp_path: Path) -> None:
+    directory = tmp_path / "shared"
+    with pytest.raises(Failed), shared_directory(directory, shutil.rmtree):
         raise Failed("the registry did not answer")
-    assert not folder.exists()
+    assert not directory.exists()

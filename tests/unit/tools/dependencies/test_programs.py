@@ -15,7 +15,7 @@ import pytest
 
 from tools import ROOT, Failed
 from tools.dependencies import command, programs, recipes
-from tools.dependencies.programs import Kit
+from tools.dependencies.programs import ProgramSet
 
 
 @pytest.fixture(autouse=True)
@@ -24,8 +24,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def kit(name: str = "tool", **settings: object) -> Kit:
-    return Kit(name, {"version": "1.0", "recipe": "stand-in", "programs": {name: "x"}, **settings})
+def program_set(name: str = "tool", **settings: object) -> ProgramSet:
+    return ProgramSet(name, {"version": "1.0", "recipe": "stand-in", "programs": {name: "x"}, **settings})
 
 
 Pin = Callable[..., None]
@@ -33,7 +33,7 @@ Pin = Callable[..., None]
 
 @pytest.fixture
 def pin(monkeypatch: pytest.MonkeyPatch) -> Pin:
-    """Makes these the only kits that there are; their recipe, unless it is given, makes an empty file.
+    """Makes these the only sets that there are; their recipe, unless it is given, makes an empty file.
 
     What is asked for is really got, as it is not elsewhere in a test run.
     """
@@ -43,8 +43,10 @@ def pin(monkeypatch: pytest.MonkeyPatch) -> Pin:
         for program in job.programs:
             (job.into / program).touch()
 
-    def pin(*kits: Kit, recipe: Callable[[recipes.Job], None] = whole) -> None:
-        monkeypatch.setattr(programs, "kits", lambda: {kit.name: kit for kit in kits})
+    def pin(*sets: ProgramSet, recipe: Callable[[recipes.Job], None] = whole) -> None:
+        monkeypatch.setattr(
+            programs, "program_sets", lambda: {program_set.name: program_set for program_set in sets}
+        )
         monkeypatch.setitem(recipes.RECIPES, "stand-in", recipe)
 
     return pin
@@ -60,9 +62,9 @@ def name(job: recipes.Job) -> str:
     return program
 
 
-def script(folder: Path, name: str, text: str) -> Path:
-    folder.mkdir(exist_ok=True)
-    file = folder / name
+def script(directory: Path, name: str, text: str) -> Path:
+    directory.mkdir(exist_ok=True)
+    file = directory / name
     file.write_text(f"#!/bin/sh\n{text}\n")
     file.chmod(0o755)
     return file
@@ -87,22 +89,28 @@ def test_a_build_tool_on_path_that_is_too_old_is_passed_over(
     assert programs.find("go") == new
 
 
-def test_a_kit_is_made_once(pin: Pin) -> None:
+def test_a_set_is_made_once(pin: Pin) -> None:
     runs: list[str] = []
 
     def count(job: recipes.Job) -> None:
         runs.append(job.version)
         finish(job)
 
-    pin(kit(), recipe=count)
+    pin(program_set(), recipe=count)
     first, second = programs.path("tool"), programs.path("tool")
-    assert first == second == kit().folder / "tool"
+    assert first == second == program_set().directory / "tool"
     assert first.exists()
     assert runs == ["1.0"]
 
 
-def test_a_changed_pin_or_build_setting_is_another_kit_and_how_long_it_takes_is_not(pin: Pin) -> None:
-    made = (kit(), kit(version="1.1"), kit(tags=["a"]), kit(tags=["b"]), kit(tags=["b"], minutes=5))
+def test_a_changed_pin_or_build_setting_is_another_set_and_how_long_it_takes_is_not(pin: Pin) -> None:
+    made = (
+        program_set(),
+        program_set(version="1.1"),
+        program_set(tags=["a"]),
+        program_set(tags=["b"]),
+        program_set(tags=["b"], minutes=5),
+    )
     places = []
     for one in made:
         pin(one)
@@ -111,7 +119,7 @@ def test_a_changed_pin_or_build_setting_is_another_kit_and_how_long_it_takes_is_
     assert places[3] == places[4]
 
 
-def test_two_kits_are_got_at_a_time_one_from_the_long_end_and_one_from_the_short_end(pin: Pin) -> None:
+def test_two_sets_are_got_at_a_time_one_from_the_long_end_and_one_from_the_short_end(pin: Pin) -> None:
     short_ones_ready = threading.Event()
     ready: list[str] = []
 
@@ -123,12 +131,12 @@ def test_two_kits_are_got_at_a_time_one_from_the_long_end_and_one_from_the_short
         if name(job) == "middle":
             short_ones_ready.set()
 
-    pin(kit("middle", minutes=2), kit("long", minutes=5), kit("short"), recipe=recipe)
-    assert programs.get(["middle", "long", "short"]) == []
+    pin(program_set("middle", minutes=2), program_set("long", minutes=5), program_set("short"), recipe=recipe)
+    assert programs.install(["middle", "long", "short"]) == []
     assert ready == ["short", "middle", "long"]
 
 
-def test_kits_that_are_got_together_share_a_folder_of_which_nothing_stays(pin: Pin, cache: Path) -> None:
+def test_sets_that_are_got_together_share_a_directory_of_which_nothing_stays(pin: Pin, cache: Path) -> None:
     shared: set[Path] = set()
 
     def recipe(job: recipes.Job) -> None:
@@ -139,14 +147,14 @@ def test_kits_that_are_got_together_share_a_folder_of_which_nothing_stays(pin: P
         shared.add(job.shared)
         finish(job)
 
-    pin(kit("one"), kit("two"), recipe=recipe)
-    assert programs.get(["one", "two"]) == []
-    (folder,) = shared
-    assert folder.is_relative_to(cache)
-    assert not folder.exists()
+    pin(program_set("one"), program_set("two"), recipe=recipe)
+    assert programs.install(["one", "two"]) == []
+    (directory,) = shared
+    assert directory.is_relative_to(cache)
+    assert not directory.exists()
 
 
-def test_one_kit_may_need_the_programs_of_another_that_is_being_got_as_well(pin: Pin) -> None:
+def test_one_set_may_need_the_programs_of_another_that_is_being_got_as_well(pin: Pin) -> None:
     made: list[str] = []
 
     def recipe(job: recipes.Job) -> None:
@@ -155,13 +163,18 @@ def test_one_kit_may_need_the_programs_of_another_that_is_being_got_as_well(pin:
         made.append(name(job))
         finish(job)
 
-    pin(kit("first", minutes=2), kit("compiler", minutes=1), kit("second"), recipe=recipe)
-    assert programs.get(["first", "compiler", "second"]) == []
+    pin(
+        program_set("first", minutes=2),
+        program_set("compiler", minutes=1),
+        program_set("second"),
+        recipe=recipe,
+    )
+    assert programs.install(["first", "compiler", "second"]) == []
     assert made[0] == "compiler"
     assert sorted(made) == ["compiler", "first", "second"]
 
 
-def test_after_a_failure_the_other_kits_are_got_all_the_same_and_all_failures_are_told(
+def test_after_a_failure_the_other_sets_are_got_all_the_same_and_all_failures_are_told(
     pin: Pin, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def recipe(job: recipes.Job) -> None:
@@ -169,21 +182,30 @@ def test_after_a_failure_the_other_kits_are_got_all_the_same_and_all_failures_ar
             raise Failed(f"{job.work.title}: the registry did not answer")
         finish(job)
 
-    pin(kit("one", fails=True), kit("two"), kit("three", fails=True), kit("four"), recipe=recipe)
+    pin(
+        program_set("one", fails=True),
+        program_set("two"),
+        program_set("three", fails=True),
+        program_set("four"),
+        recipe=recipe,
+    )
     assert command.main(["one", "two", "three", "four"]) == 1
     said = capsys.readouterr()
-    assert said.out.splitlines() == [str(kit("two").folder / "two"), str(kit("four").folder / "four")]
+    assert said.out.splitlines() == [
+        str(program_set("two").directory / "two"),
+        str(program_set("four").directory / "four"),
+    ]
     for failed in ("one 1.0: the registry did not answer", "three 1.0: the registry did not answer"):
         assert said.err.count(failed) == 1
 
 
-def test_a_kit_of_several_programs_that_fails_is_tried_and_told_once(
+def test_a_set_of_several_programs_that_fails_is_tried_and_told_once(
     pin: Pin, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(job: recipes.Job) -> None:
         raise Failed(f"{job.work.title}: the registry did not answer")
 
-    pin(kit("tool", programs={"one": "x", "two": "x"}), recipe=fail)
+    pin(program_set("tool", programs={"one": "x", "two": "x"}), recipe=fail)
     assert command.main(["one", "two"]) == 1
     assert capsys.readouterr().err.count("did not answer") == 1
 
@@ -192,12 +214,12 @@ def test_a_mistake_in_a_recipe_is_not_taken_for_success(pin: Pin) -> None:
     def wrong(job: recipes.Job) -> None:
         raise IndexError(job.version)
 
-    pin(kit("one"), kit("two"), recipe=wrong)
+    pin(program_set("one"), program_set("two"), recipe=wrong)
     with pytest.raises(IndexError):
-        programs.get(["one", "two"])
+        programs.install(["one", "two"])
 
 
-def test_ctrl_c_ends_all_kits_and_what_they_started(pin: Pin, cache: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_all_sets_and_what_they_started(pin: Pin, cache: Path, tmp_path: Path) -> None:
     begun = [tmp_path / "one", tmp_path / "three"]
     for fifo in begun:
         os.mkfifo(fifo)
@@ -210,7 +232,7 @@ def test_ctrl_c_ends_all_kits_and_what_they_started(pin: Pin, cache: Path, tmp_p
     def endless(job: recipes.Job) -> None:
         job.work.run("building", ["sh", "-c", f"echo $$ > {tmp_path}/{name(job)}; exec sleep 98765"])
 
-    pin(kit("one"), kit("two"), kit("three"), recipe=endless)
+    pin(program_set("one"), program_set("two"), program_set("three"), recipe=endless)
     main_thread = threading.get_ident()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -222,7 +244,11 @@ def test_ctrl_c_ends_all_kits_and_what_they_started(pin: Pin, cache: Path, tmp_p
     assert not [pid for pid in commands if Path(f"/proc/{pid}").exists()]
     assert not (tmp_path / "two").exists(), "after Ctrl-C nothing is begun"
     assert not (cache / "programs" / ".shared").exists()
-    assert not [kit(name).folder for name in ("one", "two", "three") if kit(name).folder.exists()]
+    assert not [
+        program_set(name).directory
+        for name in ("one", "two", "three")
+        if program_set(name).directory.exists()
+    ]
 
 
 def test_what_a_failed_try_leaves_is_no_program_and_the_next_try_starts_clean(pin: Pin, cache: Path) -> None:
@@ -238,11 +264,11 @@ def test_what_a_failed_try_leaves_is_no_program_and_the_next_try_starts_clean(pi
         assert not list(job.into.iterdir())
         (job.into / "tool").write_text("all of it")
 
-    pin(kit(), recipe=half)
+    pin(program_set(), recipe=half)
     with pytest.raises(Failed, match="did not answer"):
         programs.path("tool")
-    assert not kit().folder.exists()
-    pin(kit(), recipe=whole)
+    assert not program_set().directory.exists()
+    pin(program_set(), recipe=whole)
     assert programs.path("tool").read_text() == "all of it"
     assert not list(cache.rglob("*.unfinished"))
 
@@ -257,14 +283,14 @@ def recipe(job):
 {recipe}
 
 recipes.RECIPES["stand-in"] = recipe
-kit = programs.Kit("tool", {{"version": "1.0", "recipe": "stand-in", "programs": {{"tool": "x"}}}})
-programs.kits = lambda: {{"tool": kit}}
+settings = {{"version": "1.0", "recipe": "stand-in", "programs": {{"tool": "x"}}}}
+programs.program_sets = lambda: {{"tool": programs.ProgramSet("tool", settings)}}
 print(programs.path("tool").read_text())
 """
 
 
 def another_run(recipe: str, *arguments: str | Path) -> subprocess.Popen[str]:
-    """Another process that gets the kit `tool`, by the body of a recipe."""
+    """Another process that gets the program_set `tool`, by the body of a recipe."""
     code = RUN.format(recipe=textwrap.indent(textwrap.dedent(recipe), "    "))
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
@@ -298,21 +324,21 @@ def test_what_a_killed_run_was_getting_is_got_anew_with_what_it_had_compiled(
         assert (job.shared / "compiled").exists()
         (job.into / "tool").write_text("all of it")
 
-    pin(kit(), recipe=whole)
+    pin(program_set(), recipe=whole)
     assert programs.path("tool").read_text() == "all of it"
     assert not (cache / "programs" / ".shared").exists()
 
 
 def test_what_a_killed_run_left_goes_also_when_nothing_is_to_be_got(pin: Pin, cache: Path) -> None:
-    pin(kit())
+    pin(program_set())
     programs.path("tool")
     left = cache / "programs" / ".shared" / "modules"
     left.mkdir(parents=True)
-    assert programs.get(["tool"]) == []
+    assert programs.install(["tool"]) == []
     assert not left.parent.exists()
 
 
-def test_two_runs_that_start_together_make_a_kit_once(tmp_path: Path) -> None:
+def test_two_runs_that_start_together_make_a_set_once(tmp_path: Path) -> None:
     slow = """
     with Path(sys.argv[1]).open("a") as runs:
         runs.write("run\\n")
@@ -324,19 +350,19 @@ def test_two_runs_that_start_together_make_a_kit_once(tmp_path: Path) -> None:
     printed = [process.communicate(timeout=60) for process in together]
     assert [out for out, _ in printed] == ["whole\n"] * 3
     assert log.read_text() == "run\n"
-    assert sum("another run is getting it" in err for _, err in printed) == 2
+    assert sum("another run is installing it" in err for _, err in printed) == 2
 
 
 def test_inside_a_test_run_nothing_is_built_and_the_command_that_does_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(Failed, match="run `tools/programs promtool` first"):
+    with pytest.raises(Failed, match="run `tools/programs promtool`"):
         programs.path("promtool")
 
 
 def test_an_unknown_program_is_named_with_those_that_there_are() -> None:
-    with pytest.raises(Failed, match=r"no program 'promtoll'.*promtool"):
+    with pytest.raises(Failed, match=r"'promtoll'.*allowed: .*promtool"):
         programs.path("promtoll")
 
 
@@ -377,9 +403,9 @@ def test_the_tests_and_the_demo_know_what_they_need() -> None:
     assert "go" not in programs.names()
 
 
-@pytest.mark.parametrize("name", sorted(programs.kits()))
-def test_every_kit_can_be_made_from_its_pins_alone(name: str) -> None:
-    made = programs.kits()[name]
+@pytest.mark.parametrize("name", sorted(programs.program_sets()))
+def test_every_set_can_be_made_from_its_pins_alone(name: str) -> None:
+    made = programs.program_sets()[name]
     assert made.settings["recipe"] in recipes.RECIPES
     assert made.programs
     assert made.minutes >= 0

@@ -16,18 +16,18 @@ from tools.dependencies.progress import Work
 MODULE = {"module": "example.org/tool@v1.2.3", "module_sum": "h1:right="}
 
 
-def job(folder: Path, programs: dict[str, str], **settings: Any) -> recipes.Job:
+def job(directory: Path, programs: dict[str, str], **settings: Any) -> recipes.Job:
     for name in ("into", "scratch", "shared"):
-        (folder / name).mkdir()
+        (directory / name).mkdir()
     return recipes.Job(
         version="1.2.3",
         programs=programs,
         settings=settings,
-        into=folder / "into",
-        scratch=folder / "scratch",
-        shared=folder / "shared",
-        work=Work("tool 1.2.3", folder / "log", io.StringIO()),
-        find=lambda name: folder / name,
+        into=directory / "into",
+        scratch=directory / "scratch",
+        shared=directory / "shared",
+        work=Work("tool 1.2.3", directory / "log", io.StringIO()),
+        find=lambda name: directory / name,
     )
 
 
@@ -36,9 +36,9 @@ def script(file: Path, text: str) -> None:
     file.chmod(0o755)
 
 
-def stand_in_go(folder: Path) -> Path:
+def stand_in_go(directory: Path) -> Path:
     """A `go` that downloads a read-only module, and on `build` records where it is and what it was given."""
-    source = folder / "module"
+    source = directory / "module"
     (source / "crds").mkdir(parents=True)
     (source / "go.mod").write_text(
         "module example.org/tool\n\ngo 1.25.0\n\nreplace a.org/x => b.org/y v1.0.0\n"
@@ -48,10 +48,10 @@ def stand_in_go(folder: Path) -> Path:
         path.chmod(path.stat().st_mode & ~0o222)
     facts = json.dumps({"Dir": str(source), "Sum": "h1:right="})
     script(
-        folder / "go",
+        directory / "go",
         f"""case "$1" in
         mod) echo 'go: downloading'; echo '{facts}' ;;
-        build) echo "$@" > {folder}/arguments; env > {folder}/environment; pwd > {folder}/built-in ;;
+        build) echo "$@" > {directory}/arguments; env > {directory}/environment; pwd > {directory}/built-in ;;
         esac""",
     )
     return source
@@ -93,7 +93,7 @@ def test_files_that_a_go_module_wants_and_does_not_hold_are_put_into_the_copy_th
     assert not (source / "ui").exists()
 
 
-def test_folders_of_the_repository_that_are_modules_of_their_own_come_as_they_are_published(
+def test_directories_of_the_repository_that_are_modules_of_their_own_come_as_they_are_published(
     tmp_path: Path,
 ) -> None:
     source = stand_in_go(tmp_path)
@@ -122,7 +122,7 @@ def test_programs_of_one_package_are_built_once_and_are_one_file_by_several_name
     assert (made.into / "second").readlink() == Path("first")
 
 
-def test_a_folder_of_a_go_module_is_taken_as_it_is_but_can_be_removed_again(tmp_path: Path) -> None:
+def test_a_directory_of_a_go_module_is_taken_as_it_is_but_can_be_removed_again(tmp_path: Path) -> None:
     stand_in_go(tmp_path)
     made = job(tmp_path, {"tool-crds": "crds"}, **MODULE)
     recipes.go_files(made)
@@ -158,31 +158,34 @@ def test_a_module_that_is_not_what_was_pinned_is_refused(tmp_path: Path) -> None
     assert not (tmp_path / "arguments").exists()
 
 
-def test_launchers_work_from_wherever_the_kit_is_renamed_to(tmp_path: Path) -> None:
-    made = job(tmp_path, {"linked": "root/bin/hello", "run": '"$here/root/bin/hello" kit'})
+def test_launchers_work_from_wherever_the_build_is_renamed_to(tmp_path: Path) -> None:
+    made = job(tmp_path, {"linked": "root/bin/hello", "run": '"$here/root/bin/hello" word'})
     (made.into / "root" / "bin").mkdir(parents=True)
     script(made.into / "root" / "bin" / "hello", 'echo "hello $*"')
     recipes._launchers(made)
-    kit = made.into.rename(tmp_path / "a kit")
+    moved = made.into.rename(tmp_path / "a directory")
     link = tmp_path / "link"
-    link.symlink_to(kit / "run")
-    assert printed(kit / "linked", "world") == "hello world\n"
-    assert printed(kit / "run", "a  b") == "hello kit a  b\n"
-    assert printed(link) == "hello kit\n"
+    link.symlink_to(moved / "run")
+    assert printed(moved / "linked", "world") == "hello world\n"
+    assert printed(moved / "run", "a  b") == "hello word a  b\n"
+    assert printed(link) == "hello word\n"
 
 
 def printed(*command: str | Path) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def stand_in_npm(folder: Path, installed: dict[str, str]) -> None:
+def stand_in_npm(directory: Path, installed: dict[str, str]) -> None:
     """An `npm` that records its arguments, and installs these packages (place@version -> hash)."""
     packages: dict[str, dict[str, str]] = {"": {}}
     for package, integrity in installed.items():
         place, _, version = package.rpartition("@")
         packages[place] = {"version": version, "integrity": integrity}
-    (folder / "lock").write_text(json.dumps({"packages": packages}))
-    script(folder / "npm", f"echo $@ > {folder}/arguments; cp {folder}/lock {folder}/into/package-lock.json")
+    (directory / "lock").write_text(json.dumps({"packages": packages}))
+    script(
+        directory / "npm",
+        f"echo $@ > {directory}/arguments; cp {directory}/lock {directory}/into/package-lock.json",
+    )
 
 
 def test_npm_packages_are_installed_by_version_without_running_anything_of_theirs(tmp_path: Path) -> None:
@@ -216,22 +219,22 @@ def test_npm_packages_that_are_not_what_was_pinned_are_refused(
     assert not (made.into / "tool").is_symlink()
 
 
-def rust_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def rust_machine(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cargo that records what it was given, and leaves a command where it was told to."""
-    commands = folder / "commands"
+    commands = directory / "commands"
     commands.mkdir()
     script(
         commands / "cargo",
-        f"""echo "$@" > {folder}/arguments; env > {folder}/environment
-        mkdir -p {folder}/scratch/root/bin && echo built > {folder}/scratch/root/bin/tool""",
+        f"""echo "$@" > {directory}/arguments; env > {directory}/environment
+        mkdir -p {directory}/scratch/root/bin && echo built > {directory}/scratch/root/bin/tool""",
     )
     for name in ("PROTOC", "CARGO_ENCODED_RUSTFLAGS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", f"{commands}:/usr/bin:/bin")
 
 
-def environment_given(folder: Path) -> dict[str, str]:
-    lines = (folder / "environment").read_text().splitlines()
+def environment_given(directory: Path) -> dict[str, str]:
+    lines = (directory / "environment").read_text().splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
@@ -248,7 +251,7 @@ def test_a_crate_is_built_as_it_was_locked_and_its_build_changes_no_flags_unaske
     assert "CARGO_ENCODED_RUSTFLAGS" not in given
 
 
-def test_a_crate_gets_its_build_tools_and_libraries_from_other_kits_and_keeps_the_libraries_beside_it(
+def test_a_crate_gets_its_build_tools_and_libraries_from_other_sets_and_keeps_the_libraries_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rust_machine(tmp_path, monkeypatch)
@@ -264,23 +267,23 @@ def test_a_crate_gets_its_build_tools_and_libraries_from_other_kits_and_keeps_th
     assert given["PROTOC"] == str(tmp_path / "protoc")
     flags = given["CARGO_ENCODED_RUSTFLAGS"].split("\x1f")
     assert flags == ["-L", f"{made.into}/lib", "-C", "link-arg=-Wl,-rpath,$ORIGIN/lib"]
-    kit = made.into.rename(tmp_path / "elsewhere")
+    moved = made.into.rename(tmp_path / "elsewhere")
     shutil.rmtree(tmp_path / "libthing")
-    assert {file.name for file in (kit / "lib").iterdir() if file.exists()} == {
+    assert {file.name for file in (moved / "lib").iterdir() if file.exists()} == {
         "libthing.so",
         "libthing.so.2",
     }
-    assert (kit / "lib" / "libthing.so").read_text() == "the library"
+    assert (moved / "lib" / "libthing.so").read_text() == "the library"
 
 
-def debian_machine(folder: Path, monkeypatch: pytest.MonkeyPatch, *targets: str) -> Path:
+def debian_machine(directory: Path, monkeypatch: pytest.MonkeyPatch, *targets: str) -> Path:
     """An apt-get and a dpkg-deb that record how they were called."""
-    commands = folder / "commands"
+    commands = directory / "commands"
     commands.mkdir()
     lines = "; ".join(f"echo {target}" for target in targets)
     script(
         commands / "apt-get",
-        f"""echo "$@" >> {folder}/calls
+        f"""echo "$@" >> {directory}/calls
         case "$*" in indextargets*) {lines} ;; *download*) touch tool.deb ;;
         *install*) echo 'Inst libc6 (2.36-9 Debian:12 [amd64])'; echo 'Inst tool (9.1-1 Debian:12 [amd64])'
           echo 'Inst libthing2 (2:4.5-6+b1 Debian:12 [amd64])'; echo 'Conf tool (9.1-1 Debian:12 [amd64])'
@@ -288,7 +291,7 @@ def debian_machine(folder: Path, monkeypatch: pytest.MonkeyPatch, *targets: str)
     )
     script(commands / "dpkg-deb", 'mkdir -p "$3/usr/bin" && echo "#!/bin/sh" > "$3/usr/bin/tool"')
     monkeypatch.setenv("PATH", f"{commands}:/usr/bin:/bin")
-    return folder / "calls"
+    return directory / "calls"
 
 
 def test_a_debian_package_comes_from_the_machines_own_archive_and_changes_nothing_of_its_apt(
@@ -313,8 +316,8 @@ def test_a_debian_package_comes_from_the_machines_own_archive_and_changes_nothin
     sources = (made.scratch / "sources.list").read_text()
     assert sources.endswith(" http://mirror.example/packages/ trixie non-free\n")
     for call in calls.read_text().splitlines()[1:]:
-        for folder in ("Dir::State::Lists", "Dir::Cache", "Dir::Etc::SourceList"):
-            assert f"-o{folder}={made.scratch}/" in call
+        for directory in ("Dir::State::Lists", "Dir::Cache", "Dir::Etc::SourceList"):
+            assert f"-o{directory}={made.scratch}/" in call
     assert "download tool=9.*" in calls.read_text()
 
 
@@ -338,7 +341,7 @@ def test_a_debian_package_may_bring_what_it_depends_on_but_for_some(
     assert downloaded.endswith(" download tool=9.1-1 libthing2=2:4.5-6+b1")
 
 
-def test_a_debian_package_that_cannot_be_unpacked_fails_the_kit(
+def test_a_debian_package_that_cannot_be_unpacked_fails_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     debian_machine(tmp_path, monkeypatch, "http://mirror.example/packages/ bookworm main")
@@ -363,7 +366,7 @@ def test_without_apt_or_rust_the_way_out_is_named(tmp_path: Path, monkeypatch: p
     made = job(tmp_path, {"tool-9": "x"})
     with pytest.raises(Failed, match="Put an executable named tool-9 on PATH"):
         recipes.debian(made)
-    with pytest.raises(Failed, match="install it so that `cargo` is on PATH"):
+    with pytest.raises(Failed, match="needs Rust: `cargo`"):
         recipes.cargo(made)
 
 

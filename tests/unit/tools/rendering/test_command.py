@@ -53,13 +53,13 @@ def test_a_long_difference_is_cut(root: Path, capsys: pytest.CaptureFixture[str]
     (root / "docs/page.md").write_text("wrong\n" * 500)
     assert render.main(["--check"]) == 1
     said = capsys.readouterr().out
-    assert "lines more" in said
+    assert "more lines" in said
     assert said.count("-wrong") < 30
 
 
 def test_a_file_that_lost_its_place_for_the_version_is_an_error(root: Path) -> None:
     (root / "label").write_text("no label here\n")
-    with pytest.raises(SystemExit, match="no place for the version"):
+    with pytest.raises(SystemExit, match="matches nothing"):
         render.main(["--check"])
 
 

@@ -64,9 +64,9 @@ def test_a_fresh_page_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("mark", ["rows old", "rows odd", "flags"])
 def test_a_page_without_exactly_one_place_for_a_table_is_an_error(mark: str) -> None:
-    with pytest.raises(SystemExit, match=f"has 0 places for the table <!-- {mark} -->"):
+    with pytest.raises(SystemExit, match=f"has 0 .*<!-- {mark} -->"):
         stamped(PAGE.replace(f"<!-- {mark} -->\n", ""))
-    with pytest.raises(SystemExit, match=f"has 2 places for the table <!-- {mark} -->"):
+    with pytest.raises(SystemExit, match=f"has 2 .*<!-- {mark} -->"):
         stamped(f"{PAGE}<!-- {mark} -->\n<!-- /{mark} -->\n")
 
 

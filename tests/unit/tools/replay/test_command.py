@@ -21,7 +21,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[list[Node],
         raise ValueError("that is enough")
 
     monkeypatch.setattr(history, "write_history", write)
-    assert history.main(["folder", *arguments]) == 1
+    assert history.main(["directory", *arguments]) == 1
     return calls[0]
 
 
@@ -57,14 +57,14 @@ def test_a_scenario_keeps_its_own_numbers(monkeypatch: pytest.MonkeyPatch, tmp_p
     [
         (("--last", "-1h"), "expected one argument"),
         (("--step", "1"), "invalid parse_duration value: '1'"),
-        (("--label", "node"), "'node' is not NAME=VALUE"),
+        (("--label", "node"), "'node' is not allowed; it takes NAME=VALUE"),
     ],
 )
 def test_a_wrong_argument_is_refused(
     arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        history.main(["folder", *arguments])
+        history.main(["directory", *arguments])
     assert said in capsys.readouterr().err
 
 
@@ -72,12 +72,12 @@ def test_the_future_is_refused_before_anything_is_played(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert history.main([str(tmp_path / "new"), "--until", str(time.time() + 3600)]) == 1
-    assert "no samples of the future" in capsys.readouterr().err
+    assert "in the future" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
 
 def test_the_command_says_what_it_does() -> None:
     command = [sys.executable, "-m", "tools.replay.command", "--help"]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert "The past of a simulated fleet" in said
+    assert "history of a simulated fleet" in said
     assert "retention" in said

@@ -83,5 +83,5 @@ def test_durations_are_those_of_prometheus(text: str | int, seconds: float) -> N
 
 @pytest.mark.parametrize("text", ["", "5", "m", "1.5h", "5 m", "5mm", "-5m", 5])
 def test_what_is_no_duration_is_refused(text: str | int) -> None:
-    with pytest.raises(ValueError, match="is not a duration"):
+    with pytest.raises(ValueError, match="takes a duration"):
         parse_duration(text)

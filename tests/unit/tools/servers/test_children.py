@@ -15,8 +15,8 @@ from tools.servers.children import Child, Children
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
 
 
-def child(folder: Path, name: str, script: str) -> Child:
-    return Child(name, ["sh", "-c", script], folder, folder / f"{name}.log")
+def child(directory: Path, name: str, script: str) -> Child:
+    return Child(name, ["sh", "-c", script], directory, directory / f"{name}.log")
 
 
 def wait_until(done: Callable[[], bool]) -> None:
@@ -90,8 +90,8 @@ def test_one_that_ended_can_be_started_again(tmp_path: Path) -> None:
 def test_they_end_even_when_their_parent_is_killed_outright(tmp_path: Path) -> None:
     code = (
         "import sys, time\nfrom pathlib import Path\nfrom tools.servers.children import Child, Children\n"
-        "folder = Path(sys.argv[1])\n"
-        "started = Children().start(Child('x', ['sleep', '98765'], folder, folder / 'log'))\n"
+        "directory = Path(sys.argv[1])\n"
+        "started = Children().start(Child('x', ['sleep', '98765'], directory, directory / 'log'))\n"
         "print(started.process.pid, flush=True)\ntime.sleep(60)\n"
     )
     with subprocess.Popen(

@@ -30,13 +30,13 @@ def wait_until(done: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def processes_of(folder: Path) -> list[str]:
-    """What runs on this folder."""
+def processes_of(directory: Path) -> list[str]:
+    """What runs on this directory."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             arguments = file.read_text().split("\0")
-            if any(str(folder) in argument for argument in arguments[1:]):
+            if any(str(directory) in argument for argument in arguments[1:]):
                 found.append(Path(arguments[0]).name)
     return found
 

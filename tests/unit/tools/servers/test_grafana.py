@@ -21,37 +21,37 @@ from tools.servers.ports import free_port
 PROMETHEUS = "http://127.0.0.1:9090"
 
 
-def installed(folder: Path) -> Path:
+def installed(directory: Path) -> Path:
     """What a Grafana looks like on disk; returns its program."""
     for name in ("bin/grafana", "conf/defaults.ini"):
-        (folder / name).parent.mkdir(parents=True)
-        (folder / name).touch()
-    return folder / "bin" / "grafana"
+        (directory / name).parent.mkdir(parents=True)
+        (directory / name).touch()
+    return directory / "bin" / "grafana"
 
 
-def grafana(folder: Path, **more: Any) -> Grafana:
-    own = folder / "own"
+def grafana(directory: Path, **more: Any) -> Grafana:
+    own = directory / "own"
     own.mkdir()
-    program = installed(folder / "home")
-    return Grafana(program, own, 3000, PROMETHEUS, folder / "dashboards", **more)
+    program = installed(directory / "home")
+    return Grafana(program, own, 3000, PROMETHEUS, directory / "dashboards", **more)
 
 
 def written(plan: Grafana) -> configparser.RawConfigParser:
     settings = configparser.RawConfigParser()
-    settings.read(plan.folder / "grafana.ini")
+    settings.read(plan.directory / "grafana.ini")
     return settings
 
 
-def test_it_listens_on_this_machine_alone_and_keeps_everything_in_its_own_folder(tmp_path: Path) -> None:
+def test_it_listens_on_this_machine_alone_and_keeps_everything_in_its_own_directory(tmp_path: Path) -> None:
     plan = grafana(tmp_path)
     child = plan.prepare()
     settings = written(plan)
     assert settings["server"]["http_addr"] == "127.0.0.1"
     assert settings["server"]["http_port"] == "3000"
-    assert all(Path(place).is_relative_to(plan.folder) for place in settings["paths"].values())
+    assert all(Path(place).is_relative_to(plan.directory) for place in settings["paths"].values())
     assert child.command == [
         *(tmp_path / "home" / "bin" / "grafana", "server"),
-        *(f"--homepath={tmp_path / 'home'}", f"--config={plan.folder / 'grafana.ini'}"),
+        *(f"--homepath={tmp_path / 'home'}", f"--config={plan.directory / 'grafana.ini'}"),
     ]
 
 
@@ -75,7 +75,7 @@ def test_every_grafana_has_a_password_of_its_own_that_only_its_owner_can_read(tm
     assert one.password not in repr(one)
     child = one.prepare()
     assert written(one)["security"]["admin_password"] == one.password
-    assert stat.S_IMODE((one.folder / "grafana.ini").stat().st_mode) == 0o600
+    assert stat.S_IMODE((one.directory / "grafana.ini").stat().st_mode) == 0o600
     assert not any(one.password in str(part) for part in child.command)
 
 
@@ -89,7 +89,7 @@ def test_who_does_not_log_in_may_look_at_most(tmp_path: Path, viewers_log_in: bo
 def test_data_sources_have_the_uids_that_dashboards_name(tmp_path: Path) -> None:
     plan = grafana(tmp_path, alertmanager="http://127.0.0.1:9093", scrape_seconds=5)
     plan.prepare()
-    file = plan.folder / "provisioning" / "datasources" / "gputally.yaml"
+    file = plan.directory / "provisioning" / "datasources" / "gputally.yaml"
     prometheus, alertmanager = json.loads(file.read_text())["datasources"]
     assert (prometheus["uid"], prometheus["url"]) == (PROMETHEUS_UID, PROMETHEUS)
     assert prometheus["isDefault"]
@@ -136,7 +136,7 @@ def test_a_grafana_that_does_not_get_ready_is_not_waited_for_forever(tmp_path: P
     plan = replace(grafana(tmp_path), port=free_port())
     plan.program.write_text("#!/bin/sh\nexec sleep 60\n")
     plan.program.chmod(0o755)
-    with Children() as children, pytest.raises(Failed, match=re.escape(str(plan.folder / "grafana.log"))):
+    with Children() as children, pytest.raises(Failed, match=re.escape(str(plan.directory / "grafana.log"))):
         plan.start(children, seconds=0.5)
 
 
@@ -164,8 +164,8 @@ def test_the_real_one_shows_provisioned_dashboards_to_anybody_and_takes_changes_
     tmp_path: Path,
 ) -> None:
     dashboards, own = tmp_path / "dashboards", tmp_path / "own"
-    for folder in (dashboards / "GPUs", own):
-        folder.mkdir(parents=True)
+    for directory in (dashboards / "GPUs", own):
+        directory.mkdir(parents=True)
     (dashboards / "GPUs" / "one.json").write_text(json.dumps({"uid": "one", "title": "One", "panels": []}))
     plan = Grafana(
         programs.path("grafana"),

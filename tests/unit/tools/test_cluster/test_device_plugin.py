@@ -16,8 +16,8 @@ from tools.test_cluster.device_plugin import _message, _type
 class Kubelet(grpc.GenericRpcHandler):
     """Takes registrations, and asks plugins."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.registered: list[Any] = []
         self.another = threading.Condition()
         self.server: grpc.Server
@@ -36,10 +36,10 @@ class Kubelet(grpc.GenericRpcHandler):
 
     def start(self) -> None:
         """As the real one, it first removes all sockets."""
-        for socket in self.folder.iterdir():
+        for socket in self.directory.iterdir():
             socket.unlink(missing_ok=True)
         self.server = grpc.server(ThreadPoolExecutor(max_workers=2), [self])
-        self.server.add_insecure_port(f"unix:{self.folder / 'kubelet.sock'}")
+        self.server.add_insecure_port(f"unix:{self.directory / 'kubelet.sock'}")
         self.server.start()
 
     def wait_for_registrations(self, count: int) -> None:
@@ -68,7 +68,7 @@ class Kubelet(grpc.GenericRpcHandler):
         return [dict(container.envs) for container in answer.container_responses]
 
     def _plugin(self) -> grpc.Channel:
-        return grpc.insecure_channel(f"unix:{self.folder / self.registered[-1].endpoint}")
+        return grpc.insecure_channel(f"unix:{self.directory / self.registered[-1].endpoint}")
 
 
 @pytest.fixture
@@ -80,11 +80,11 @@ def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
 
 
 def test_it_registers_and_lists_its_devices(kubelet: Kubelet) -> None:
-    with device_plugin.offering(kubelet.folder, ["GPU-a", "GPU-b"]):
+    with device_plugin.offering(kubelet.directory, ["GPU-a", "GPU-b"]):
         (request,) = kubelet.registered
         assert (request.version, request.resource_name) == ("v1beta1", "nvidia.com/gpu")
         assert kubelet.listed() == ["GPU-a", "GPU-b"]
-    assert [socket.name for socket in kubelet.folder.iterdir()] == ["kubelet.sock"]
+    assert [socket.name for socket in kubelet.directory.iterdir()] == ["kubelet.sock"]
 
 
 def test_shared_gpus_are_named_as_nvidia_names_them() -> None:
@@ -96,14 +96,14 @@ def test_shared_gpus_are_named_as_nvidia_names_them() -> None:
 
 
 def test_each_container_sees_the_gpus_that_it_was_given(kubelet: Kubelet) -> None:
-    with device_plugin.offering(kubelet.folder, device_plugin.time_sliced(["GPU-a", "GPU-b"], 2)):
+    with device_plugin.offering(kubelet.directory, device_plugin.time_sliced(["GPU-a", "GPU-b"], 2)):
         given = kubelet.allocated(["GPU-b::0", "GPU-a::0", "GPU-b::1"], ["GPU-a::1"])
 
     assert given == [{"NVIDIA_VISIBLE_DEVICES": "GPU-a,GPU-b"}, {"NVIDIA_VISIBLE_DEVICES": "GPU-a"}]
 
 
 def test_it_registers_again_with_a_kubelet_that_was_started_again(kubelet: Kubelet) -> None:
-    with device_plugin.offering(kubelet.folder, ["GPU-a"]):
+    with device_plugin.offering(kubelet.directory, ["GPU-a"]):
         kubelet.server.stop(grace=None).wait()
         kubelet.start()
         kubelet.wait_for_registrations(2)
@@ -113,11 +113,11 @@ def test_it_registers_again_with_a_kubelet_that_was_started_again(kubelet: Kubel
 def test_it_goes_on_trying_when_a_kubelet_does_not_answer(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with device_plugin.offering(kubelet.folder, ["GPU-a"]):
+    with device_plugin.offering(kubelet.directory, ["GPU-a"]):
         monkeypatch.setattr(device_plugin, "_SECONDS_TO_REGISTER", 0.1)
         kubelet.server.stop(grace=None).wait()
-        (kubelet.folder / "kubelet.sock").touch()
-        (kubelet.folder / device_plugin._SOCKET).unlink()
+        (kubelet.directory / "kubelet.sock").touch()
+        (kubelet.directory / device_plugin._SOCKET).unlink()
         stopped = threading.Semaphore(0)
         stop = device_plugin._Plugin.stop
 

@@ -39,37 +39,37 @@ def test_a_route_into_its_addresses_is_seen_and_others_are_not() -> None:
     assert preflight.overlapping(routes) == ["198.18.0.0/16", "198.19.255.255"]
 
 
-@pytest.mark.parametrize("folder", ["/var/tmp/cluster", "/run/cluster"])
-def test_a_folder_that_the_cluster_could_not_see_is_refused(folder: str) -> None:
-    (lack,) = preflight.folder_lacks(Layout(Path(folder)))
-    assert folder in lack
-    assert "--folder" in lack
+@pytest.mark.parametrize("directory", ["/var/tmp/cluster", "/run/cluster"])
+def test_a_directory_that_the_cluster_could_not_see_is_refused(directory: str) -> None:
+    (lack,) = preflight.directory_lacks(Layout(Path(directory)))
+    assert directory in lack
+    assert "--directory" in lack
 
 
 def test_a_cache_that_the_cluster_could_not_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUTALLY_CACHE", "/var/cache/gputally")
-    (lack,) = preflight.folder_lacks(Layout(Path("/srv/cluster")))
+    (lack,) = preflight.directory_lacks(Layout(Path("/srv/cluster")))
     assert "set GPUTALLY_CACHE" in lack
 
 
-def test_a_folder_whose_sockets_would_have_too_long_a_path_is_refused() -> None:
-    assert list(preflight.folder_lacks(Layout(Path("/srv") / ("x" * 60)))) == []
-    (lack,) = preflight.folder_lacks(Layout(Path("/srv") / ("x" * 90)))
+def test_a_directory_whose_sockets_would_have_too_long_a_path_is_refused() -> None:
+    assert list(preflight.directory_lacks(Layout(Path("/srv") / ("x" * 60)))) == []
+    (lack,) = preflight.directory_lacks(Layout(Path("/srv") / ("x" * 90)))
     assert "too long" in lack
 
 
-def test_a_folder_with_files_of_somebody_else_is_refused() -> None:
+def test_a_directory_with_files_of_somebody_else_is_refused() -> None:
     # A short path, so that it is not refused for its length.
-    with tempfile.TemporaryDirectory() as folder:
-        place = Layout(Path(folder))
-        assert list(preflight.folder_lacks(place)) == []
-        (place.folder / "letters").touch()
+    with tempfile.TemporaryDirectory() as directory:
+        place = Layout(Path(directory))
+        assert list(preflight.directory_lacks(place)) == []
+        (place.directory / "letters").touch()
 
-        (lack,) = preflight.folder_lacks(place)
+        (lack,) = preflight.directory_lacks(place)
 
-        assert "not a cluster's" in lack
+        assert "choose another --directory" in lack
         place.plan.touch()
-        assert list(preflight.folder_lacks(place)) == []
+        assert list(preflight.directory_lacks(place)) == []
 
 
 def test_missing_cgroups_are_named_one_hierarchy_each(tmp_path: Path) -> None:
@@ -94,14 +94,14 @@ def test_missing_controllers_are_named_in_a_unified_hierarchy(tmp_path: Path) ->
 
 
 def test_a_disk_on_which_the_kubelet_would_run_no_pod_is_refused() -> None:
-    folder, total = Path("/srv/cluster"), 1000 << 30
+    directory, total = Path("/srv/cluster"), 1000 << 30
 
-    (lack,) = preflight.room_lacks(folder, total, 0, 19 << 30)
+    (lack,) = preflight.room_lacks(directory, total, 0, 19 << 30)
 
     assert "only 20.4 GB are free where /srv/cluster is" in lack
     assert lack.endswith(": free 21.5 GB")
-    assert list(preflight.room_lacks(folder, total, 0, 20 << 30)) == []
-    assert len(list(preflight.room_lacks(folder, 3 << 30, 0, 1 << 30))) == 1
+    assert list(preflight.room_lacks(directory, total, 0, 20 << 30)) == []
+    assert len(list(preflight.room_lacks(directory, 3 << 30, 0, 1 << 30))) == 1
 
 
 @pytest.mark.parametrize("command", ["up", "down", "status"])
@@ -113,17 +113,17 @@ def test_whoever_is_not_root_is_told_so_in_one_line(
 
     assert main([command]) == 1
 
-    said = "tools/cluster: it needs root, for namespaces and mounts: run it as root\n"
+    said = "tools/cluster needs root for namespaces and mounts: run it as root\n"
     assert capsys.readouterr() == ("", said)
 
 
 class Machine:
-    """What preflight finds: the commands of this folder, which do and print what they are told."""
+    """What preflight finds: the commands of this directory, which do and print what they are told."""
 
-    def __init__(self, folder: Path) -> None:
-        self.commands = folder / "bin"
+    def __init__(self, directory: Path) -> None:
+        self.commands = directory / "bin"
         self.commands.mkdir()
-        self.place = Layout(folder / "cluster")
+        self.place = Layout(directory / "cluster")
         for name in (*preflight._PACKAGES, "nft"):
             self.give(name, "exit 0")
 
@@ -141,8 +141,8 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     # A short path, so that it is not refused for its length.
-    with tempfile.TemporaryDirectory() as folder:
-        found = Machine(Path(folder))
+    with tempfile.TemporaryDirectory() as directory:
+        found = Machine(Path(directory))
         monkeypatch.setenv("PATH", str(found.commands))
         monkeypatch.setattr("os.geteuid", lambda: 0)
         monkeypatch.setattr(preflight, "cgroup_lacks", lambda _: iter(()))
@@ -154,8 +154,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
 def test_a_machine_that_has_all_is_not_refused(machine: Machine) -> None:
     preflight.check(machine.place)
 
-    assert not machine.place.folder.exists()
-    assert [file.name for file in machine.place.folder.parent.iterdir()] == ["bin"]
+    assert not machine.place.directory.exists()
+    assert [file.name for file in machine.place.directory.parent.iterdir()] == ["bin"]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_what_the_kernel_lacks_is_one_line_with_its_own_words(
         "unshare", f'case "$*" in {trial}) printf "it does\\n not work\\n" >&2; exit 1;; esac; exit 0'
     )
 
-    wanted = words.format(parent=machine.place.folder.parent)
+    wanted = words.format(parent=machine.place.directory.parent)
     assert machine.refusal() == f"tools/cluster: the kernel gives {wanted}: it does not work"
 
 
@@ -196,4 +196,4 @@ def test_addresses_that_are_taken_are_named(machine: Machine) -> None:
     machine.give("ip", f"echo '{json.dumps(routes)}'")
 
     taken = "the cluster's addresses 198.18.0.0/15 are taken, by a route to 198.19.3.0/24 (tun0)"
-    assert machine.refusal() == f"tools/cluster: {taken}: end whatever has made it"
+    assert machine.refusal() == f"tools/cluster: {taken}: remove that route"

@@ -29,7 +29,7 @@ def test_whoever_has_taken_it_runs_and_a_second_one_is_told_where(file: Path) ->
     handle = record.take(Path("/srv/first"), file)
     try:
         assert record.running(file) == Path("/srv/first")
-        with pytest.raises(Failed, match=r"already running, in /srv/first: `tools/cluster down` ends it"):
+        with pytest.raises(Failed, match=r"already running, in /srv/first: run `tools/cluster down`"):
             record.take(Path("/srv/second"), file)
     finally:
         os.close(handle)
@@ -49,7 +49,7 @@ def test_a_longer_name_before_leaves_nothing_in_the_file(file: Path) -> None:
     os.close(record.take(Path("/srv/a-rather-long-name"), file))
     os.close(record.take(Path("/srv/b"), file))
 
-    assert json.loads(file.read_text()) == {"folder": "/srv/b"}
+    assert json.loads(file.read_text()) == {"directory": "/srv/b"}
 
 
 def test_a_file_that_is_removed_while_one_waits_for_it_is_not_mistaken_for_the_new_one(
@@ -121,7 +121,7 @@ def test_a_cluster_that_is_just_being_started_is_not_ended(
     monkeypatch.setattr(record, "_SECONDS_TO_END", 0.1)
     handle = record.take(Path("/srv/first"), file)
     try:
-        with pytest.raises(Failed, match="just being started in /srv/first"):
+        with pytest.raises(Failed, match="being started in /srv/first"):
             record.end(file)
     finally:
         os.close(handle)

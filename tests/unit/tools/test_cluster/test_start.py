@@ -15,9 +15,9 @@ from tools.test_cluster.layout import Layout
 class Start:
     """An attempt on a machine that has all, up to the moment when programs are to be started."""
 
-    def __init__(self, folder: Path) -> None:
-        self.place = Layout(folder / "cluster")
-        self.former = folder / "former"
+    def __init__(self, directory: Path) -> None:
+        self.place = Layout(directory / "cluster")
+        self.former = directory / "former"
         self.done: list[str] = []
 
     def launch(self, place: Layout, *_: object) -> None:
@@ -25,7 +25,7 @@ class Start:
         raise Failed("it does not start")
 
     def up(self) -> None:
-        cluster.up(self.place.folder, self.done.append, with_images=False)
+        cluster.up(self.place.directory, self.done.append, with_images=False)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     monkeypatch.setattr(record, "end", lambda: found.done.append("end"))
     monkeypatch.setattr(record, "forget", lambda: found.done.append("forget"))
     monkeypatch.setattr(
-        cluster, "_remove_leftovers", lambda place: found.done.append(f"remove {place.folder.name}")
+        cluster, "_remove_leftovers", lambda place: found.done.append(f"remove {place.directory.name}")
     )
     monkeypatch.setattr(cluster, "_launch", found.launch)
     return found
@@ -55,8 +55,8 @@ def test_its_logs_are_kept_and_all_else_is_removed(start: Start) -> None:
     with pytest.raises(Failed, match="does not start"):
         start.up()
 
-    kept = start.place.folder.with_name("cluster-failed-logs")
-    assert start.done[2:4] == [f"its logs are in {kept}", "end"]
+    kept = start.place.directory.with_name("cluster-failed-logs")
+    assert start.done[2:4] == [f"logs are in {kept}", "end"]
     assert start.done[-1] == "forget"
     assert kept.is_dir()
 

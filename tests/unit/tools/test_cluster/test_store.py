@@ -17,7 +17,7 @@ def test_layers_of_containers_go_and_the_books_come_back(tmp_path: Path) -> None
         (layers / layer / "fs").mkdir(parents=True)
     found.contents.write_text(json.dumps(["1", "2"]))
     for book in store._BOOKS:
-        for side, text in ((found.root, "used"), (found.folder / "books", "new")):
+        for side, text in ((found.root, "used"), (found.directory / "books", "new")):
             (side / book).parent.mkdir(parents=True, exist_ok=True)
             (side / book).write_text(text)
 
@@ -27,26 +27,26 @@ def test_layers_of_containers_go_and_the_books_come_back(tmp_path: Path) -> None
     assert [(found.root / book).read_text() for book in store._BOOKS] == ["new", "new"]
 
 
-def test_a_folder_goes_also_when_somebody_else_removes_parts_of_it(
+def test_a_directory_goes_also_when_somebody_else_removes_parts_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "cluster"
+    directory = tmp_path / "cluster"
     for name in ("a", "b"):
-        (folder / name).mkdir(parents=True)
+        (directory / name).mkdir(parents=True)
     real = shutil.rmtree
 
     def interrupted(path: Path, ignore_errors: bool = False) -> None:
-        if (folder / "a").exists():
-            (folder / "a").rmdir()
+        if (directory / "a").exists():
+            (directory / "a").rmdir()
             assert ignore_errors
         else:
             real(path, ignore_errors)
 
     monkeypatch.setattr("shutil.rmtree", interrupted)
 
-    store.remove(folder)
+    store.remove(directory)
 
-    assert not folder.exists()
+    assert not directory.exists()
 
 
 def test_what_cannot_be_removed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ class Plane:
         self.made: list[Object] = []
         self.deleted: list[str] = []
 
-    def ask(self, path: str) -> Object:
+    def api(self, path: str) -> Object:
         return {"items": self.lists[path.rpartition("/")[2]]}
 
     def kubectl(self, verb: str, *arguments: str, given: str = "") -> str:
@@ -34,8 +34,8 @@ class Plane:
 
 
 class Place:
-    def __init__(self, folder: Path, claims: list[Object], existing: list[Object]) -> None:
-        self.volumes = folder
+    def __init__(self, directory: Path, claims: list[Object], existing: list[Object]) -> None:
+        self.volumes = directory
         self.plane = Plane(claims, existing)
 
 
@@ -50,7 +50,7 @@ def volume(made: Mapping[str, Any], phase: str) -> Object:
     return {**made, "status": {"phase": phase}}
 
 
-def test_a_claim_of_the_class_gets_a_folder_that_all_may_write_to(tmp_path: Path) -> None:
+def test_a_claim_of_the_class_gets_a_directory_that_all_may_write_to(tmp_path: Path) -> None:
     place = Place(tmp_path, [claim("1"), claim("2", "another"), claim("3", None)], [])
 
     volumes.serve(place)  # type: ignore[arg-type]
@@ -58,8 +58,8 @@ def test_a_claim_of_the_class_gets_a_folder_that_all_may_write_to(tmp_path: Path
     (made,) = place.plane.made
     assert made["spec"]["claimRef"]["uid"] == "1"
     assert made["spec"]["capacity"] == {"storage": "5Gi"}
-    folder = Path(made["spec"]["hostPath"]["path"])
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o777
+    directory = Path(made["spec"]["hostPath"]["path"])
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o777
 
 
 def test_a_claim_that_has_its_volume_gets_no_second_one(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """The checks; the tests print `5 passed in 0.1s`. Nothing is installed."""
     found = {"format": prints("3 files already formatted"), "types": prints("no issues in 3 source files")}
     monkeypatch.setattr(environment, "python", lambda *_, **__: PYTHON)
-    monkeypatch.setattr(programs, "get", lambda _: [])
+    monkeypatch.setattr(programs, "install", lambda _: [])
     monkeypatch.setattr(test, "checks", lambda _: found)
     monkeypatch.setattr(test, "pytest_command", lambda *_: prints("\n=== 5 passed in 0.1s ==="))
     return found
@@ -61,7 +61,7 @@ def test_one_failure_fails_the_whole_and_the_other_steps_still_run(
 def test_a_selection_leaves_the_checks_out_and_says_so(capfd: pytest.CaptureFixture[str]) -> None:
     assert test.main(["-k", "lost"]) == 0
     said = capfd.readouterr().out
-    assert "left out: format, types" in said
+    assert "not run: format, types" in said
     assert "already formatted" not in said
     assert "5 passed" in said
 
@@ -77,7 +77,7 @@ def test_what_cannot_be_got_is_said_and_fails(
         asked.extend(wanted)
         return failures
 
-    monkeypatch.setattr(programs, "get", refuse)
+    monkeypatch.setattr(programs, "install", refuse)
     assert test.main([]) == 1
     said = capfd.readouterr()
     assert said.err.splitlines() == [str(failure) for failure in failures]
@@ -113,7 +113,7 @@ def test_colours_do_not_reach_the_summary() -> None:
         ("lost or found", "lost or found"),
     ],
 )
-def test_a_folder_of_tests_may_be_named_alone_and_the_rest_is_pytests(given: str, passed_on: str) -> None:
+def test_a_directory_of_tests_may_be_named_alone_and_the_rest_is_pytests(given: str, passed_on: str) -> None:
     assert test.pytest_command(PYTHON, [given])[-1] == passed_on
 
 

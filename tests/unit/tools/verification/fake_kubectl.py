@@ -53,18 +53,18 @@ match arguments:
 
 
 class FakeKubectl:
-    """Lies in `folder` as `kubectl`; `objects` by kind as it is asked for."""
+    """Lies in `directory` as `kubectl`; `objects` by kind as it is asked for."""
 
     def __init__(
         self,
-        folder: Path,
+        directory: Path,
         objects: Mapping[str, Sequence[Any]],
         *,
         ways: Mapping[str, int] | None = None,
         password: str = "",
         refused: Sequence[str] = (),
     ) -> None:
-        self.program = folder / "kubectl"
+        self.program = directory / "kubectl"
         self.program.write_text(_PROGRAM)
         self.program.chmod(0o755)
         cluster = {"objects": objects, "ways": ways or {}, "password": password, "refused": refused}

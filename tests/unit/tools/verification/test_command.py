@@ -100,8 +100,8 @@ def test_an_exporter_with_the_operator_is_looked_at_through_its_service(
     assert re.search(r"^warning +labels +enforcedNamespaceLabel is set", said, re.MULTILINE)
     found = lines(said)
     assert found["exporter pods"] == "ok: on 1 nodes, all ready"
-    assert found["scrapeConfig"] == "ok: gpu/gputally is taken by monitoring/main"
-    assert found["prometheusRule"] == "ok: monitoring/gputally is taken by monitoring/main"
+    assert found["scrapeConfig"] == "ok: gpu/gputally is selected by monitoring/main"
+    assert found["prometheusRule"] == "ok: monitoring/gputally is selected by monitoring/main"
     assert found["exporter"].startswith("ok: ")
     assert found["targets"].startswith("failure: ")
     assert found["rules"] == "failure: 0 of 2 groups of gputally are loaded"
@@ -162,7 +162,7 @@ def test_what_does_not_run_is_not_waited_for(path: Path, capsys: pytest.CaptureF
     assert main([]) == 1
     found = lines(capsys.readouterr().out)
     assert found["exporter pods"] == "failure: 0 of 2 are ready"
-    assert found["exporter"] == "not checked: no pod of it runs"
+    assert found["exporter"] == "not checked: none of its pods runs"
     assert not [line for line in kubectl.asked if "port-forward" in line]
 
 
@@ -208,10 +208,10 @@ def test_no_kubectl_and_no_release_are_one_line(path: Path, capsys: pytest.Captu
     assert "there is no exporter of gputally in namespace gpu" in capsys.readouterr().err
     os.environ["PATH"] = "/nonexistent"
     assert main([]) == 1
-    assert "there is no kubectl on PATH" in capsys.readouterr().err
+    assert "kubectl is not on PATH" in capsys.readouterr().err
 
 
 def test_its_help_teaches() -> None:
     shown = subprocess.run([ROOT / "tools" / "verify", "--help"], capture_output=True, text=True, check=True)
-    for word in ("port-forward", "Nothing in\nthe cluster is changed", "helm test", "--release", "--wait 5m"):
+    for word in ("port-forward", "Nothing in the cluster is changed", "helm test", "--release", "--wait 5m"):
         assert word in shown.stdout

@@ -54,7 +54,7 @@ def test_pods_with_the_same_trouble_share_a_line() -> None:
 )
 def test_a_container_that_ends_again_and_again(ended: dict[str, Any], said: str, fix: str) -> None:
     (found,) = pods([pod("p", waiting("CrashLoopBackOff"), lastState={"terminated": ended})], [])
-    assert found.text == f"p: it ends again and again: {said}"
+    assert found.text == f"p: restarts repeatedly: {said}"
     assert fix in found.fix
 
 
@@ -80,7 +80,7 @@ def test_an_init_container_counts() -> None:
 def test_a_pod_that_no_node_takes() -> None:
     condition = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
     (found,) = pods([named("p", status={"conditions": [condition]})], [])
-    assert found.text == "p: no node takes it: 0/3 nodes are available"
+    assert found.text == "p: not scheduled: 0/3 nodes are available"
 
 
 def test_running_pods_have_no_line() -> None:
@@ -114,7 +114,7 @@ def test_without_a_default_storage_class_the_others_are_named() -> None:
     (found,) = volumes([claim()], [storage("fast"), storage("slow")])
     assert "no default one" in found.text
     assert "one of fast, slow" in found.fix
-    assert "there is none at all" in next(volumes([claim()], [])).fix
+    assert "the cluster has none" in next(volumes([claim()], [])).fix
 
 
 def test_a_volume_with_a_class_that_is_still_pending() -> None:

@@ -1,6 +1,6 @@
-// Grafana's pages, built fast: its own production settings, without what a dashboard can do without.
-// tools/grafana_build puts this file beside Grafana's webpack.prod.js and gives the names of the plugins to
-// leave out in LEFT_OUT.
+// Grafana's pages, built fast: its production settings, without parts that our dashboards do not use.
+// tools/dependencies/grafana_build copies this file to Grafana's webpack.prod.js. LEFT_OUT has the names of
+// the plugins to leave out.
 const path = require('path');
 
 const config = require('./webpack.prod.js')();
