@@ -122,7 +122,7 @@ DASHBOARD = dashboard(
             background=True,
         ),
         stat(
-            "GPUs used",
+            "GPUs",
             "GPUs on which such a pod has a process. Pods that requested these GPUs get less memory and "
             "time.",
             now(

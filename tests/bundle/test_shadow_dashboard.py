@@ -30,7 +30,7 @@ def test_an_unrequested_pod_is_shown_with_a_pod_to_which_the_gpu_is_allocated(tm
                 f'{{{_GPU}, namespace="lab", pod="guest", holder="lab/host"}}': 10
             },
             query(DASHBOARD, "Unrequested pods"): {"{}": 1},
-            query(DASHBOARD, "GPUs used"): {"{}": 1},
+            query(DASHBOARD, "GPUs"): {"{}": 1},
         },
     )
 
