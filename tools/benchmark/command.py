@@ -12,17 +12,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tools import ROOT, Failed
-from tools.benchmark.books import measure_window
 from tools.benchmark.contenders import NAMES, OURS, Contender, find_peers, floor
 from tools.benchmark.fleet import measure_fleet
-from tools.benchmark.gpus import set_stage
-from tools.benchmark.http_answer import BadResponse
+from tools.benchmark.http_response import BadResponse
+from tools.benchmark.internals import measure_rendering, measure_window
 from tools.benchmark.lint import Faults, promtool_faults
 from tools.benchmark.machine import this_machine
-from tools.benchmark.profiles import measure_rendering
 from tools.benchmark.report import Run, report
 from tools.benchmark.rounds import QUICK, Effort, Result, measure_idle, measure_rounds, wait_until_settled
-from tools.benchmark.running import DidNotRun, Stage, running
+from tools.benchmark.running import DidNotRun, Stage, running, set_stage
 from tools.benchmark.scaling import Point, measure_scaling
 from tools.benchmark.scrape import Scraper
 from tools.benchmark.targets import Verdict, judge

@@ -1,4 +1,4 @@
-"""Percentiles, medians of several rounds, and growth."""
+"""Statistics of several rounds, and Markdown tables of them."""
 
 import math
 from collections.abc import Sequence
@@ -53,3 +53,37 @@ def last_step_growth(units: Sequence[float], costs: Sequence[float]) -> float | 
     before = (costs[-2] - costs[0]) / (units[-2] - units[0])
     last = (costs[-1] - costs[-2]) / (units[-1] - units[-2])
     return last / before if before > 0 else None
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """The value with this number of significant digits and no exponent; a dash for None."""
+    if value is None:
+        return "-"
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.{digits - 1}e}")
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:,.{decimals}f}"
+
+
+def range_of(spread: Spread, digits: int = 3) -> str:
+    """The median, and the range in brackets if it differs."""
+    low, middle, high = (number(value, digits) for value in (spread.low, spread.middle, spread.high))
+    return middle if low == high else f"{middle} ({low}-{high})"
+
+
+def ratio(value: float | None, base: float | None) -> str:
+    """The ratio to the base."""
+    if value is None or not base:
+        return "-"
+    return f"{number(value / base, 2)}x"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with text in the first column and right-aligned numbers in the others."""
+    rule = ["---", *("--:" for _ in heads[1:])]
+    return "\n".join(f"| {' | '.join(_cell(cell) for cell in row)} |" for row in (heads, rule, *rows))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

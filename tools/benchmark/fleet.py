@@ -22,7 +22,7 @@ from dashboards import fleet
 from dashboards.build import text_of
 from gputally.metrics.catalog import CATALOG
 from gputally.simulator.default_scenario import default_scenario
-from tools.benchmark.questions import Question, View, questions
+from tools.benchmark.queries import Request, View, queries
 from tools.replay.blocks import write_history
 from tools.replay.fleet import Node, Period
 from tools.replay.rule_files import Group, names_in
@@ -42,7 +42,7 @@ _END = _BEGAN + (HOURS * 60 + 25) * 60
 """At this time one GPU of every node is too hot: many rows for the table of the worst GPUs."""
 _BLOCK_HOURS = 6
 _TIMES = 3
-_SECONDS_TO_ANSWER = 120
+_SECONDS_TO_RESPOND = 120
 
 Json = dict[str, Any]
 
@@ -98,7 +98,7 @@ def measure_fleet(directory: Path, nodes: int, say: Callable[[str], None]) -> Fl
     """Takes minutes, and gigabytes of memory for a thousand nodes. Raises Failed."""
     data = directory / "fleet"
     groups = rule_groups()
-    asked = list(questions(json.loads(text_of(fleet.DASHBOARD)), View(_END, HOURS * 3600, PIXELS)))
+    asked = list(queries(json.loads(text_of(fleet.DASHBOARD)), View(_END, HOURS * 3600, PIXELS)))
     say(f"fleet: simulating and loading {MINUTES} minutes of {nodes:,} nodes")
     played = Period(_END - MINUTES * 60, _END, _STEP)
     written = write_history(nodes_of(nodes), played, data, began_at=_BEGAN)
@@ -109,8 +109,8 @@ def measure_fleet(directory: Path, nodes: int, say: Callable[[str], None]) -> Fl
     past = [{"name": "past", "rules": past_of(read_over_time(asked, names_of(groups)), _END)}]
     record_rules(data, [_file(directory / "fleet-past.yml", past)], before, block_hours=_BLOCK_HOURS)
     with serving(data, UNMERGED) as prometheus:
-        say(f"fleet: running {len(asked)} questions")
-        answers = [_answer(prometheus, question) for question in asked]
+        say(f"fleet: running {len(asked)} queries")
+        answers = [_answer(prometheus, query) for query in asked]
         say("fleet: evaluating the rules")
         costs = [_evaluate(prometheus, group) for group in groups]
     return FleetCost(nodes, written.samples, answers, costs)
@@ -151,12 +151,12 @@ def names_of(groups: Iterable[Group]) -> set[str]:
     return recorded | {metric.name for metric in CATALOG}
 
 
-def read_over_time(asked: Iterable[Question], names: Set[str]) -> set[str]:
+def read_over_time(asked: Iterable[Request], names: Set[str]) -> set[str]:
     """The series of which a query reads more than the last value."""
     expressions = (
-        question.parameters["query"]
-        for question in asked
-        if question.path == "query_range" or "[" in question.parameters.get("query", "")
+        query.parameters["query"]
+        for query in asked
+        if query.path == "query_range" or "[" in query.parameters.get("query", "")
     )
     return {name for expression in expressions for name in names_in(expression, names)}
 
@@ -171,29 +171,29 @@ def _file(path: Path, groups: Sequence[Group]) -> Path:
     return path
 
 
-def _answer(prometheus: Prometheus, question: Question) -> Answer:
-    seconds, data = _timed(prometheus, question)
+def _answer(prometheus: Prometheus, query: Request) -> Answer:
+    seconds, data = _timed(prometheus, query)
     if isinstance(data, list):  # the values of a label
-        return Answer(question.place, seconds, len(data), 0)
+        return Answer(query.place, seconds, len(data), 0)
     samples = data["stats"]["samples"]["totalQueryableSamples"]
-    return Answer(question.place, seconds, len(data["result"]), samples)
+    return Answer(query.place, seconds, len(data["result"]), samples)
 
 
 def _evaluate(prometheus: Prometheus, group: Group) -> GroupCost:
     """Evaluated as queries that count their results: the other parts of an evaluation are fast."""
     asked = [
-        Question(group["name"], "query", {"query": f"count({rule['expr']})", "time": f"{_END}"})
+        Request(group["name"], "query", {"query": f"count({rule['expr']})", "time": f"{_END}"})
         for rule in group["rules"]
     ]
-    return GroupCost(group["name"], len(asked), sum(_timed(prometheus, question)[0] for question in asked))
+    return GroupCost(group["name"], len(asked), sum(_timed(prometheus, query)[0] for query in asked))
 
 
-def _timed(prometheus: Prometheus, question: Question) -> tuple[float, Any]:
-    url = f"{prometheus.url}/api/v1/{question.path}?{urllib.parse.urlencode(question.parameters)}"
+def _timed(prometheus: Prometheus, query: Request) -> tuple[float, Any]:
+    url = f"{prometheus.url}/api/v1/{query.path}?{urllib.parse.urlencode(query.parameters)}"
     spent = []
     for _ in range(1 + _TIMES):
         begun = time.monotonic()
-        with urllib.request.urlopen(url, timeout=_SECONDS_TO_ANSWER) as response:
+        with urllib.request.urlopen(url, timeout=_SECONDS_TO_RESPOND) as response:
             body = response.read()
         spent.append(time.monotonic() - begun)
     return median(spent[1:]), json.loads(body)["data"]

@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tools.benchmark.contenders import Role
-from tools.benchmark.figures import fit_line, spread
+from tools.benchmark.figures import fit_line, number, range_of, ratio, spread, table
 from tools.benchmark.fleet import GPUS, HOURS, MINUTES, PIXELS, FleetCost
 from tools.benchmark.lint import Faults
 from tools.benchmark.machine import Machine
 from tools.benchmark.method import NOT_MEASURED, method
 from tools.benchmark.rounds import Effort, Result
 from tools.benchmark.scaling import Point
-from tools.benchmark.tables import number, range_of, ratio, table
 from tools.benchmark.targets import MIB, Verdict, middle
 
 _SLOWEST = 10

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tools.benchmark import proc
 from tools.benchmark.contenders import Contender, Role
 from tools.benchmark.figures import percentile
-from tools.benchmark.http_answer import BadResponse
+from tools.benchmark.http_response import BadResponse
 from tools.benchmark.running import Child, DidNotRun, Stage, running
 from tools.benchmark.scrape import Scraper, scrape_rate, scrape_series
 

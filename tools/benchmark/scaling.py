@@ -9,10 +9,9 @@ from statistics import median
 from tools.benchmark import proc
 from tools.benchmark.contenders import OURS
 from tools.benchmark.figures import percentile
-from tools.benchmark.gpus import set_stage
-from tools.benchmark.http_answer import BadResponse
+from tools.benchmark.http_response import BadResponse
 from tools.benchmark.rounds import Effort, Say, count_series
-from tools.benchmark.running import Stage, running
+from tools.benchmark.running import Stage, running, set_stage
 from tools.benchmark.scrape import Scraper, scrape_series
 
 GPUS = (1, 2, 4, 8, 16)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tools.benchmark.http_answer import BadResponse, Head, ResponseReader
+from tools.benchmark.http_response import BadResponse, Head, ResponseReader
 
 HOST = "127.0.0.1"
 TIMEOUT_SECONDS = 20.0

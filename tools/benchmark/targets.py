@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from tools.benchmark import books, profiles
+from tools.benchmark import internals
 from tools.benchmark.contenders import PLAIN, Role
 from tools.benchmark.figures import last_step_growth
 from tools.benchmark.fleet import GPUS as GPUS_OF_NODE
@@ -118,13 +118,13 @@ def judge(
         _growth("CPU per sample grows linearly with GPUs", by_gpus, "gpus"),
         _growth("CPU per sample grows linearly with processes", by_processes, "processes"),
         Verdict(
-            f"ledger: a window of 1 s, {books.GPUS} GPUs and {books.PROCESSES} processes",
+            f"ledger: a window of 1 s, {internals.GPUS} GPUs and {internals.LEDGER_PROCESSES} processes",
             _milliseconds(ledger_window_seconds),
             LEDGER_WINDOW_MILLISECONDS,
             "ms",
         ),
         Verdict(
-            f"all profiles of --compat: {profiles.GPUS} GPUs and {profiles.PROCESSES} processes",
+            f"all profiles of --compat: {internals.GPUS} GPUs and {internals.RENDERED_PROCESSES} processes",
             _milliseconds(profiles_seconds),
             PROFILES_MILLISECONDS,
             "ms",

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -14,7 +16,7 @@ from typing import Any
 
 from tools import ROOT, Failed
 from tools.servers.control_plane import ControlPlane
-from tools.test_cluster import components, dns, images, layout, libraries, preflight, record, store
+from tools.test_cluster import components, images, layout, libraries, preflight, record, store
 from tools.test_cluster.layout import Layout
 
 _SECONDS_TO_START = 120
@@ -22,6 +24,10 @@ _MOST_STARTS = 5
 _DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 
 Say = Callable[[str], None]
+_DNS_PORT = 53
+_SECONDS_TO_RESOLVE = 1.0
+_RECURSION_DESIRED = 0x0100
+_ADDRESS, _INTERNET = 1, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,7 @@ def up(directory: Path, say: Say, *, with_images: bool = True) -> Cluster:
         _wait_for(cluster, "the API server", lambda: cluster.plane.responds(_DEFAULT_ACCOUNT))
         say(f"API server is ready ({time.monotonic() - begin:.1f} s)")
         _wait_for(cluster, "the node to be ready", cluster.node_is_ready)
-        _wait_for(cluster, "names of Services", lambda: dns.knows("kubernetes.default.svc.cluster.local"))
+        _wait_for(cluster, "names of Services", lambda: resolves("kubernetes.default.svc.cluster.local"))
         say(f"node {layout.NODE_NAME} is ready ({time.monotonic() - begin:.1f} s)")
     except BaseException:
         try:
@@ -228,3 +234,28 @@ def _namespace_pids(pid: int) -> list[int]:
             if line.startswith("NSpid:"):
                 return [int(number) for number in line.split()[1:]]
     return []
+
+
+def resolves(name: str) -> bool:
+    """Whether the server has an address for this name."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
+        connection.settimeout(_SECONDS_TO_RESOLVE)
+        try:
+            connection.sendto(dns_query(name), (layout.NODE_ADDRESS, _DNS_PORT))
+            return has_address(connection.recv(512))
+        except OSError:
+            return False
+
+
+def dns_query(name: str) -> bytes:
+    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
+    header = struct.pack("!6H", 1, _RECURSION_DESIRED, 1, 0, 0, 0)
+    return header + labels + b"\0" + struct.pack("!2H", _ADDRESS, _INTERNET)
+
+
+def has_address(answer: bytes) -> bool:
+    if len(answer) < 12:
+        return False
+    fields: tuple[int, ...] = struct.unpack("!6H", answer[:12])
+    _, flags, _, answers, _, _ = fields
+    return flags & 0xF == 0 and answers > 0

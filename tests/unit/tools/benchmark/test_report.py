@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 
 from tools.benchmark.command import parser
 from tools.benchmark.contenders import NAMES, OURS, PLAIN, Contender, Role
-from tools.benchmark.figures import Spread
+from tools.benchmark.figures import Spread, number, range_of, ratio, table
 from tools.benchmark.fleet import Answer, FleetCost, GroupCost
 from tools.benchmark.lint import Faults, parse_findings, promtool_faults
 from tools.benchmark.machine import Machine, parse_cpu_model
 from tools.benchmark.report import Run, report
 from tools.benchmark.rounds import Effort, Result, Round, count_series
 from tools.benchmark.scaling import Point, least, read_duration
-from tools.benchmark.tables import number, range_of, ratio, table
 from tools.benchmark.targets import MIB, Verdict, judge
 
 FLOOR = Contender("static-bytes", "the floor", Role.FLOOR, ("x",))

@@ -4,11 +4,11 @@ import struct
 
 import pytest
 
-from tools.test_cluster import dns
+from tools.test_cluster import cluster
 
 
 def test_a_question_asks_for_the_address_of_one_name() -> None:
-    assert dns.question("a.bc") == struct.pack("!6H", 1, 0x0100, 1, 0, 0, 0) + b"\1a\2bc\0\0\1\0\1"
+    assert cluster.dns_query("a.bc") == struct.pack("!6H", 1, 0x0100, 1, 0, 0, 0) + b"\1a\2bc\0\0\1\0\1"
 
 
 @pytest.mark.parametrize(
@@ -17,8 +17,8 @@ def test_a_question_asks_for_the_address_of_one_name() -> None:
     ids=["found", "no address", "no such name", "failure"],
 )
 def test_only_an_answer_with_an_address_counts(flags: int, answers: int, expected: bool) -> None:
-    assert dns.has_address(struct.pack("!6H", 1, flags, 1, answers, 0, 0)) is expected
+    assert cluster.has_address(struct.pack("!6H", 1, flags, 1, answers, 0, 0)) is expected
 
 
 def test_half_an_answer_is_none() -> None:
-    assert not dns.has_address(b"\0\1\x81")
+    assert not cluster.has_address(b"\0\1\x81")

@@ -10,7 +10,7 @@ from dashboards.build import dashboard, row, text_of
 from dashboards.panels import heatmap, now, over_time, stat, timed, timeseries
 from dashboards.reading import used_variables
 from dashboards.variables import CLUSTER
-from tools.benchmark.questions import Question, View, questions, step_between_points
+from tools.benchmark.queries import Request, View, queries, step_between_points
 
 END = 20 * 86_400 + 5 * 3600
 VIEW = View(end=END, seconds=6 * 3600, pixels=1920, scrape_seconds=15)
@@ -37,8 +37,8 @@ PAGE = json.loads(
 )
 
 
-def asked(place: str) -> Question:
-    (found,) = [question for question in questions(PAGE, VIEW) if question.place == place]
+def asked(place: str) -> Request:
+    (found,) = [query for query in queries(PAGE, VIEW) if query.place == place]
     return found
 
 
@@ -64,10 +64,10 @@ def test_points_are_never_closer_than_the_least(exact: float, least: float) -> N
 
 
 def test_what_is_shown_of_now_is_asked_for_at_the_end_alone() -> None:
-    question = asked("Now, A")
-    assert question.path == "query"
-    assert question.parameters["time"] == str(END)
-    assert "step" not in question.parameters
+    query = asked("Now, A")
+    assert query.path == "query"
+    assert query.parameters["time"] == str(END)
+    assert "step" not in query.parameters
 
 
 def test_a_graph_has_a_point_for_about_each_pixel_of_its_width() -> None:
@@ -93,6 +93,6 @@ def test_marks_and_variables_are_asked_for_too() -> None:
 
 
 def test_no_variable_is_left_in_a_question() -> None:
-    for question in questions(PAGE, VIEW):
-        assert not used_variables(question.parameters.get("query", "")), question.place
-        assert "$" not in question.parameters.get("query", "")
+    for query in queries(PAGE, VIEW):
+        assert not used_variables(query.parameters.get("query", "")), query.place
+        assert "$" not in query.parameters.get("query", "")

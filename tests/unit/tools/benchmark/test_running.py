@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.benchmark.gpus import in_parts, spread_out
+from tools.benchmark.running import in_parts, spread_out
 
 
 @given(st.integers(0, 2000), st.integers(1, 16))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.benchmark.http_answer import BadResponse, ResponseReader, join_chunks, parse_head, skip_chunks
+from tools.benchmark.http_response import BadResponse, ResponseReader, join_chunks, parse_head, skip_chunks
 from tools.benchmark.scrape import Scraper, scrape_rate, scrape_series
 
 OK = b"HTTP/1.1 200 OK\r\n"
