@@ -1,4 +1,4 @@
-"""The chart as Helm renders it, for all tests that read its objects."""
+"""The chart as Helm renders it."""
 
 import base64
 import gzip
@@ -22,18 +22,18 @@ CHART = ROOT / "helm" / "gputally"
 PRESETS = {file.stem: file for file in sorted(CHART.glob("presets/*.yaml"))}
 CLUSTER_SCOPED = {"ClusterRole", "ClusterRoleBinding", "PriorityClass", "SecurityContextConstraints"}
 
-# What Helm says around a message of `fail`, and around one of the schema.
+# Lines that Helm prints around a message of `fail` or of the schema.
 _IN_EVERY_REFUSAL = re.compile(
     r"Use --debug flag .*|Error: values don't meet the specifications .*|gputally:"
 )
-_BEFORE_WHAT_IS_WRONG = re.compile(r"^(Error: execution error at \(.*?\): |- )")
+_BEFORE_THE_MESSAGE = re.compile(r"^(Error: execution error at \(.*?\): |- )")
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod that an object of the chart makes."""
+    """A pod that an object of the chart creates."""
 
     owner: Object
     metadata: Mapping[str, Any]
@@ -59,14 +59,14 @@ class Pod:
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: a key given twice is a fault, and a date is text."""
+    """YAML as Kubernetes reads it: a duplicate key is an error, and a date is text."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         made = super().construct_mapping(node, deep)
         if len(made) != len(node.value):
             keys = [key.value for key, _ in node.value]
             twice = sorted({key for key in keys if keys.count(key) > 1})
-            raise yaml.constructor.ConstructorError(None, None, f"given twice: {twice}", node.start_mark)
+            raise yaml.constructor.ConstructorError(None, None, f"duplicate keys: {twice}", node.start_mark)
         return made
 
 
@@ -82,16 +82,16 @@ def render(
     files: Sequence[Path] = (),
     arguments: Sequence[str] = (),
 ) -> list[Object]:
-    """What `helm template` gives. It is kept, so callers leave it as it is.
+    """The objects that `helm template` renders. They are cached: do not change them.
 
-    `files` are values files that come before `values`, `arguments` more flags of `helm template`.
+    `files` are values files, which `values` override; `arguments` are additional flags of `helm template`.
     """
     shown = text(values, helm=helm, name=name, namespace=namespace, files=files, arguments=arguments)
     return [made for document in documents(shown) if (made := _parsed(document)) is not None]
 
 
 def objects(kind: str, values: Mapping[str, Any] | None = None, **options: Any) -> list[Object]:
-    """The objects of one kind that `render` gives."""
+    """The objects of one kind that `render` returns."""
     return [made for made in render(values, **options) if made["kind"] == kind]
 
 
@@ -109,34 +109,34 @@ def text(
     files: Sequence[Path] = (),
     arguments: Sequence[str] = (),
 ) -> str:
-    """What `helm template` prints."""
+    """The output of `helm template`."""
     return _template(json.dumps(values or {}), helm, name, namespace, tuple(files), tuple(arguments))
 
 
 def refusal(values: Mapping[str, Any], files: Sequence[Path] = ()) -> str:
-    """The line in which Helm says what is wrong with values that the chart does not take."""
+    """The message, one line, with which Helm refuses the values."""
     command = [*_command("helm", "template", "gputally", "monitoring"), *_values_files(files)]
     refused = _run(command, json.dumps(values))
-    assert refused.returncode != 0, "the chart takes these values"
-    said = [line for line in refused.stderr.splitlines() if line and not _IN_EVERY_REFUSAL.fullmatch(line)]
-    assert len(said) == 1, refused.stderr
-    return _BEFORE_WHAT_IS_WRONG.sub("", said[0])
+    assert refused.returncode != 0, "the chart accepts these values"
+    lines = [line for line in refused.stderr.splitlines() if line and not _IN_EVERY_REFUSAL.fullmatch(line)]
+    assert len(lines) == 1, refused.stderr
+    return _BEFORE_THE_MESSAGE.sub("", lines[0])
 
 
 def lint(values: Mapping[str, Any] | None = None, files: Sequence[Path] = ()) -> str:
-    """What `helm lint --strict` says against the chart with these values; nothing if it is content."""
+    """The findings of `helm lint --strict` with these values; empty if there are none."""
     command: list[str | Path] = [programs.path("helm"), "lint", "--strict", "--quiet", CHART]
     linted = _run([*command, "--namespace", "monitoring", *_values_files(files)], json.dumps(values or {}))
     return linted.stdout + linted.stderr if linted.returncode else ""
 
 
 def stored_size(values: Mapping[str, Any] | None = None, files: Sequence[Path] = ()) -> int:
-    """Bytes of the Secret in which Helm keeps a release: the whole chart, the values and the manifests."""
+    """Bytes of the Secret in which Helm stores a release: the chart, the values and the manifests."""
     kept = {
         "chart": _packaged(),
         "config": values,
         "manifest": text(values, files=files),
-        "info": {"notes": "as long as they can be " * 200},
+        "info": {"notes": "long notes of a release " * 200},
     }
     return len(base64.b64encode(gzip.compress(json.dumps(kept).encode())))
 
@@ -159,7 +159,7 @@ def at(path: str, value: Any) -> dict[str, Any]:
 
 
 def documents(shown: str) -> Iterator[str]:
-    """The YAML documents of what Helm prints."""
+    """The YAML documents of Helm's output."""
     for document in f"\n{shown}".split("\n---\n"):
         if document.strip():
             yield document
@@ -189,7 +189,7 @@ def _pods(made: Object) -> Iterator[Pod]:
 
 
 def _workflow_pod(made: Object, template: Mapping[str, Any]) -> Pod:
-    """As Argo makes it of a template, but for containers of its own."""
+    """The pod that Argo creates from a template, without Argo's own containers."""
     workflow = made["spec"]
     labels = {
         **workflow.get("podMetadata", {}).get("labels", {}),
@@ -210,7 +210,7 @@ def _command(helm: str, verb: str, name: str, namespace: str) -> list[str | Path
 
 
 def _values_files(files: Sequence[Path]) -> list[str | Path]:
-    """Flags for files of values, and after them for values from the standard input."""
+    """Flags for values files, followed by values from the standard input."""
     return [part for file in (*map(str, files), "-") for part in ("--values", file)]
 
 
@@ -220,10 +220,10 @@ def _run(command: Sequence[str | Path], values: str) -> subprocess.CompletedProc
 
 @cache
 def _packaged() -> dict[str, str]:
-    """Every file of the chart, as Helm packs it."""
-    with tempfile.TemporaryDirectory() as folder:
-        _run([programs.path("helm"), "package", CHART, "--destination", folder], "").check_returncode()
-        (package,) = Path(folder).iterdir()
+    """Every file of the packaged chart."""
+    with tempfile.TemporaryDirectory() as directory:
+        _run([programs.path("helm"), "package", CHART, "--destination", directory], "").check_returncode()
+        (package,) = Path(directory).iterdir()
         with tarfile.open(package) as archive:
             read = {member.name: archive.extractfile(member) for member in archive if member.isfile()}
             return {name: base64.b64encode(file.read()).decode() for name, file in read.items() if file}
@@ -231,6 +231,6 @@ def _packaged() -> dict[str, str]:
 
 @cache
 def _parsed(document: str) -> Object | None:
-    """Most documents are the same for most values, and dashboards are long."""
+    """Cached by text: most documents are the same for most values, and dashboards are long."""
     parsed: Object | None = yaml.load(document, _Loader)
     return parsed

@@ -1,4 +1,4 @@
-"""The exporter's pod: each value becomes what it says, and no privilege is taken that no value asks for."""
+"""The exporter's pod: each value has its effect, and each privilege is requested by a value."""
 
 import base64
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ TLS = {"enabled": True, "secret": "certificate"}
 LOGIN = {"enabled": True, "secret": "login", "users": USERS}
 
 
-def test_the_exporter_has_the_defaults_that_it_has_elsewhere() -> None:
+def test_the_chart_has_the_defaults_of_the_exporter() -> None:
     assert config() == Config(port=9400, node_name=NODE, state_file=Path("/var/lib/gputally/ledger.json"))
 
 
@@ -79,13 +79,13 @@ def test_every_value_reaches_the_exporter() -> None:
     assert container(EVERYTHING)["ports"] == [{"name": "metrics", "containerPort": 9401, "protocol": "TCP"}]
 
 
-def test_more_flags_and_variables_come_last() -> None:
+def test_additional_flags_and_variables_come_last() -> None:
     extra = {"extraArgs": ["--release-driver"], "extraEnv": [{"name": "TZ", "value": "UTC"}]}
     assert config({"exporter": extra}).release_driver
     assert container({"exporter": extra})["env"][-1] == {"name": "TZ", "value": "UTC"}
 
 
-def test_a_flag_that_the_chart_sets_is_refused_among_the_others() -> None:
+def test_a_flag_that_the_chart_sets_is_refused_in_extra_args() -> None:
     web = {"web": {"tls": TLS}}
     flags = {
         flag.partition("=")[0]
@@ -98,7 +98,7 @@ def test_a_flag_that_the_chart_sets_is_refused_among_the_others() -> None:
         assert flag in refusal({"exporter": {"extraArgs": [f"{flag}=x"]}})
 
 
-def test_what_the_exporter_is_not_given_it_does_not_look_for() -> None:
+def test_sources_without_a_privilege_are_disabled() -> None:
     assert (config(WITHOUT_PRIVILEGES).pod_logs, config(WITHOUT_PRIVILEGES).pod_resources_socket) == (
         None,
         None,
@@ -108,13 +108,13 @@ def test_what_the_exporter_is_not_given_it_does_not_look_for() -> None:
     assert with_logs.pod_resources_socket is None
 
 
-def test_the_driver_is_asked_for_without_taking_a_gpu() -> None:
+def test_the_driver_is_mounted_without_a_gpu_request() -> None:
     assert env(container())["NVIDIA_VISIBLE_DEVICES"] == "all"
     assert env(container())["NVIDIA_DRIVER_CAPABILITIES"] == "utility"
     assert {*container()["resources"]["limits"]} <= {"cpu", "memory"}
 
 
-def test_the_exporter_knows_its_node_and_the_address_of_what_it_relays() -> None:
+def test_the_node_name_and_the_address_for_the_relay_are_variables() -> None:
     fields = {
         variable["name"]: variable["valueFrom"]["fieldRef"]["fieldPath"]
         for variable in container(EVERYTHING)["env"]
@@ -128,7 +128,7 @@ def test_the_exporter_knows_its_node_and_the_address_of_what_it_relays() -> None
 
 
 @pytest.mark.parametrize(
-    ("values", "folders"),
+    ("values", "directories"),
     [
         ({"privileges": {"podLogs": True}}, {"/var/log/pods", "/var/log/containers"}),
         ({"privileges": {"podResources": True}}, {"/var/lib/kubelet/pod-resources"}),
@@ -138,18 +138,18 @@ def test_the_exporter_knows_its_node_and_the_address_of_what_it_relays() -> None
         ({"privileges": {"hostPID": True}}, set()),
     ],
 )
-def test_a_privilege_brings_its_folders_of_the_node_and_no_others(
-    values: dict[str, Any], folders: set[str]
+def test_a_privilege_mounts_its_directories_of_the_node_only(
+    values: dict[str, Any], directories: set[str]
 ) -> None:
     made = pod(merged(WITHOUT_PRIVILEGES, values))
     (only,) = made.spec["containers"]
-    assert {volume["hostPath"]["path"] for volume in volumes(made).values()} == folders
-    assert {mount["mountPath"] for mount in mounts(only).values()} == folders
+    assert {volume["hostPath"]["path"] for volume in volumes(made).values()} == directories
+    assert {mount["mountPath"] for mount in mounts(only).values()} == directories
     for name, mount in mounts(only).items():
         assert mount.get("readOnly", False) is (name != "state")
 
 
-def test_no_folder_that_a_node_lacks_keeps_the_pod_from_starting() -> None:
+def test_missing_directories_of_the_node_are_created() -> None:
     everything = {"privileges": {"kubeletPods": True}, "driver": {"hostPath": "/home/kubernetes/bin/nvidia"}}
     found = volumes(pod(everything))
     assert {name: volume["hostPath"]["type"] for name, volume in found.items()} == dict.fromkeys(
@@ -158,7 +158,7 @@ def test_no_folder_that_a_node_lacks_keeps_the_pod_from_starting() -> None:
     )
 
 
-def test_a_kubelet_may_have_its_sockets_elsewhere() -> None:
+def test_the_kubelets_directory_is_a_value() -> None:
     values = {"privileges": {"kubeletDirectory": "/var/lib/k0s/kubelet/", "kubeletPods": True}}
     made = pod(values)
     paths = {name: volume["hostPath"]["path"] for name, volume in volumes(made).items()}
@@ -181,13 +181,13 @@ def test_a_kubelet_may_have_its_sockets_elsewhere() -> None:
         ({"state": {"volume": "hostPath"}}, 0),
     ],
 )
-def test_user_0_is_taken_only_where_it_is_needed(values: dict[str, Any], user: int) -> None:
+def test_the_container_runs_as_user_0_only_if_required(values: dict[str, Any], user: int) -> None:
     context = pod(merged(WITHOUT_PRIVILEGES, values)).spec["securityContext"]
     assert (context["runAsUser"], context["runAsGroup"]) == (user, user)
     assert context["runAsNonRoot"] is (user != 0)
 
 
-def test_capabilities_are_added_to_none() -> None:
+def test_all_capabilities_are_dropped_before_others_are_added() -> None:
     assert container()["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -198,7 +198,7 @@ def test_capabilities_are_added_to_none() -> None:
     assert added == {"drop": ["ALL"], "add": asked}
 
 
-def test_a_privileged_container_is_denied_nothing_that_it_has_anyway() -> None:
+def test_a_privileged_container_has_no_conflicting_restrictions() -> None:
     values = {"privileges": {"privileged": True, "accounting": True}}
     for made in pod(values).containers:
         context = {key for key in made["securityContext"] if not key.startswith("runAs")}
@@ -206,7 +206,7 @@ def test_a_privileged_container_is_denied_nothing_that_it_has_anyway() -> None:
         assert made["securityContext"]["privileged"] is True
 
 
-def test_groups_and_the_selinux_type_are_the_pods() -> None:
+def test_groups_and_the_selinux_type_are_set_on_the_pod() -> None:
     context = pod({"privileges": {"supplementalGroups": [0, 44], "seLinuxType": "spc_t"}}).spec[
         "securityContext"
     ]
@@ -214,22 +214,22 @@ def test_groups_and_the_selinux_type_are_the_pods() -> None:
     assert context["seLinuxOptions"] == {"type": "spc_t"}
 
 
-def test_the_host_s_pids_are_a_value() -> None:
+def test_host_pid_is_a_value() -> None:
     assert pod().spec["hostPID"] is True
     assert "hostPID" not in pod({"privileges": {"hostPID": False}}).spec
 
 
-def test_accounting_is_turned_on_before_and_its_failure_stops_nobody() -> None:
+def test_accounting_is_enabled_by_an_init_container_that_may_fail() -> None:
     (init,) = pod(merged(WITHOUT_PRIVILEGES, {"privileges": {"accounting": True}})).spec["initContainers"]
     assert init["command"] == ["sh", "-c", "gputally enable-accounting || true"]
-    # The driver's own check of who may do it.
+    # The driver checks both.
     assert init["securityContext"]["runAsUser"] == 0
     assert init["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
     assert env(init)["NVIDIA_VISIBLE_DEVICES"] == "all"
     assert "initContainers" not in pod().spec
 
 
-def test_a_token_and_a_role_come_with_the_api_only() -> None:
+def test_a_token_and_a_role_exist_only_with_the_api_server_as_a_source() -> None:
     assert pod().spec["automountServiceAccountToken"] is False
     assert objects("ClusterRole") == objects("ClusterRoleBinding") == []
     asking = {"kubernetes": {"enabled": True}}
@@ -245,7 +245,7 @@ def test_a_token_and_a_role_come_with_the_api_only() -> None:
 # -- The driver --------------------------------------------------------------------------------------------
 
 
-def test_a_driver_of_the_host_is_found_by_libraries_and_programs() -> None:
+def test_a_driver_of_the_host_is_in_the_library_path_and_in_path() -> None:
     values = {
         "driver": {"hostPath": "/home/kubernetes/bin/nvidia", "mountPath": "/driver/"},
         "privileges": {"accounting": True},
@@ -258,14 +258,14 @@ def test_a_driver_of_the_host_is_found_by_libraries_and_programs() -> None:
     assert env(container()).keys().isdisjoint({"LD_LIBRARY_PATH", "LD_PRELOAD", "PATH"})
 
 
-def test_the_path_has_what_the_image_s_path_has() -> None:
+def test_path_contains_the_directories_of_the_image() -> None:
     dockerfile = (Path(__file__).parents[2] / "Dockerfile").read_text()
     assert "PATH=/opt/gputally/bin:$PATH" in dockerfile
     path = env(container({"driver": {"hostPath": "/d"}}))["PATH"].split(":")
     assert {"/opt/gputally/bin", "/usr/local/bin", "/usr/bin", "/bin"} <= {*path}
 
 
-def test_a_library_among_others_is_loaded_by_its_path() -> None:
+def test_a_single_library_is_preloaded() -> None:
     values = {
         "hostPath": "/run/nvidia/driver",
         "libraryDirectories": [],
@@ -279,9 +279,11 @@ def test_a_library_among_others_is_loaded_by_its_path() -> None:
 # -- State -------------------------------------------------------------------------------------------------
 
 
-def test_the_books_are_kept_on_the_node_in_the_pod_or_not_at_all() -> None:
+def test_the_ledger_is_on_the_node_in_the_pod_or_disabled() -> None:
     assert volumes(pod())["state"]["hostPath"]["path"] == "/var/lib/gputally"
-    assert volumes(pod({"state": {"hostPath": "/data/books"}}))["state"]["hostPath"]["path"] == "/data/books"
+    assert (
+        volumes(pod({"state": {"hostPath": "/data/ledger"}}))["state"]["hostPath"]["path"] == "/data/ledger"
+    )
     assert volumes(pod({"state": {"volume": "emptyDir"}}))["state"]["emptyDir"] == {}
     without = {"state": {"volume": "none"}}
     assert config(without).state_file is None
@@ -292,23 +294,23 @@ def test_the_books_are_kept_on_the_node_in_the_pod_or_not_at_all() -> None:
 
 OTHER_NODES: dict[str, dict[str, str]] = {
     "nothing": {},
-    "NFD, a network card": {"feature.node.kubernetes.io/pci-15b3.present": "true"},
+    "NFD, a network adapter": {"feature.node.kubernetes.io/pci-15b3.present": "true"},
     "the operator's label, on a node without": {"nvidia.com/gpu.present": "false"},
     "another accelerator": {"eks.amazonaws.com/instance-gpu-manufacturer": "habana"},
 }
 
 
 @pytest.mark.parametrize("node", GPU_NODES.values(), ids=GPU_NODES)
-def test_a_node_with_a_gpu_is_taken_by_any_of_the_labels_in_use(node: dict[str, str]) -> None:
+def test_gpu_nodes_are_selected_by_any_of_the_known_labels(node: dict[str, str]) -> None:
     assert schedulable(pod(), node)
 
 
 @pytest.mark.parametrize("node", OTHER_NODES.values(), ids=OTHER_NODES)
-def test_other_nodes_are_left_alone(node: dict[str, str]) -> None:
+def test_other_nodes_are_not_selected(node: dict[str, str]) -> None:
     assert not schedulable(pod(), node)
 
 
-def test_an_own_affinity_replaces_that_of_the_chart() -> None:
+def test_a_node_affinity_replaces_the_one_of_the_chart() -> None:
     own = {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]}}
     assert pod({"exporter": {"affinity": {"nodeAffinity": own}}}).spec["affinity"] == {"nodeAffinity": own}
     beside = {"podAntiAffinity": {REQUIRED: [{"topologyKey": "kubernetes.io/hostname"}]}}
@@ -326,13 +328,13 @@ def test_the_taints_of_gpu_nodes_are_tolerated(key: str, value: str) -> None:
     assert tolerates(pod(), key, value)
 
 
-def test_a_class_of_runtime_and_of_priority_are_values() -> None:
+def test_runtime_class_and_priority_class_are_values() -> None:
     spec = pod({"exporter": {"runtimeClassName": "nvidia", "priorityClassName": "system-node-critical"}}).spec
     assert (spec["runtimeClassName"], spec["priorityClassName"]) == ("nvidia", "system-node-critical")
     assert pod().spec.keys().isdisjoint({"runtimeClassName", "priorityClassName"})
 
 
-# -- Life --------------------------------------------------------------------------------------------------
+# -- Lifecycle ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("values", "scheme"), [({}, "HTTP"), ({"web": {"tls": TLS}}, "HTTPS")])
@@ -354,7 +356,7 @@ def test_pods_are_replaced_a_few_at_a_time_and_can_be_rolled_back() -> None:
     assert made["spec"]["revisionHistoryLimit"] == 2
 
 
-def test_pods_carry_the_labels_and_annotations_of_the_values() -> None:
+def test_pods_have_the_labels_and_annotations_of_the_values() -> None:
     values = {
         "commonLabels": {"team": "gpu"},
         "commonAnnotations": {"owner": "us"},
@@ -367,7 +369,7 @@ def test_pods_carry_the_labels_and_annotations_of_the_values() -> None:
     assert made.metadata["annotations"] == {"owner": "us", "note": "a"}
 
 
-def test_what_is_taken_away_from_the_defaults_is_not_missed() -> None:
+def test_defaults_can_be_removed_with_null() -> None:
     emptied = {
         "exporter": dict.fromkeys(
             (
@@ -393,7 +395,7 @@ def web_config(values: Mapping[str, Any]) -> str:
     return base64.b64decode(secret["data"]["web-config.yml"]).decode()
 
 
-def test_the_exporter_can_read_the_web_configuration_that_the_chart_writes() -> None:
+def test_the_exporter_accepts_the_web_configuration_of_the_chart() -> None:
     values = {"web": {"tls": TLS, "basicAuth": LOGIN}}
     read = parse_web_config(web_config(values), Path("/etc/gputally/web/web-config.yml"))
     assert read.tls is not None
@@ -403,42 +405,42 @@ def test_the_exporter_can_read_the_web_configuration_that_the_chart_writes() -> 
     )
     assert {name: value.decode() for name, value in read.users.items()} == USERS
     assert "--web-config=/etc/gputally/web/web-config.yml" in container(values)["args"]
-    places = {mount["mountPath"]: name for name, mount in mounts(container(values)).items()}
+    paths = {mount["mountPath"]: name for name, mount in mounts(container(values)).items()}
     sources = {
         name: volume["secret"]["secretName"]
         for name, volume in volumes(pod(values)).items()
         if "secret" in volume
     }
-    assert sources[places["/etc/gputally/web"]] == "gputally-web"
-    assert sources[places["/etc/gputally/tls"]] == "certificate"
+    assert sources[paths["/etc/gputally/web"]] == "gputally-web"
+    assert sources[paths["/etc/gputally/tls"]] == "certificate"
 
 
 @pytest.mark.parametrize("web", [{"tls": TLS}, {"basicAuth": LOGIN}], ids=["TLS", "login"])
-def test_either_of_tls_and_login_can_stand_alone(web: dict[str, Any]) -> None:
+def test_tls_and_login_work_separately(web: dict[str, Any]) -> None:
     read = parse_web_config(web_config({"web": web}), Path("/web-config.yml"))
     assert (read.tls is not None) == ("tls" in web)
     assert bool(read.users) == ("basicAuth" in web)
 
 
-def test_without_either_there_is_no_web_configuration() -> None:
+def test_without_tls_and_login_there_is_no_web_configuration() -> None:
     assert objects("Secret") == []
     assert not any(flag.startswith("--web-config") for flag in container()["args"])
 
 
-def test_another_login_rolls_the_pods_out() -> None:
+def test_a_changed_login_replaces_the_pods() -> None:
     def checksum(users: dict[str, str]) -> str:
         made = pod({"web": {"basicAuth": {**LOGIN, "users": users}}})
         found: str = made.metadata["annotations"]["checksum/web-config"]
         return found
 
-    assert checksum(USERS) != checksum({"somebody": USERS["prometheus"]})
+    assert checksum(USERS) != checksum({"another": USERS["prometheus"]})
     assert checksum(USERS) == checksum(dict(USERS))
 
 
 # -- Service and network -----------------------------------------------------------------------------------
 
 
-# OpenShift's has another port behind its Service.
+# OpenShift's DNS pods use port 5353.
 DNS = {53, 5353}
 
 
@@ -453,7 +455,7 @@ def egress(values: Mapping[str, Any]) -> set[int]:
     return {port["port"] for rule in policy(values).get("egress", ()) for port in rule["ports"]}
 
 
-def test_the_service_has_its_own_port_and_leads_to_the_exporter_s() -> None:
+def test_the_service_has_its_own_port_and_targets_the_exporters_port() -> None:
     (service,) = objects("Service", {"service": {"port": 80, "type": "NodePort"}, "exporter": {"port": 9401}})
     assert service["spec"]["type"] == "NodePort"
     assert service["spec"]["ports"] == [
@@ -462,7 +464,7 @@ def test_the_service_has_its_own_port_and_leads_to_the_exporter_s() -> None:
     assert objects("Service", {"service": {"enabled": False}}) == []
 
 
-def test_only_scrapers_and_the_test_get_in() -> None:
+def test_only_scrapers_and_helm_test_may_connect() -> None:
     own = [{"ipBlock": {"cidr": "10.0.0.0/8"}}]
     (rule,) = policy({"networkPolicy": {"scrapers": own}, "exporter": {"port": 9401}})["ingress"]
     assert rule["ports"] == [{"port": 9401, "protocol": "TCP"}]
@@ -471,13 +473,13 @@ def test_only_scrapers_and_the_test_get_in() -> None:
     assert verify["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "verify"
 
 
-def test_the_stack_s_prometheus_gets_in_too() -> None:
+def test_the_stacks_prometheus_may_connect() -> None:
     (rule,) = policy({"stack": {"enabled": True}, "networkPolicy": {"scrapers": []}})["ingress"]
     components = [peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for peer in rule["from"]]
     assert components == ["prometheus", "verify"]
 
 
-def test_nothing_gets_out_that_no_feature_needs() -> None:
+def test_egress_is_denied_by_default() -> None:
     assert policy()["policyTypes"] == ["Ingress", "Egress"]
     assert "egress" not in policy()
     assert "egress" not in policy({"exporter": {"relay": "/run/prometheus/*.prom"}})
@@ -493,11 +495,11 @@ def test_nothing_gets_out_that_no_feature_needs() -> None:
         ({"exporter": {"relay": "https://dcgm.example/metrics"}}, DNS | {443}),
     ],
 )
-def test_a_feature_gets_out_to_its_own_ports(values: dict[str, Any], ports: set[int]) -> None:
+def test_a_feature_allows_egress_to_its_ports(values: dict[str, Any], ports: set[int]) -> None:
     assert egress(values) == ports
 
 
-def test_a_network_policy_can_be_left_to_others() -> None:
+def test_the_network_policy_can_be_disabled() -> None:
     assert objects("NetworkPolicy", {"networkPolicy": {"enabled": False}}) == []
 
 
@@ -511,7 +513,7 @@ def constraints(values: Mapping[str, Any]) -> Object:
     return made
 
 
-def test_openshift_allows_nothing_where_nothing_is_asked_for() -> None:
+def test_without_privileges_the_constraints_allow_nothing() -> None:
     made = constraints(WITHOUT_PRIVILEGES)
     assert [key for key, value in made.items() if key.startswith("allow") and value] == []
     assert made["runAsUser"] == {"type": "MustRunAs", "uid": 65532}
@@ -542,21 +544,23 @@ def test_openshift_allows_nothing_where_nothing_is_asked_for() -> None:
         ),
     ],
 )
-def test_openshift_allows_what_a_value_asks_for(values: dict[str, Any], allowed: dict[str, Any]) -> None:
+def test_the_constraints_allow_the_privilege_of_a_value(
+    values: dict[str, Any], allowed: dict[str, Any]
+) -> None:
     assert allowed.items() <= constraints(merged(WITHOUT_PRIVILEGES, values)).items()
 
 
-def test_the_pod_takes_these_constraints_and_no_others() -> None:
+def test_the_pod_requires_these_constraints() -> None:
     values = {"securityContextConstraints": {"enabled": True}, "serviceAccount": {"name": "gpus"}}
     made = constraints(values)
     assert made["users"] == ["system:serviceaccount:monitoring:gpus"]
     assert pod(values).metadata["annotations"]["openshift.io/required-scc"] == made["metadata"]["name"]
 
 
-# -- The rest ----------------------------------------------------------------------------------------------
+# -- Other objects -----------------------------------------------------------------------------------------
 
 
-def test_without_the_exporter_nothing_of_it_is_left() -> None:
+def test_without_the_exporter_none_of_its_objects_is_rendered() -> None:
     rendered = render({"exporter": {"enabled": False}, "prometheusRule": {"enabled": True}})
     assert {made["kind"] for made in rendered} == {"PrometheusRule"}
 
@@ -579,7 +583,7 @@ def test_two_releases_do_not_collide() -> None:
     assert len(set().union(*releases)) == sum(map(len, releases))
 
 
-def test_further_objects_are_maps_or_text_and_both_have_templates() -> None:
+def test_extra_objects_are_maps_or_text_with_templates() -> None:
     named = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-map"}}
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-text\n"
     made = objects("ConfigMap", {"extraObjects": [named, text]})

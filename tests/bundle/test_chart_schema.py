@@ -1,4 +1,4 @@
-"""What the chart does not take: each likely mistake is one line with its path, by Helm 3 and by Helm 4."""
+"""values.schema.json: each likely mistake is refused in one line with its path, by Helm 3 and Helm 4."""
 
 import json
 import re
@@ -32,12 +32,12 @@ RELEASES = Path(__file__).with_name("releases")
 # Lines of Helm 3 (`- exporter.port: Must be ...`), and of Helm 4 (`- at '/exporter/port': minimum: ...`).
 _LINES = (re.compile(r" *- ([^:]+): (.*)"), re.compile(r" *- at '([^']*)': (.*)"))
 _FRAMES = ('Must validate "then" as "if" was valid', "validation failed")
-"""What they say around the lines on missing keys."""
+"""Lines that Helm prints around those of missing keys."""
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The chart without templates: whatever the schema takes is then rendered, to nothing."""
+    """The chart without templates, so that only the schema refuses values."""
     folder = tmp_path_factory.mktemp("chart") / "gputally"
     folder.mkdir()
     for name in ("Chart.yaml", "values.yaml", "values.schema.json"):
@@ -45,8 +45,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def told(helm: str, folder: Path, values: dict[str, Any]) -> list[tuple[str, str]]:
-    """(path with dots, what Helm says of it); nothing when the values are taken."""
+def refusals(helm: str, folder: Path, values: dict[str, Any]) -> list[tuple[str, str]]:
+    """(path with dots, message) of each refused value; empty if the values are accepted."""
     command: list[str | Path] = [programs.path(helm), "template", "gputally", folder, "--values", "-"]
     done = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)
     if not done.returncode:
@@ -62,7 +62,7 @@ def told(helm: str, folder: Path, values: dict[str, Any]) -> list[tuple[str, str
 
 
 UNKNOWN = [
-    # Where the key stands, the key as it was written, and a value that would do for the right one.
+    # Parent of the key, the unknown key, and a value that is valid for the intended key.
     ("", "exportr", {"enabled": True}),
     ("", "fullNameOverride", "gpu"),
     ("", "nodeSelector", {"gpu": "true"}),
@@ -92,17 +92,17 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize("helm", HELMS)
-@pytest.mark.parametrize(("place", "key", "value"), UNKNOWN)
-def test_a_misspelt_or_misplaced_key_is_told_with_its_path(
-    helm: str, bare: Path, place: str, key: str, value: Any
+@pytest.mark.parametrize(("parent", "key", "value"), UNKNOWN)
+def test_an_unknown_key_is_refused_with_its_path(
+    helm: str, bare: Path, parent: str, key: str, value: Any
 ) -> None:
-    ((path, words),) = told(helm, bare, at(place, {key: value}) if place else {key: value})
-    assert path == place.replace("[]", ".0")
+    ((path, words),) = refusals(helm, bare, at(parent, {key: value}) if parent else {key: value})
+    assert path == parent.replace("[]", ".0")
     assert re.search(rf"\b{key}\b.*not allowed", words)
 
 
 WRONG = [
-    # The path, the value, and a word that helps.
+    # Path, wrong value, and a word that the message must contain.
     ("exporter.enabled", "yes", "boolean"),
     ("exporter.enabled", "false", "boolean"),
     ("exporter.port", -1, "1"),
@@ -158,19 +158,19 @@ WRONG = [
 
 
 @pytest.mark.parametrize("helm", HELMS)
-@pytest.mark.parametrize(("place", "value", "word"), WRONG)
-def test_a_wrong_value_is_told_with_its_path_and_what_would_be_right(
-    helm: str, bare: Path, place: str, value: Any, word: str
+@pytest.mark.parametrize(("where", "value", "word"), WRONG)
+def test_a_wrong_value_is_refused_with_its_path_and_the_allowed_values(
+    helm: str, bare: Path, where: str, value: Any, word: str
 ) -> None:
-    ((path, words),) = told(helm, bare, at(place, value))
-    assert path == place.replace("[]", ".0")
+    ((path, words),) = refusals(helm, bare, at(where, value))
+    assert path == where.replace("[]", ".0")
     assert re.search(rf"\b{word}\b", words)
 
 
 @pytest.mark.parametrize("helm", HELMS)
-def test_a_number_in_the_environment_is_told_with_its_place_in_the_list(helm: str, bare: Path) -> None:
+def test_a_number_in_the_environment_is_refused_with_its_index(helm: str, bare: Path) -> None:
     values = at("exporter.extraEnv", [{"name": "A", "value": "1"}, {"name": "B", "value": 1}])
-    ((path, words),) = told(helm, bare, values)
+    ((path, words),) = refusals(helm, bare, values)
     assert (path, "string" in words) == ("exporter.extraEnv.1.value", True)
 
 
@@ -232,14 +232,14 @@ GOOD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("helm", HELMS)
-def test_what_is_right_is_taken(helm: str, bare: Path) -> None:
-    assert told(helm, bare, GOOD) == []
+def test_valid_values_are_accepted(helm: str, bare: Path) -> None:
+    assert refusals(helm, bare, GOOD) == []
 
 
 @pytest.mark.parametrize("helm", HELMS)
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda file: file.stem)
-def test_every_preset_is_taken(helm: str, bare: Path, preset: Path) -> None:
-    assert told(helm, bare, yaml.safe_load(preset.read_text())) == []
+def test_every_preset_is_accepted(helm: str, bare: Path, preset: Path) -> None:
+    assert refusals(helm, bare, yaml.safe_load(preset.read_text())) == []
 
 
 EVERYTHING = (
@@ -272,13 +272,13 @@ def of_leaves(leaves: list[Value]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("helm", HELMS)
-def test_lists_and_maps_of_ones_own_can_be_taken_away_with_null(helm: str, bare: Path) -> None:
+def test_lists_and_free_maps_can_be_null(helm: str, bare: Path) -> None:
     own = [leaf for leaf in LEAVES if isinstance(leaf.default, list | dict)]
-    assert told(helm, bare, of_leaves(own)) == []
+    assert refusals(helm, bare, of_leaves(own)) == []
 
 
-def test_templates_do_without_what_can_be_taken_away() -> None:
-    # A stress test without a command is refused, in words of its own.
+def test_templates_render_with_null_for_lists_and_free_maps() -> None:
+    # Templates refuse a stress test without a command.
     own = [leaf for leaf in LEAVES if isinstance(leaf.default, list | dict) and leaf.name != "command"]
     values = of_leaves(own)
     for switch in EVERYTHING:
@@ -294,23 +294,23 @@ def test_templates_do_without_what_can_be_taken_away() -> None:
 
 
 @pytest.mark.parametrize("helm", HELMS)
-def test_anything_else_that_is_taken_away_with_null_is_missed(helm: str, bare: Path) -> None:
+def test_other_values_must_not_be_null(helm: str, bare: Path) -> None:
     needed = [leaf for leaf in LEAVES if not isinstance(leaf.default, list | dict) and leaf.path[1:]]
     assert len(needed) > 100
-    missed = told(helm, bare, of_leaves(needed))
+    missed = refusals(helm, bare, of_leaves(needed))
     assert {path for path, _ in missed} == {".".join(leaf.path[:-1]) for leaf in needed}
     said = " ".join(words for _, words in missed)
     assert [leaf.dotted for leaf in needed if not re.search(rf"\b{leaf.name}\b", said)] == []
 
 
 @pytest.mark.parametrize("helm", HELMS)
-def test_a_group_that_is_taken_away_with_null_is_missed(helm: str, bare: Path) -> None:
-    ((path, words),) = told(helm, bare, {"image": None})
+def test_a_group_must_not_be_null(helm: str, bare: Path) -> None:
+    ((path, words),) = refusals(helm, bare, {"image": None})
     assert (path, "image" in words) == ("", True)
 
 
 @pytest.mark.parametrize("archive", sorted(RELEASES.glob("*.tgz")), ids=lambda file: file.stem)
-def test_values_that_an_older_release_brings_are_taken(archive: Path) -> None:
+def test_values_of_an_older_release_are_accepted(archive: Path) -> None:
     with tarfile.open(archive) as packed:
         file = packed.extractfile("gputally/values.yaml")
         assert file is not None
@@ -318,14 +318,14 @@ def test_values_that_an_older_release_brings_are_taken(archive: Path) -> None:
     assert [error.message for error in jsonschema.Draft7Validator(SCHEMA).iter_errors(older)] == []
 
 
-def test_the_defaults_are_taken_and_templates_have_the_same() -> None:
+def test_the_defaults_are_valid_and_templates_have_the_same() -> None:
     defaults = yaml.safe_load(SOURCE)
     jsonschema.Draft7Validator.check_schema(SCHEMA)
     assert [error.message for error in jsonschema.Draft7Validator(SCHEMA).iter_errors(defaults)] == []
     assert yaml.safe_load((CHART / "files/values.yaml").read_text()) == defaults
 
 
-def test_all_defaults_of_the_rules_can_be_written_into_the_values() -> None:
+def test_all_defaults_of_the_rules_are_valid_values() -> None:
     rules = yaml.safe_load((CHART / "files/rules.yaml").read_text())
     assert [*jsonschema.Draft7Validator(SCHEMA).iter_errors({"rules": rules})] == []
 
@@ -347,7 +347,7 @@ def test_every_definition_is_used() -> None:
         (("dashboards.include",), DASHBOARDS),
     ],
 )
-def test_choices_are_those_of_the_code(names: tuple[str, ...], choices: Any) -> None:
+def test_enumerations_match_the_code(names: tuple[str, ...], choices: Any) -> None:
     schemas = {leaf.dotted: leaf.schema for leaf in LEAVES}
     for name in names:
         schema = schemas[name]
@@ -370,7 +370,7 @@ KUBERNETES = {
 }
 
 
-def test_parts_of_a_pod_have_the_keys_that_kubernetes_knows() -> None:
+def test_parts_of_a_pod_have_the_keys_of_kubernetes() -> None:
     known = json.loads(Path(programs.path("kubernetes-openapi-1.34")).read_text())["definitions"]
     for kind, ours in KUBERNETES.items():
         theirs = known[f"io.k8s.api.{kind}"]

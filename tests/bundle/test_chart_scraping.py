@@ -1,4 +1,4 @@
-"""However the exporters are scraped, their series have the same labels, and those of no other pod."""
+"""All scrape objects give the exporters' series the same labels."""
 
 import re
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from tests.bundle.chart import Object, objects
 from tests.bundle.relabeling import Rule, of_sample, of_target, relabeled
 
 KINDS = {"scrapeConfig": "ScrapeConfig", "serviceMonitor": "ServiceMonitor", "podMonitor": "PodMonitor"}
-every_way = pytest.mark.parametrize("way", KINDS)
-every_way_and_the_stack = pytest.mark.parametrize("way", [*KINDS, "stack"])
+every_scraper = pytest.mark.parametrize("key", KINDS)
+every_scraper_and_the_stack = pytest.mark.parametrize("key", [*KINDS, "stack"])
 
 POD = {
     "__address__": "10.0.0.7:9400",
@@ -26,7 +26,7 @@ POD = {
     "__meta_kubernetes_service_name": "gputally",
     "instance": "10.0.0.7:9400",
 }
-# What the operator itself puts before the relabelings of an object: promcfg.go, generateServiceMonitorConfig
+# The relabelings that the operator prepends to those of an object: promcfg.go, generateServiceMonitorConfig
 # and generatePodMonitorConfig.
 COMMON: list[Rule] = [
     {"sourceLabels": ["__meta_kubernetes_namespace"], "targetLabel": "namespace"},
@@ -56,7 +56,7 @@ WEB = {
 
 
 def endpoint(made: Object) -> Mapping[str, Any]:
-    """The part of a scraper that says how it scrapes."""
+    """The part of a scrape object with its scrape settings."""
     spec: Mapping[str, Any] = made["spec"]
     if made["kind"] == "ScrapeConfig":
         return spec
@@ -65,15 +65,15 @@ def endpoint(made: Object) -> Mapping[str, Any]:
     return found
 
 
-def scraper(way: str, values: Mapping[str, Any] | None = None) -> Object:
+def scraper(key: str, values: Mapping[str, Any] | None = None) -> Object:
     switched = {**(values or {})}
-    switched[way] = {**switched.get(way, {}), "enabled": True}
-    (made,) = objects(KINDS[way], switched)
+    switched[key] = {**switched.get(key, {}), "enabled": True}
+    (made,) = objects(KINDS[key], switched)
     return made
 
 
 def stack_job(values: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-    """The stack's job, in the spelling of the operator's objects."""
+    """The stack's job, with keys in camel case as in the operator's objects."""
     maps = objects("ConfigMap", {**(values or {}), "stack": {"enabled": True}})
     (text,) = [made["data"]["prometheus.yml"] for made in maps if "prometheus.yml" in made.get("data", {})]
     job: Mapping[str, Any] = _in_camel_case(
@@ -91,85 +91,85 @@ def _in_camel_case(tree: Any) -> Any:
     return [_in_camel_case(part) for part in tree] if isinstance(tree, list) else tree
 
 
-def target(way: str, values: Mapping[str, Any] | None = None, **changed: str) -> dict[str, str] | None:
-    """The labels of one exporter's series that Prometheus adds."""
+def target(key: str, values: Mapping[str, Any] | None = None, **changed: str) -> dict[str, str] | None:
+    """The labels that Prometheus adds to one exporter's series."""
     found = POD | changed
-    if way == "stack":
+    if key == "stack":
         job = stack_job(values)
         return of_target({**found, "job": job["jobName"]}, job["relabelConfigs"])
-    made = scraper(way, values)
+    made = scraper(key, values)
     rules = [*OPERATORS[made["kind"]], *endpoint(made)["relabelings"]]
     named = {"job": made["spec"]["jobName"]} if made["kind"] == "ScrapeConfig" else {}
     return of_target({**found, **named}, rules)
 
 
-@every_way_and_the_stack
-def test_every_way_of_scraping_gives_the_same_labels(way: str) -> None:
-    assert target(way) == {"job": "gputally", "instance": "node-1", "node": "node-1"}
+@every_scraper_and_the_stack
+def test_every_scrape_object_gives_the_same_labels(key: str) -> None:
+    assert target(key) == {"job": "gputally", "instance": "node-1", "node": "node-1"}
 
 
-@every_way_and_the_stack
+@every_scraper_and_the_stack
 @pytest.mark.parametrize("values", [{"cluster": "north"}, {"scrapeConfig": {"cluster": "north"}}])
-def test_every_way_of_scraping_names_the_cluster(way: str, values: dict[str, Any]) -> None:
-    labels = target(way, values)
+def test_every_scrape_object_adds_the_cluster(key: str, values: dict[str, Any]) -> None:
+    labels = target(key, values)
     assert labels is not None
     assert labels["cluster"] == "north"
 
 
-@every_way
-def test_the_job_is_that_of_the_rules(way: str) -> None:
-    labels = target(way, {"rules": {"settings": {"job": "gpus"}}})
+@every_scraper
+def test_the_job_is_the_job_of_the_rules(key: str) -> None:
+    labels = target(key, {"rules": {"settings": {"job": "gpus"}}})
     assert labels is not None
     assert labels["job"] == "gpus"
 
 
-@every_way_and_the_stack
-def test_a_pod_that_has_ended_is_no_target(way: str) -> None:
-    assert target(way, __meta_kubernetes_pod_phase="Failed") is None
-    assert target(way, __meta_kubernetes_pod_phase="Succeeded") is None
+@every_scraper_and_the_stack
+def test_a_completed_pod_is_not_a_target(key: str) -> None:
+    assert target(key, __meta_kubernetes_pod_phase="Failed") is None
+    assert target(key, __meta_kubernetes_pod_phase="Succeeded") is None
 
 
-def test_only_the_port_of_the_metrics_is_scraped() -> None:
+def test_only_the_port_metrics_is_scraped() -> None:
     assert target("scrapeConfig", __meta_kubernetes_pod_container_port_name="debug") is None
     assert endpoint(scraper("podMonitor"))["port"] == endpoint(scraper("serviceMonitor"))["port"] == "metrics"
 
 
-@every_way
-def test_a_sample_keeps_the_pod_that_it_is_about(way: str) -> None:
-    labels = target(way)
-    honored = endpoint(scraper(way))["honorLabels"]
+@every_scraper
+def test_a_series_keeps_the_pod_that_uses_the_gpu(key: str) -> None:
+    labels = target(key)
+    honored = endpoint(scraper(key))["honorLabels"]
     assert labels is not None
-    # gputally_pod_info has the node too: it is not to be there twice.
+    # gputally_pod_info has the label node too: it must not become exported_node.
     sample = {**OF_TRAINER, "node": "node-1"}
     assert of_sample(labels, sample, honor_labels=honored) == labels | sample
 
 
-@every_way
-def test_a_sample_about_a_gpu_does_not_get_the_exporters_pod(way: str) -> None:
-    labels = target(way)
+@every_scraper
+def test_a_series_of_a_gpu_does_not_get_the_exporters_pod(key: str) -> None:
+    labels = target(key)
     assert labels is not None
     assert of_sample(labels, OF_GPU, honor_labels=True).keys() == {*OF_GPU, "job", "instance", "node"}
 
 
-@every_way
-def test_interval_and_timeout_are_those_that_the_rules_reckon_with(way: str) -> None:
-    made = endpoint(scraper(way, {"rules": {"settings": {"scrapeInterval": "30s", "scrapeTimeout": "7s"}}}))
+@every_scraper
+def test_interval_and_timeout_are_settings_of_the_rules(key: str) -> None:
+    made = endpoint(scraper(key, {"rules": {"settings": {"scrapeInterval": "30s", "scrapeTimeout": "7s"}}}))
     assert made.get("scrapeInterval", made.get("interval")) == "30s"
     assert made["scrapeTimeout"] == "7s"
 
 
-@every_way
-def test_own_relabelings_come_last(way: str) -> None:
+@every_scraper
+def test_additional_relabelings_come_last(key: str) -> None:
     own = {"targetLabel": "zone", "replacement": "a"}
     dropping = {"sourceLabels": ["__name__"], "regex": "x", "action": "drop"}
-    made = endpoint(scraper(way, {way: {"relabelings": [own], "metricRelabelings": [dropping]}}))
+    made = endpoint(scraper(key, {key: {"relabelings": [own], "metricRelabelings": [dropping]}}))
     assert made["relabelings"][-1] == own
     assert made["metricRelabelings"] == [dropping]
 
 
-@every_way
-def test_a_scraper_logs_in_and_checks_the_certificate(way: str) -> None:
-    made = endpoint(scraper(way, {"web": WEB}))
+@every_scraper
+def test_a_scraper_logs_in_and_verifies_the_certificate(key: str) -> None:
+    made = endpoint(scraper(key, {"web": WEB}))
     assert made["scheme"].lower() == "https"
     assert made["tlsConfig"] == {
         "serverName": "gputally.monitoring.svc",
@@ -181,18 +181,18 @@ def test_a_scraper_logs_in_and_checks_the_certificate(way: str) -> None:
     }
 
 
-@every_way
-def test_a_certificate_can_have_another_name_or_go_unchecked(way: str) -> None:
+@every_scraper
+def test_server_name_and_verification_are_values(key: str) -> None:
     tls = {"enabled": True, "secret": "certificate", "serverName": "gpus.example", "insecureSkipVerify": True}
-    made = endpoint(scraper(way, {"web": {"tls": tls}}))
+    made = endpoint(scraper(key, {"web": {"tls": tls}}))
     assert made["tlsConfig"] == {"serverName": "gpus.example", "insecureSkipVerify": True}
     assert "basicAuth" not in made
 
 
-@every_way
-def test_its_labels_are_what_an_operator_selects_by(way: str) -> None:
-    values = {"commonLabels": {"release": "kps"}, way: {"additionalLabels": {"team": "gpu"}}}
-    labels = scraper(way, values)["metadata"]["labels"]
+@every_scraper
+def test_labels_for_the_operators_selectors_are_values(key: str) -> None:
+    values = {"commonLabels": {"release": "kps"}, key: {"additionalLabels": {"team": "gpu"}}}
+    labels = scraper(key, values)["metadata"]["labels"]
     assert {"release": "kps", "team": "gpu"}.items() <= labels.items()
 
 
@@ -204,7 +204,7 @@ def monitor(suffix: str, values: dict[str, Any]) -> Object:
 
 
 def in_pod(made: Object, sample: dict[str, str]) -> dict[str, str]:
-    """A sample of a pod of team-a's, after all relabeling."""
+    """A series of a pod of team-a, after all relabeling."""
     pod = POD | {
         "__meta_kubernetes_namespace": "team-a",
         "__meta_kubernetes_pod_name": "trainer-0",
@@ -219,13 +219,13 @@ def in_pod(made: Object, sample: dict[str, str]) -> dict[str, str]:
     return final
 
 
-def test_sidecars_are_found_in_all_namespaces_by_their_label() -> None:
+def test_sidecars_are_selected_in_all_namespaces_by_their_label() -> None:
     spec = monitor("sidecars", {"sidecars": {"enabled": True}})["spec"]
     assert spec["namespaceSelector"] == {"any": True}
     assert spec["selector"] == {"matchLabels": {"gputally.io/sidecar": "true"}}
 
 
-def test_the_series_of_a_sidecar_are_about_its_own_pod() -> None:
+def test_the_series_of_a_sidecar_have_its_own_pod() -> None:
     made = monitor("sidecars", {"sidecars": {"enabled": True}})
     assert in_pod(made, OF_TRAINER) == {
         **OF_TRAINER,
@@ -236,14 +236,14 @@ def test_the_series_of_a_sidecar_are_about_its_own_pod() -> None:
     }
 
 
-def test_a_sidecar_cannot_charge_another_pod() -> None:
+def test_a_sidecar_cannot_claim_the_name_of_another_pod() -> None:
     made = monitor("sidecars", {"sidecars": {"enabled": True}})
     forged = in_pod(made, {**OF_TRAINER, "namespace": "team-b", "pod": "victim"})
     assert (forged["namespace"], forged["pod"]) == ("team-a", "trainer-0")
     assert "victim" not in forged.values()
 
 
-def test_other_pods_keep_the_labels_that_the_operator_gives_them() -> None:
+def test_other_pods_keep_the_labels_of_the_operator() -> None:
     chosen = {"gputally.io/scrape": None, "app": "dcgm"}
     values = {"enabled": True, "matchLabels": chosen, "port": "gpu", "path": "/gpu"}
     made = monitor("pods", {"pods": values})

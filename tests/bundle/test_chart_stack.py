@@ -1,4 +1,4 @@
-"""Prometheus, Alertmanager and Grafana of the chart: what their objects and their files say."""
+"""Objects and configuration files of the stack: Prometheus, Alertmanager and Grafana."""
 
 import configparser
 import json
@@ -26,7 +26,7 @@ WRITER: Object = {
 
 
 def on(**values: Any) -> dict[str, Any]:
-    """Values of the stack, which is enabled."""
+    """Values with the stack enabled."""
     return {"stack": {"enabled": True, **values}}
 
 
@@ -43,7 +43,7 @@ def pod(component: str, values: dict[str, Any]) -> Object:
 
 
 def prometheus(values: dict[str, Any]) -> Object:
-    """What is in prometheus.yml."""
+    """The content of prometheus.yml."""
     config: Object = yaml.safe_load(of("prometheus", "ConfigMap", values)["data"]["prometheus.yml"])
     return config
 
@@ -65,7 +65,7 @@ def volume(name: str, spec: Object) -> Object:
 
 
 def clients(component: str, values: dict[str, Any]) -> list[Object]:
-    """Who may reach it, as its NetworkPolicy has them."""
+    """The peers that its NetworkPolicy admits."""
     (rule,) = of(component, "NetworkPolicy", values)["spec"]["ingress"]
     assert rule["ports"] == [{"port": "http"}]
     return list(rule.get("from", []))
@@ -78,11 +78,11 @@ def ours(*components: str) -> list[Object]:
     ]
 
 
-def test_nothing_of_it_is_there_unless_it_is_asked_for() -> None:
+def test_the_stack_is_disabled_by_default() -> None:
     assert {made["metadata"]["labels"][COMPONENT] for made in chart.render()}.isdisjoint(COMPONENTS)
 
 
-def test_alertmanager_and_grafana_can_be_left_out() -> None:
+def test_alertmanager_and_grafana_can_be_disabled() -> None:
     made = chart.render(on(alertmanager={"enabled": False}, grafana={"enabled": False}))
     components = {each["metadata"]["labels"][COMPONENT] for each in made}
     assert components & {*COMPONENTS, "dashboards"} == {"prometheus"}
@@ -91,7 +91,7 @@ def test_alertmanager_and_grafana_can_be_left_out() -> None:
     assert [job["job_name"] for job in config["scrape_configs"]] == ["gputally", "prometheus"]
 
 
-def test_only_prometheus_has_a_token_and_it_finds_pods_at_home_and_nothing_else() -> None:
+def test_only_prometheus_has_a_token_and_may_list_pods_of_its_namespace() -> None:
     tokens = {name: pod(name, on())["automountServiceAccountToken"] for name in COMPONENTS}
     assert tokens == {"prometheus": True, "alertmanager": False, "grafana": False}
     role = of("prometheus", "Role", on())
@@ -101,11 +101,11 @@ def test_only_prometheus_has_a_token_and_it_finds_pods_at_home_and_nothing_else(
     assert bound == [{"kind": "ServiceAccount", "name": "gputally-prometheus", "namespace": "monitoring"}]
 
 
-def test_the_names_of_pods_that_use_gpus_are_the_exporters_and_not_its_own_pods() -> None:
+def test_the_labels_of_the_exporter_are_honoured() -> None:
     assert job("gputally", on())["honor_labels"] is True
 
 
-def test_sidecars_of_workflows_are_found_where_they_are() -> None:
+def test_sidecars_of_workflows_are_discovered_in_their_namespaces() -> None:
     values = {**on(), "argoWorkflows": {"sidecar": {"enabled": True, "namespaces": ["ml"]}}}
     roles = [
         made for made in chart.objects("Role", values) if made["metadata"]["name"].endswith("prometheus")
@@ -136,7 +136,7 @@ def test_changed_settings_restart_grafana() -> None:
     assert of("grafana", "StatefulSet", renamed) != of("grafana", "StatefulSet", on())
 
 
-def test_no_pod_is_replaced_because_the_chart_has_a_new_version() -> None:
+def test_a_new_chart_version_alone_replaces_no_pod() -> None:
     for name in COMPONENTS:
         labels = of(name, "StatefulSet", on())["spec"]["template"]["metadata"]["labels"]
         assert not {"helm.sh/chart", "app.kubernetes.io/version"} & labels.keys()
@@ -151,12 +151,12 @@ def test_data_never_fills_the_volume(size: str, kept: str) -> None:
     assert prometheus(values)["storage"]["tsdb"]["retention"] == {"time": "180d", "size": kept}
 
 
-def test_how_long_and_how_much_is_kept_are_values() -> None:
+def test_retention_time_and_size_are_values() -> None:
     values = on(prometheus={"retention": "30d", "retentionSize": "9GB", "persistence": {"size": "10Gi"}})
     assert prometheus(values)["storage"]["tsdb"]["retention"] == {"time": "30d", "size": "9GB"}
 
 
-def test_without_persistence_data_is_in_the_pod_and_bounded_by_time_only() -> None:
+def test_without_persistence_data_is_in_the_pod_and_limited_by_time_only() -> None:
     off = {"persistence": {"enabled": False}}
     values = on(prometheus=off, alertmanager=off, grafana=off)
     for name in COMPONENTS:
@@ -166,7 +166,7 @@ def test_without_persistence_data_is_in_the_pod_and_bounded_by_time_only() -> No
 
 
 @pytest.mark.parametrize("name", COMPONENTS)
-def test_class_size_and_end_of_a_volume_are_values(name: str) -> None:
+def test_storage_class_size_and_deletion_of_a_volume_are_values(name: str) -> None:
     kept = {"storageClass": "fast", "size": "7Gi", "whenDeleted": "Delete"}
     spec = of(name, "StatefulSet", on(**{name: {"persistence": kept}}))["spec"]
     (claim,) = spec["volumeClaimTemplates"]
@@ -180,7 +180,7 @@ def test_class_size_and_end_of_a_volume_are_values(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMPONENTS)
-def test_image_place_and_resources_are_values(name: str) -> None:
+def test_image_scheduling_and_resources_are_values(name: str) -> None:
     digest = f"sha256:{'a' * 64}"
     part = {
         "image": {"registry": "own.example.com", "digest": digest, "pullPolicy": "Always"},
@@ -201,14 +201,14 @@ def test_image_place_and_resources_are_values(name: str) -> None:
     assert spec["imagePullSecrets"] == [{"name": "login"}]
 
 
-def test_a_cluster_may_choose_the_users() -> None:
+def test_user_ids_can_be_left_to_the_cluster() -> None:
     users = {"runAsUser", "runAsGroup", "fsGroup"}
     for name in COMPONENTS:
         assert users <= pod(name, on())["securityContext"].keys()
         assert not users & pod(name, on(runAsImageUser=False))["securityContext"].keys()
 
 
-def test_remote_write_has_its_secrets_as_files_and_says_which_cluster_it_is() -> None:
+def test_remote_write_has_secrets_as_files_and_external_labels() -> None:
     part = {"remoteWrite": [WRITER], "secrets": ["mimir"], "externalLabels": {"region": "north"}}
     values = {**on(prometheus=part), "cluster": "lab"}
     config = prometheus(values)
@@ -221,7 +221,7 @@ def test_remote_write_has_its_secrets_as_files_and_says_which_cluster_it_is() ->
     assert volume("secret-0", spec)["secret"]["secretName"] == "mimir"
 
 
-def test_tls_and_login_of_the_exporter_are_files_and_its_key_is_not_among_them() -> None:
+def test_tls_and_login_of_the_exporter_are_files_without_its_private_key() -> None:
     users = {"prometheus": "$2y$10$" + "a" * 53}
     web = {
         "tls": {"enabled": True, "secret": "certificate", "serverName": "gpus"},
@@ -242,13 +242,13 @@ def test_tls_and_login_of_the_exporter_are_files_and_its_key_is_not_among_them()
     assert given == {"certificate": ["ca.crt"], "login": ["username", "password"]}
 
 
-def test_an_unchecked_certificate_takes_no_file() -> None:
+def test_an_unverified_certificate_needs_no_file() -> None:
     values = {**on(), "web": {"tls": {"enabled": True, "secret": "s", "insecureSkipVerify": True}}}
     assert "ca_file" not in job("gputally", values)["tls_config"]
     assert [each["name"] for each in pod("prometheus", values)["volumes"]] == ["config"]
 
 
-def test_more_jobs_alertmanagers_and_flags_are_values() -> None:
+def test_additional_jobs_alertmanagers_and_flags_are_values() -> None:
     more: Object = {
         "extraScrapeConfigs": [{"job_name": "dcgm", "static_configs": [{"targets": ["dcgm:9400"]}]}],
         "alertmanagers": [{"scheme": "https", "static_configs": [{"targets": ["central:9093"]}]}],
@@ -260,20 +260,20 @@ def test_more_jobs_alertmanagers_and_flags_are_values() -> None:
     assert pod("prometheus", values)["containers"][0]["args"][-1] == "--query.timeout=30s"
 
 
-def test_who_may_reach_whom() -> None:
+def test_network_policies_admit_the_stacks_own_clients() -> None:
     assert clients("prometheus", on()) == ours("grafana", "verify")
     assert clients("alertmanager", on()) == ours("prometheus", "grafana", "verify")
     assert clients("grafana", on()) == []
 
 
-def test_further_clients_are_values() -> None:
+def test_additional_clients_are_values() -> None:
     peer = {"namespaceSelector": {"matchLabels": {"team": "platform"}}}
     values = {**on(), "networkPolicy": {"prometheusClients": [peer], "grafanaClients": [peer]}}
     assert clients("prometheus", values) == [*ours("grafana", "verify"), peer]
     assert clients("grafana", values) == [*ours("prometheus", "verify"), peer]
 
 
-def test_what_scales_by_prometheus_may_ask_it() -> None:
+def test_autoscalers_may_query_prometheus() -> None:
     scaled = {
         "prometheusAdapter": {"enabled": True},
         "keda": {"enabled": True, "target": {"name": "server"}},
@@ -282,7 +282,7 @@ def test_what_scales_by_prometheus_may_ask_it() -> None:
     assert peer["podSelector"]["matchExpressions"][0]["values"] == ["keda-operator", "prometheus-adapter"]
 
 
-def test_grafana_gets_no_further_than_to_what_it_shows() -> None:
+def test_grafana_may_reach_its_data_sources_only() -> None:
     more = {"ports": [{"port": 636}]}
     values = {**on(), "networkPolicy": {"grafanaEgress": [more]}}
     egress = of("grafana", "NetworkPolicy", values)["spec"]["egress"]
@@ -294,7 +294,7 @@ def test_grafana_gets_no_further_than_to_what_it_shows() -> None:
     assert egress[3:] == [more]
 
 
-def test_alertmanager_goes_nowhere_unless_somebody_is_to_be_told() -> None:
+def test_alertmanager_has_egress_only_with_a_receiver() -> None:
     told = {**on(), "routing": {"default": "slack", "secret": "s", "slack": {"channel": "#gpus"}}}
     policies = [of("alertmanager", "NetworkPolicy", values)["spec"] for values in (on(), told)]
     assert [policy.get("egress", []) for policy in policies] == [[], [{}]]
@@ -311,7 +311,7 @@ def test_the_secrets_of_receivers_are_files() -> None:
     assert slack["slack_configs"][0]["api_url_file"] == f"{mount['mountPath']}/slack-url"
 
 
-def test_a_given_password_is_a_file_too_and_none_is_made() -> None:
+def test_a_password_in_a_secret_is_a_file_and_none_is_generated() -> None:
     admin = {"secret": "login", "userKey": "name", "passwordKey": "word"}
     values = on(grafana={"admin": admin})
     assert grafana(values)["security"]["admin_user"] == "$__file{/etc/grafana/admin/user}"
@@ -324,7 +324,7 @@ def test_a_given_password_is_a_file_too_and_none_is_made() -> None:
     assert "admin-password" not in json.dumps(spec)
 
 
-def test_grafana_calls_nobody() -> None:
+def test_grafana_connects_to_no_external_service() -> None:
     settings = grafana(on())
     off = [
         *(("analytics", key) for key in ("enabled", "reporting_enabled", "check_for_updates")),
@@ -339,7 +339,7 @@ def test_grafana_calls_nobody() -> None:
     assert settings["plugins"]["public_key_retrieval_disabled"] == "true"
 
 
-def test_an_ingress_leads_to_grafana_which_knows_its_address() -> None:
+def test_an_ingress_sets_grafanas_root_url() -> None:
     ingress = {
         "enabled": True,
         "host": "gpu.example.com",
@@ -360,8 +360,8 @@ def test_an_ingress_leads_to_grafana_which_knows_its_address() -> None:
     assert grafana(values)["security"]["cookie_secure"] == "true"
 
 
-def test_grafana_may_live_below_a_path() -> None:
-    """Then its metrics are there, too, and nowhere else."""
+def test_grafana_can_be_served_below_a_path() -> None:
+    """Its metrics are then below that path only."""
     address = {"rootUrl": "https://example.com/gpus/", "ingress": {"enabled": True, "host": "example.com"}}
     values = on(grafana=address)
     assert dict(grafana(values)["server"]) == {
@@ -376,7 +376,7 @@ def test_grafana_may_live_below_a_path() -> None:
     assert job("grafana", values)["metrics_path"] == "/gpus/metrics"
 
 
-def test_grafana_shows_the_dashboards_that_are_wanted_and_starts_with_the_fleet_if_it_is_there() -> None:
+def test_grafana_mounts_the_selected_dashboards_and_opens_the_fleet_dashboard() -> None:
     values = {**on(), "dashboards": {"include": ["node", "idle"]}}
     sources = volume("dashboards", pod("grafana", values))["projected"]["sources"]
     assert [source["configMap"]["name"] for source in sources] == [
@@ -407,7 +407,7 @@ CONFIGURATIONS = {
         "argoWorkflows": {"sidecar": {"enabled": True, "namespaces": ["ml"]}},
         "rules": {"alerts": {alert.name: {"enabled": True} for alert in ALERTS}},
     },
-    "little": {
+    "minimal": {
         **on(alertmanager={"enabled": False}, grafana={"enabled": False}),
         "exporter": {"enabled": False},
     },
@@ -415,7 +415,7 @@ CONFIGURATIONS = {
 
 
 @pytest.mark.parametrize("values", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
-def test_prometheus_takes_its_files(values: dict[str, Any], tmp_path: Path) -> None:
+def test_the_files_of_prometheus_are_valid(values: dict[str, Any], tmp_path: Path) -> None:
     data = of("prometheus", "ConfigMap", values)["data"]
     for name, text in data.items():
         (tmp_path / name).write_text(text)
@@ -436,7 +436,7 @@ def test_prometheus_takes_its_files(values: dict[str, Any], tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("receiver", ["", "slack", "pagerduty", "opsgenie", "email", "teams", "webhook"])
-def test_alertmanager_takes_its_file(receiver: str, tmp_path: Path) -> None:
+def test_the_file_of_alertmanager_is_valid(receiver: str, tmp_path: Path) -> None:
     email = {
         "to": "a@example.com",
         "from": "b@example.com",
@@ -474,19 +474,19 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         on(prometheus={"remoteWrite": [{"url": "http://a", "authorization": {"credentials": "secret"}}]}),
         "authorization.credentials_file",
     ),
-    "more than the disk holds": (
+    "retention larger than the volume": (
         on(prometheus={"retentionSize": "60GB", "persistence": {"size": "50Gi"}}),
         "stack.prometheus.retentionSize",
     ),
-    "the cluster among the labels": (
+    "the cluster in the external labels": (
         on(prometheus={"externalLabels": {"cluster": "a"}}),
         "stack.prometheus.externalLabels.cluster",
     ),
-    "a job that is there already": (
+    "a job that exists already": (
         on(prometheus={"extraScrapeConfigs": [{"job_name": "grafana"}]}),
         'job "grafana"',
     ),
-    "a job given twice": (
+    "a duplicate job": (
         on(prometheus={"extraScrapeConfigs": [{"job_name": "a"}, {"job_name": "a"}]}),
         'job "a"',
     ),
@@ -494,7 +494,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a flag of the chart": (on(prometheus={"extraArgs": ["--config.file=/a"]}), "--config.file"),
     "retention as a flag": (
         on(prometheus={"extraArgs": ["--storage.tsdb.retention.time=1d"]}),
-        "set retention and retentionSize",
+        "stack.prometheus.retentionSize",
     ),
     "a timeout that is too long": (
         {"rules": {"settings": {"scrapeInterval": "5s"}}},
@@ -503,9 +503,9 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("values", "said"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_told_in_one_line(values: dict[str, Any], said: str) -> None:
-    assert said in chart.refusal(values)
+@pytest.mark.parametrize(("values", "named"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_refused_in_one_line(values: dict[str, Any], named: str) -> None:
+    assert named in chart.refusal(values)
 
 
 @pytest.mark.parametrize(("interval", "timeout"), [("1m", "60s"), ("1m30s", "1m"), ("1h", "59m59s")])

@@ -1,4 +1,4 @@
-"""`helm test`: its pod asks the right parts, may do nothing else, and its command does what it is for."""
+"""`helm test`: its pod checks the installed parts without privileges, and its command works."""
 
 import io
 import re
@@ -35,7 +35,7 @@ def flags(values: dict[str, Any] | None = None) -> dict[str, str]:
     return {name: value for name, _, value in (one.partition("=") for one in arguments)}
 
 
-def test_it_runs_for_helm_test_only_and_its_log_stays() -> None:
+def test_it_runs_only_for_helm_test_and_is_kept() -> None:
     made = verify_pod().owner
     assert made["metadata"]["name"] == "gputally-verify"
     assert made["metadata"]["annotations"] == {
@@ -46,12 +46,12 @@ def test_it_runs_for_helm_test_only_and_its_log_stays() -> None:
 
 
 @pytest.mark.parametrize("values", [{}, {"stack": {"enabled": True}}, {"web": PROTECTED}])
-def test_it_may_do_nothing(values: dict[str, Any]) -> None:
+def test_it_has_no_privileges(values: dict[str, Any]) -> None:
     pod = verify_pod(values)
     assert pod_security.level(pod) == "restricted"
     assert pod.spec["automountServiceAccountToken"] is False
     assert pod.containers[0]["securityContext"]["readOnlyRootFilesystem"] is True
-    # On a node whose runtime gives them to everybody, it would have all GPUs otherwise.
+    # Otherwise a runtime that is the default on the node would mount all GPUs.
     assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in pod.containers[0]["env"]
 
 
@@ -63,12 +63,12 @@ def test_it_has_the_exporters_image() -> None:
     assert pod.spec["imagePullSecrets"] == [{"name": "s"}]
 
 
-def test_without_more_it_asks_the_exporter() -> None:
+def test_by_default_it_checks_the_exporter() -> None:
     assert flags() == {"--wait": "4m", "--exporter": "http://gputally.monitoring:9400"}
     assert flags({"service": {"port": 80}})["--exporter"] == "http://gputally.monitoring:80"
 
 
-def test_a_prometheus_of_the_cluster_is_asked_where_it_is_known() -> None:
+def test_an_existing_prometheus_is_checked_with_its_url() -> None:
     asked = {"prometheusUrl": "https://p.example.com/prom/", "cluster": "north"}
     found = flags({**asked, "rules": {"settings": {"job": "gpus"}}})
     assert (found["--prometheus"], found["--cluster"], found["--job"]) == (
@@ -81,7 +81,7 @@ def test_a_prometheus_of_the_cluster_is_asked_where_it_is_known() -> None:
     assert "--grafana" not in found
 
 
-def test_a_stack_is_asked_for_everything_that_it_has() -> None:
+def test_all_parts_of_a_stack_are_checked() -> None:
     found = flags({"stack": {"enabled": True}})
     assert found["--prometheus"] == "http://gputally-prometheus.monitoring:9090"
     assert found["--alertmanager"] == "http://gputally-alertmanager.monitoring:9093"
@@ -93,7 +93,7 @@ def test_a_stack_is_asked_for_everything_that_it_has() -> None:
     }
 
 
-def test_what_is_switched_off_is_not_expected() -> None:
+def test_disabled_parts_are_not_expected() -> None:
     values = {
         "stack": {"enabled": True},
         "dashboards": {"include": ["fleet", "node"]},
@@ -104,13 +104,13 @@ def test_what_is_switched_off_is_not_expected() -> None:
     assert int(found["--rule-groups"]) == int(usual["--rule-groups"]) - 1
 
 
-def test_where_there_is_nothing_to_ask_there_is_no_pod() -> None:
+def test_without_a_part_to_check_there_is_no_pod() -> None:
     only_rules = {"exporter": {"enabled": False}, "prometheusRule": {"enabled": True}}
     assert chart.objects("Pod", only_rules) == []
     assert "--exporter" not in flags({**only_rules, "prometheusUrl": "http://p.example.com"})
 
 
-def test_a_protected_exporter_is_asked_with_what_protects_it() -> None:
+def test_the_web_settings_of_the_exporter_are_used() -> None:
     found = flags({"web": PROTECTED})
     assert found["--exporter"] == "https://gputally.monitoring:9400"
     assert found["--exporter-server-name"] == "gputally.monitoring.svc"
@@ -127,7 +127,7 @@ def test_a_protected_exporter_is_asked_with_what_protects_it() -> None:
     assert files == {("web-tls", "ca.crt"), ("web-login", "username"), ("web-login", "password")}
 
 
-def test_a_certificate_that_nobody_checks_is_not_checked_here_either() -> None:
+def test_insecure_skip_verify_applies_here_too() -> None:
     tls = {"enabled": True, "secret": "s", "insecureSkipVerify": True, "serverName": "x.example.com"}
     found = flags({"web": {"tls": tls}})
     assert "--exporter-insecure" in found
@@ -136,7 +136,7 @@ def test_a_certificate_that_nobody_checks_is_not_checked_here_either() -> None:
     assert "volumes" not in verify_pod({"web": {"tls": tls}}).spec
 
 
-def test_grafana_is_asked_below_its_path_and_with_the_login_of_its_secret() -> None:
+def test_grafanas_path_and_login_are_used() -> None:
     admin = {"secret": "g", "userKey": "name", "passwordKey": "word"}
     grafana = {"admin": admin, "rootUrl": "https://x.example.com/grafana"}
     values = {"stack": {"enabled": True, "grafana": grafana}}
@@ -151,8 +151,8 @@ def test_grafana_is_asked_below_its_path_and_with_the_login_of_its_secret() -> N
     assert found["--grafana-login"] == pod.containers[0]["volumeMounts"][0]["mountPath"]
 
 
-def test_every_flag_is_one_that_the_command_has(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Up to the point where it asks: nobody is there."""
+def test_every_flag_is_accepted_by_the_command(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The connections are refused: no server is running."""
     login = tmp_path_factory.mktemp("login")
     for name in ("username", "password"):
         (login / name).write_text("x")
@@ -164,14 +164,14 @@ def test_every_flag_is_one_that_the_command_has(tmp_path_factory: pytest.TempPat
     ]
     out = io.StringIO()
     assert run(arguments, out) == 1
-    assert out.getvalue().count("does not answer: connection refused") == 3
+    assert out.getvalue().count("connection refused") == 3
 
 
-def test_its_command_finds_that_the_stack_of_the_chart_is_well(stack: Stack, tmp_path: Path) -> None:
-    """As `helm test` runs it, but for the addresses, and with the password that Grafana made for itself.
+def test_its_command_succeeds_on_the_stack_of_the_chart(stack: Stack, tmp_path: Path) -> None:
+    """As `helm test` runs it, except for the addresses and the password, which Grafana generated.
 
-    Without it, Grafana's own number of dashboards counts, which this older Grafana brings up to date twice an
-    hour only.
+    Without the password, the number of dashboards comes from a metric that this older Grafana updates twice an
+    hour.
     """
 
     def exporters() -> list[str]:

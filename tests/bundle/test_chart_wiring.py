@@ -1,4 +1,4 @@
-"""Whatever an object of the chart names, by selector, port or name, is there: what is scraped is reached."""
+"""Every selector, port and name in an object of the chart refers to an existing object."""
 
 import json
 import re
@@ -17,8 +17,8 @@ every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 WORKLOADS = {"DaemonSet", "Deployment", "StatefulSet"}
 COMPONENT = "app.kubernetes.io/component"
-# Component -> components that it has to reach.
-TALKS_TO = {
+# Component -> components that it connects to.
+CONNECTS_TO = {
     "exporter": set(),
     "prometheus": {"exporter", "alertmanager", "grafana"},
     "alertmanager": set(),
@@ -32,7 +32,7 @@ def ports(pod: Pod) -> dict[str, int]:
     """Name -> number, of a pod's ports."""
     found = [port for container in pod.containers for port in container.get("ports", ())]
     named = {port["name"]: port["containerPort"] for port in found}
-    assert len(named) == len(found), f"{pod.title}: two ports with one name"
+    assert len(named) == len(found), f"{pod.title}: duplicate port names"
     return named
 
 
@@ -72,7 +72,7 @@ def test_a_service_reaches_the_ports_of_one_workload(case: Case) -> None:
 
 
 @every_case
-def test_a_network_policy_holds_for_pods_that_have_its_ports(case: Case) -> None:
+def test_a_network_policy_selects_pods_that_have_its_ports(case: Case) -> None:
     rendered = render(**case.arguments)
     for policy in objects("NetworkPolicy", **case.arguments):
         found = [pod for pod in pods(rendered) if selected(policy["spec"]["podSelector"], pod.labels)]
@@ -84,23 +84,23 @@ def test_a_network_policy_holds_for_pods_that_have_its_ports(case: Case) -> None
 
 
 @every_case
-def test_with_network_policies_each_reaches_what_it_must_and_nothing_else(case: Case) -> None:
+def test_network_policies_allow_the_required_connections_only(case: Case) -> None:
     network = case.given.get("networkPolicy", {})
     if not network.get("enabled", True):
         return
     rendered = render(**case.arguments)
     running = [pod for pod in pods(rendered) if pod.owner["kind"] in {*WORKLOADS, "Pod"}]
     for client, server in permutations(running, 2):
-        must = server.component in TALKS_TO[client.component]
+        must = server.component in CONNECTS_TO[client.component]
         if server.component == "grafana" and not must and not network.get("grafanaClients"):
-            continue  # anybody may, and has to log in
+            continue  # not restricted; Grafana requires a login
         for port in ports(server):
             found = reaches(Peer.of(client), Peer.of(server), port, rendered)
             assert found == must, (client.title, server.title)
 
 
 @every_case
-def test_somebody_elses_prometheus_reaches_the_exporter_and_other_pods_do_not(case: Case) -> None:
+def test_the_operators_prometheus_reaches_the_exporter_and_other_pods_do_not(case: Case) -> None:
     if not case.given.get("networkPolicy", {}).get("enabled", True):
         return
     chosen = "scrapers" in case.given.get("networkPolicy", {})
@@ -116,7 +116,7 @@ def test_somebody_elses_prometheus_reaches_the_exporter_and_other_pods_do_not(ca
 
 
 @every_case
-def test_exactly_what_is_switched_on_scrapes_the_exporter(case: Case) -> None:
+def test_exactly_the_enabled_scrape_objects_select_the_exporter(case: Case) -> None:
     rendered = render(**case.arguments)
     scrapers = [
         made
@@ -130,7 +130,7 @@ def test_exactly_what_is_switched_on_scrapes_the_exporter(case: Case) -> None:
 
 
 def reached(scraper: Object, rendered: list[Object]) -> Iterator[Pod]:
-    """The pods that an object of the operator scrapes, and whose samples keep their labels."""
+    """The pods that a scrape object of the operator selects, with honoured labels."""
     spec = scraper["spec"]
     match scraper["kind"]:
         case "ScrapeConfig":
@@ -165,7 +165,7 @@ def reached(scraper: Object, rendered: list[Object]) -> Iterator[Pod]:
 
 
 def labels_of(selector: str) -> dict[str, str]:
-    """The labels of a selector as the API has it: `a=b,c=d`."""
+    """The labels of a label selector such as `a=b,c=d`."""
     return dict(pair.split("=") for pair in selector.split(","))
 
 
@@ -181,7 +181,7 @@ def kept_port(relabelings: list[Mapping[str, Any]]) -> str:
 
 
 @every_case
-def test_the_stacks_own_prometheus_scrapes_the_exporter_as_it_listens(case: Case) -> None:
+def test_the_stacks_prometheus_scrapes_the_exporter_with_its_web_settings(case: Case) -> None:
     rendered = render(**case.arguments)
     web = case.given.get("web", {})
     for made in objects("ConfigMap", **case.arguments):
@@ -221,8 +221,7 @@ def test_every_address_of_the_namespace_is_a_service_and_its_port(case: Case) ->
 
 
 @every_case
-def test_a_scraper_speaks_as_the_exporter_listens(case: Case) -> None:
-    """TLS and login are on both sides or on none."""
+def test_scrape_objects_have_the_web_settings_of_the_exporter(case: Case) -> None:
     web = case.given.get("web", {})
     for made in render(**case.arguments):
         if made["kind"] not in SCRAPERS or made["metadata"]["labels"][COMPONENT] != "exporter":
@@ -239,7 +238,7 @@ def test_a_scraper_speaks_as_the_exporter_listens(case: Case) -> None:
 
 
 @every_case
-def test_probes_ask_ports_that_are_there(case: Case) -> None:
+def test_probes_use_existing_ports(case: Case) -> None:
     for pod in pods(render(**case.arguments)):
         for container in pod.containers:
             own = {port["name"]: port["containerPort"] for port in container.get("ports", ())}
@@ -250,7 +249,7 @@ def test_probes_ask_ports_that_are_there(case: Case) -> None:
 
 
 @every_case
-def test_the_volumes_of_a_pod_are_those_that_it_mounts(case: Case) -> None:
+def test_every_volume_is_mounted_and_every_mount_has_a_volume(case: Case) -> None:
     for pod in pods(render(**case.arguments)):
         claims = pod.owner["spec"].get("volumeClaimTemplates", ())
         volumes = [volume["name"] for volume in pod.spec.get("volumes", ())] + [
@@ -260,14 +259,14 @@ def test_the_volumes_of_a_pod_are_those_that_it_mounts(case: Case) -> None:
         mounts = [mount for container in pod.containers for mount in container.get("volumeMounts", ())]
         assert {mount["name"] for mount in mounts} == {*volumes}, pod.title
         for container in pod.containers:
-            places = [mount["mountPath"] for mount in container.get("volumeMounts", ())]
-            assert len(places) == len({*places}), pod.title
+            paths = [mount["mountPath"] for mount in container.get("volumeMounts", ())]
+            assert len(paths) == len({*paths}), pod.title
             variables = [variable["name"] for variable in container.get("env", ())]
             assert len(variables) == len({*variables}), pod.title
 
 
 @every_case
-def test_what_a_pod_names_is_rendered_or_named_in_values(case: Case) -> None:
+def test_objects_that_a_pod_needs_are_rendered_or_in_the_values(case: Case) -> None:
     rendered = render(**case.arguments)
     there = {(made["kind"], name(made)) for made in rendered}
     theirs = case.named
@@ -277,7 +276,7 @@ def test_what_a_pod_names_is_rendered_or_named_in_values(case: Case) -> None:
 
 
 def references(pod: Pod) -> Iterator[tuple[str, str]]:
-    """(kind, name) of the objects that a pod does not start without."""
+    """(kind, name) of the objects that a pod requires to start."""
     spec = pod.spec
     if account := spec.get("serviceAccountName"):
         yield "ServiceAccount", account
@@ -328,7 +327,7 @@ def test_the_files_that_a_pod_mounts_are_in_the_config_maps(case: Case) -> None:
 
 
 @every_case
-def test_bindings_and_ingresses_lead_somewhere(case: Case) -> None:
+def test_bindings_and_ingresses_refer_to_existing_objects(case: Case) -> None:
     rendered = render(**case.arguments)
     there = {(made["kind"], made["metadata"].get("namespace"), name(made)): made for made in rendered}
     theirs = case.named
