@@ -1,6 +1,6 @@
-"""The stack of the chart, as far as one machine can have it: real servers with the files that were rendered.
+"""The stack of the chart on one machine: real servers with the rendered files.
 
-The API server is real, too, so Prometheus finds an exporter by the chart's own service account and role.
+The API server is real, so Prometheus discovers an exporter with the chart's own service account and role.
 """
 
 import base64
@@ -52,7 +52,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One of the three, running."""
+    """A running server of the stack."""
 
     pod: MountedPod
     address: str
@@ -83,7 +83,7 @@ class Server:
         return self.child.process is not None and self.child.process.poll() is not None
 
     def api(self, path: str) -> Any:
-        """What Prometheus's API answers."""
+        """The data in the response of Prometheus's API."""
         return self.ask(f"/api/v1/{path}").json["data"]
 
 
@@ -150,8 +150,8 @@ def alertmanager(pod: MountedPod, address: str) -> list[str | Path]:
 
 
 def grafana(pod: MountedPod, address: str) -> list[str | Path]:
-    """As the image starts it: with the paths that its environment has."""
-    make_secrets(pod)
+    """With the paths from the environment of the image."""
+    generate_secrets(pod)
     host, port = address.split(":")
     home, program = installation(programs.path("grafana"))
     for name in ("plugins", "notifiers", "alerting"):
@@ -163,7 +163,7 @@ def grafana(pod: MountedPod, address: str) -> list[str | Path]:
         "PATHS_PROVISIONING": pod.root / "etc/grafana/provisioning",
         "SERVER_HTTP_ADDR": host,
         "SERVER_HTTP_PORT": port,
-        # The libraries of these old plugins are not in the Grafana of tools/grafana_build.
+        # The Grafana that tools/programs builds does not contain the libraries of Angular plugins.
         "SECURITY_ANGULAR_SUPPORT_ENABLED": "false",
     }
     settings = [f"GF_{name}={value}" for name, value in environment.items()]
@@ -178,7 +178,7 @@ def grafana(pod: MountedPod, address: str) -> list[str | Path]:
 
 
 def give_grafana_a_second_try(server: Server, children: Children) -> None:
-    """Now and then Grafana 10 finds in its new database what it has just put there, and gives up."""
+    """Grafana 10 sometimes exits at the first start, with an error about rows that it has just inserted."""
     server.wait_until(
         lambda: server.has_ended() or server.ask("/api/health").status == 200, "Grafana starts or ends"
     )
@@ -189,13 +189,13 @@ def give_grafana_a_second_try(server: Server, children: Children) -> None:
         children.start(server.child)
 
 
-def make_secrets(pod: MountedPod) -> None:
+def generate_secrets(pod: MountedPod) -> None:
     (container,) = pod.spec["initContainers"]
     subprocess.run(pod.command(container), check=True)
 
 
 def let_prometheus_find(plane: ControlPlane, exporter: Exporter, pod: MountedPod) -> None:
-    """An exporter's pod is in the cluster, and Prometheus has the token that it would have there."""
+    """Adds an exporter's pod to the cluster, and gives Prometheus the token of its service account."""
     plane.kubectl("create", "namespace", NAMESPACE)
     wanted = [made for made in objects() if made["kind"] in OF_PROMETHEUS and is_for(made, "prometheus")]
     (exporters,) = (made for made in objects() if made["kind"] == "DaemonSet")
@@ -228,7 +228,7 @@ def let_prometheus_find(plane: ControlPlane, exporter: Exporter, pod: MountedPod
 
 
 def point_at(plane: ControlPlane, token: Path, file: Path) -> None:
-    """Of the API server, a pod learns the address from its environment, and the token from a fixed place."""
+    """Sets the API server's URL and the token, which a pod gets from its environment and a fixed path."""
     config = yaml.safe_load(file.read_text())
     (discovery,) = (
         found for job in config["scrape_configs"] for found in job.get("kubernetes_sd_configs", [])

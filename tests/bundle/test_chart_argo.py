@@ -44,9 +44,9 @@ def application_set() -> Object:
     return made
 
 
-def application_for(folder: Path, secret: dict[str, Any]) -> Object:
+def application_for(directory: Path, secret: dict[str, Any]) -> Object:
     """The Application that the ApplicationSet generates for a cluster; Helm has the same functions."""
-    chart = folder / "set"
+    chart = directory / "set"
     (chart / "templates").mkdir(parents=True)
     (chart / "Chart.yaml").write_text("{apiVersion: v2, name: set, version: 0.0.0}")
     template = yaml.safe_dump(application_set()["spec"]["template"])
@@ -397,9 +397,9 @@ controller = "Workflow/{IDLE}"
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """Has the last minutes of two workflows, one of them idle."""
-    folder, now = tmp_path_factory.mktemp("stress"), int(time.time())
-    write_history([Node(name="gpu-1", scenario=SCENARIO)], Period(now - 300, now, 15), folder)
-    with serving(folder) as found:
+    directory, now = tmp_path_factory.mktemp("stress"), int(time.time())
+    write_history([Node(name="gpu-1", scenario=SCENARIO)], Period(now - 300, now, 15), directory)
+    with serving(directory) as found:
         yield found
 
 

@@ -1,4 +1,4 @@
-"""Dashboards as the chart brings them into Grafana and into OpenShift's console, and as Kustomize does."""
+"""Dashboards of the chart for Grafana and for OpenShift's console, and of the kustomization."""
 
 import json
 import subprocess
@@ -17,9 +17,9 @@ Json = dict[str, Any]
 SIDECAR: Json = {"configMaps": {"enabled": True}}
 OPERATOR: Json = {"grafanaOperator": {"enabled": True}}
 MOST_BYTES = 1024 * 1024
-"""What the API server takes as a ConfigMap or a Secret."""
+"""Size limit of a ConfigMap or a Secret."""
 MOST_ANNOTATED_BYTES = 256 * 1024
-"""What it takes as annotations: `kubectl apply` writes the whole object into one."""
+"""Size limit of annotations: client-side `kubectl apply` writes the whole object into one."""
 
 
 def config_maps(values: Json, **options: Any) -> list[chart.Object]:
@@ -38,11 +38,11 @@ EVERY_FILE: dict[str, Json] = {f"{name}.json": json.loads(text) for name, text i
 CONSOLE_FILES: dict[str, Json] = {f"{name}.json": json.loads(text) for name, text in console.texts().items()}
 
 
-def test_there_are_none_unless_asked_for() -> None:
+def test_dashboards_are_disabled_by_default() -> None:
     assert config_maps({}) == []
 
 
-def test_the_sidecar_finds_each_dashboard_as_it_is_and_in_its_folder() -> None:
+def test_the_sidecar_gets_each_dashboard_with_its_folder() -> None:
     found = config_maps({"dashboards": SIDECAR})
     assert contents(found) == EVERY_FILE
     for made in found:
@@ -75,14 +75,14 @@ def test_a_sidecar_without_folders_gets_no_annotation() -> None:
     assert "annotations" not in made["metadata"]
 
 
-def test_only_those_that_are_named_are_there() -> None:
+def test_only_selected_dashboards_are_installed() -> None:
     chosen = {"include": ["node", "fleet"]}
     assert contents(config_maps({"dashboards": {**SIDECAR, **chosen}})).keys() == {"fleet.json", "node.json"}
     made = chart.objects("GrafanaDashboard", {"dashboards": {**OPERATOR, **chosen}})
     assert [each["spec"]["configMapRef"]["key"] for each in made] == ["fleet.json", "node.json"]
 
 
-def test_every_one_of_them_can_be_named() -> None:
+def test_every_dashboard_can_be_selected() -> None:
     schema = json.loads((chart.CHART / "values.schema.json").read_text())
     names = schema["properties"]["dashboards"]["properties"]["include"]["items"]["enum"]
     assert names == sorted(registry.DASHBOARDS)
@@ -91,7 +91,7 @@ def test_every_one_of_them_can_be_named() -> None:
 @pytest.mark.parametrize(
     "values", [{"stack": {"enabled": True}}, {"dashboards": OPERATOR}], ids=["stack", "operator"]
 )
-def test_what_the_stack_and_the_operator_read_is_not_for_the_sidecar(values: Json) -> None:
+def test_config_maps_of_the_stack_and_the_operator_are_not_labelled_for_the_sidecar(values: Json) -> None:
     found = config_maps(values)
     assert contents(found) == EVERY_FILE
     for made in found:
@@ -99,13 +99,13 @@ def test_what_the_stack_and_the_operator_read_is_not_for_the_sidecar(values: Jso
         assert "annotations" not in made["metadata"]
 
 
-def test_one_set_is_enough_for_the_sidecar_the_operator_and_the_stack() -> None:
+def test_the_sidecar_the_operator_and_the_stack_share_config_maps() -> None:
     found = config_maps({"dashboards": {**SIDECAR, **OPERATOR}, "stack": {"enabled": True}})
     assert len(found) == len(EVERY_FILE)
     assert all(made["metadata"]["labels"]["grafana_dashboard"] == "1" for made in found)
 
 
-def test_a_sidecar_elsewhere_gets_a_set_of_its_own() -> None:
+def test_a_sidecar_in_another_namespace_gets_its_own_config_maps() -> None:
     elsewhere = {"configMaps": {"enabled": True, "namespace": "grafana"}, **OPERATOR}
     found = config_maps({"dashboards": elsewhere})
     namespaces = Counter(made["metadata"]["namespace"] for made in found)
@@ -115,7 +115,7 @@ def test_a_sidecar_elsewhere_gets_a_set_of_its_own() -> None:
         assert ("grafana_dashboard" in made["metadata"]["labels"]) == watched
 
 
-def test_the_stacks_grafana_mounts_every_one_of_them() -> None:
+def test_the_stacks_grafana_mounts_every_dashboard() -> None:
     rendered = chart.render({"stack": {"enabled": True}, "dashboards": {"include": ["fleet", "node"]}})
     (pod,) = (pod for pod in chart.pods(rendered) if "grafana" in pod.title)
     mounted = {
@@ -126,7 +126,7 @@ def test_the_stacks_grafana_mounts_every_one_of_them() -> None:
     assert {"gputally-dashboard-fleet", "gputally-dashboard-node"} == mounted
 
 
-def test_the_operators_resources_lead_to_config_maps_beside_them() -> None:
+def test_the_operators_resources_refer_to_existing_config_maps() -> None:
     rendered = chart.render({"dashboards": {**SIDECAR, **OPERATOR}})
     there = {
         (made["metadata"]["namespace"], made["metadata"]["name"], key)
@@ -141,7 +141,7 @@ def test_the_operators_resources_lead_to_config_maps_beside_them() -> None:
         assert (made["metadata"]["namespace"], named["name"], named["key"]) in there
 
 
-def test_the_grafana_operator_knows_every_field() -> None:
+def test_the_resource_of_the_grafana_operator_is_valid() -> None:
     operator = {
         "enabled": True,
         "additionalLabels": {"team": "gpu"},
@@ -162,17 +162,17 @@ def test_the_grafana_operator_knows_every_field() -> None:
     }
 
 
-def test_openshifts_console_gets_dashboards_of_its_own() -> None:
+def test_openshifts_console_gets_its_own_dashboards() -> None:
     found = config_maps({"dashboards": {"openShiftConsole": {"enabled": True}}})
     assert contents(found) == CONSOLE_FILES
     for made in found:
         assert made["metadata"]["namespace"] == "openshift-config-managed"
         assert made["metadata"]["labels"]["console.openshift.io/dashboard"] == "true"
-        # The console takes the first key, whatever else there is.
+        # The console reads only the first key.
         assert len(made["data"]) == 1
 
 
-def test_those_who_see_one_project_only_get_the_dashboard_of_projects() -> None:
+def test_users_of_a_single_project_get_the_dashboard_of_projects() -> None:
     found = config_maps({"dashboards": {"openShiftConsole": {"enabled": True}}})
     shown = [
         [*made["data"]]
@@ -197,10 +197,10 @@ def test_every_config_map_is_small_enough() -> None:
     for made in config_maps({"dashboards": SIDECAR}):
         size = len(json.dumps(made))
         assert size < MOST_BYTES / 4
-        assert size < MOST_ANNOTATED_BYTES, f"kubectl apply would not take {made['metadata']['name']}"
+        assert size < MOST_ANNOTATED_BYTES, f"too large for kubectl apply: {made['metadata']['name']}"
 
 
-def test_a_release_with_all_of_them_is_small_enough() -> None:
+def test_a_release_with_all_dashboards_is_small_enough() -> None:
     everything = {
         "dashboards": {
             "configMaps": {"enabled": True, "namespace": "grafana"},
@@ -215,10 +215,10 @@ def test_a_release_with_all_of_them_is_small_enough() -> None:
     assert chart.stored_size(everything) < 0.7 * MOST_BYTES
 
 
-def test_kustomize_makes_the_same_config_maps() -> None:
-    folder = ROOT / registry.DIRECTORY
+def test_the_kustomization_generates_the_same_config_maps() -> None:
+    directory = ROOT / registry.DIRECTORY
     printed = subprocess.run(
-        [programs.path("kubectl"), "kustomize", folder], capture_output=True, text=True, check=True
+        [programs.path("kubectl"), "kustomize", directory], capture_output=True, text=True, check=True
     ).stdout
     of_kustomize = [yaml.safe_load(document) for document in chart.documents(printed)]
     of_chart = config_maps({"dashboards": SIDECAR})

@@ -1,4 +1,4 @@
-"""The chart on a real API server: what it installs, changes and leaves, and what the operator makes of it."""
+"""The chart on a real API server with the operator: install, upgrade, roll back, uninstall."""
 
 import itertools
 import json
@@ -33,7 +33,7 @@ PREVIOUS = Path(__file__).with_name("releases") / "gputally-0.1.0.tgz"
 HELMS = ("helm", "helm-4")
 MOST_BYTES_OF_A_SECRET = 1 << 20
 
-# What the chart makes objects of and what the operator reads: the API server takes a while to learn more.
+# Only the kinds that the chart creates or the operator reads: each CRD takes the API server a while.
 DEFINITIONS = {
     "prometheus-operator-crds": (
         *("alertmanagerconfigs", "alertmanagers", "podmonitors", "probes"),
@@ -73,7 +73,7 @@ PROTECTED = {
         "secret": "web-login",
     },
 }
-# Every switch that makes an object, or a part of one.
+# Every switch that adds an object or a part of one.
 EVERYTHING: dict[str, Any] = {
     "cluster": "north",
     "commonLabels": {"team": "gpu"},
@@ -112,9 +112,9 @@ EVERYTHING: dict[str, Any] = {
     ],
 }
 FEWER: dict[str, Any] = {"commonLabels": {"team": "other"}, "dashboards": {"include": ["fleet"]}}
-"""Other labels on whatever stays, and most of what EVERYTHING makes is gone."""
-# Every Prometheus and Alertmanager takes what is in its own namespace.
-TAKES_ALL: dict[str, Any] = {
+"""Other labels, and fewer objects than EVERYTHING."""
+# Prometheus and Alertmanager that select all objects of their namespace.
+SELECTS_ALL: dict[str, Any] = {
     "Prometheus": {
         "serviceMonitorSelector": {},
         "podMonitorSelector": {},
@@ -126,7 +126,7 @@ TAKES_ALL: dict[str, Any] = {
         "alertmanagerConfigMatcherStrategy": {"type": "None"},
     },
 }
-# The files that it names are in the pod, and not here.
+# The files in the configuration exist only in the pod.
 CHECK_PROMETHEUS = ("promtool", "check", "config", "--syntax-only")
 _numbers = itertools.count(1)
 
@@ -142,9 +142,9 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 def define(plane: ControlPlane) -> None:
     files = [
         file
-        for kit, names in DEFINITIONS.items()
+        for program, names in DEFINITIONS.items()
         for name in names
-        for file in programs.path(kit).glob(f"*_{name}*.yaml")
+        for file in programs.path(program).glob(f"*_{name}*.yaml")
     ]
     plane.kubectl("apply", "--server-side", *(f"--filename={file}" for file in files))
     wanted = {name for names in DEFINITIONS.values() for name in names}
@@ -167,7 +167,7 @@ def namespace(plane: ControlPlane) -> str:
 
 
 def new_namespace(plane: ControlPlane, name: str = "") -> str:
-    """A namespace with the Secrets that a user brings."""
+    """A namespace with the Secrets that a user creates."""
     name = name or f"gpus-{next(_numbers)}"
     tls = {"tls.crt": plane.certificate, "tls.key": plane.key, "ca.crt": plane.authority}
     secrets = {
@@ -196,7 +196,7 @@ def apply(plane: ControlPlane, made: list[Object]) -> None:
 
 
 def check_that_nothing_is_left(plane: ControlPlane, namespace: str, before: set[Place]) -> None:
-    # Kubernetes keeps the volumes of a StatefulSet, so that data outlives a mistake.
+    # Kubernetes keeps the claims of a StatefulSet.
     plane.kubectl("delete", "persistentvolumeclaims", "--all", "--namespace", namespace)
     left: set[Place] = set()
 
@@ -209,7 +209,7 @@ def check_that_nothing_is_left(plane: ControlPlane, namespace: str, before: set[
 
 
 @pytest.mark.parametrize("helm", HELMS)
-def test_whatever_is_installed_changed_and_rolled_back_is_gone_when_it_is_uninstalled(
+def test_install_upgrade_rollback_and_uninstall_leave_no_object(
     plane: ControlPlane, namespace: str, helm: str
 ) -> None:
     before = everything(plane)
@@ -229,8 +229,8 @@ def test_whatever_is_installed_changed_and_rolled_back_is_gone_when_it_is_uninst
     check_that_nothing_is_left(plane, namespace, before)
 
 
-def test_releases_share_nothing_in_one_namespace_or_in_two(plane: ControlPlane, namespace: str) -> None:
-    # Whatever joins the names of namespace, release and chart: the third joins them to the same as the first.
+def test_releases_share_no_object_in_one_namespace_or_in_two(plane: ControlPlane, namespace: str) -> None:
+    # Joined by hyphens, namespace, release and chart of the third are the same text as those of the first.
     releases = [
         Release(plane, namespace, "one"),
         Release(plane, namespace, "two"),
@@ -252,7 +252,7 @@ def test_releases_share_nothing_in_one_namespace_or_in_two(plane: ControlPlane, 
 
 
 def selectors(made: dict[Place, Object]) -> list[set[tuple[str, str]]]:
-    """By which labels workloads, Services and policies take pods for their own."""
+    """The labels by which workloads, Services and NetworkPolicies select pods."""
     found = []
     for each in made.values():
         if each["kind"] in {"DaemonSet", "Deployment", "StatefulSet"}:
@@ -285,7 +285,7 @@ def test_a_second_server_side_apply_changes_nothing(plane: ControlPlane, namespa
         changed[:] = [at for at, version in versions(plane, made).items() if before[at] != version]
         return not changed
 
-    # Controllers write a status at first, and sometimes right between the two looks.
+    # Controllers write a status at first, sometimes between the two reads.
     wait_until(unchanged_by_applying, "applying changes nothing", state=lambda: changed)
     assert again == made
     assert plane.kubectl("diff", "--server-side", "--filename=-", given=as_list(again)) == ""
@@ -295,9 +295,7 @@ def versions(plane: ControlPlane, made: list[Object]) -> dict[Place, str]:
     return {at: found["metadata"]["resourceVersion"] for at, found in read(plane, made).items()}
 
 
-def test_the_previous_release_is_upgraded_with_the_values_that_it_had(
-    plane: ControlPlane, namespace: str
-) -> None:
+def test_the_previous_release_is_upgraded_with_its_values(plane: ControlPlane, namespace: str) -> None:
     before = everything(plane)
     release = Release(plane, namespace)
     theirs = {
@@ -323,12 +321,12 @@ def test_the_previous_release_is_upgraded_with_the_values_that_it_had(
     check_that_nothing_is_left(plane, namespace, before)
 
 
-def take_all(plane: ControlPlane, namespace: str, kind: str) -> Generated:
+def select_all(plane: ControlPlane, namespace: str, kind: str) -> Generated:
     made = {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": kind,
         "metadata": {"name": "all", "namespace": namespace},
-        "spec": TAKES_ALL[kind],
+        "spec": SELECTS_ALL[kind],
     }
     apply(plane, [made])
     return Generated(plane, namespace)
@@ -337,10 +335,10 @@ def take_all(plane: ControlPlane, namespace: str, kind: str) -> Generated:
 @pytest.mark.parametrize("web", [{}, PROTECTED], ids=["open", "protected"])
 @pytest.mark.parametrize("monitor", ["scrapeConfig", "serviceMonitor", "podMonitor"])
 @pytest.mark.usefixtures("operator")
-def test_the_operator_scrapes_what_the_chart_tells_it_to(
+def test_the_operator_configures_every_scrape_object(
     plane: ControlPlane, namespace: str, tmp_path: Path, monitor: str, web: dict[str, Any]
 ) -> None:
-    generated = take_all(plane, namespace, "Prometheus")
+    generated = select_all(plane, namespace, "Prometheus")
     values: dict[str, Any] = {
         "web": web,
         "podMonitor": {"sidecars": {"enabled": True}, "pods": {"enabled": True}},
@@ -361,7 +359,7 @@ def test_the_operator_scrapes_what_the_chart_tells_it_to(
         return jobs.keys() == {exporters, *own}
 
     wait_until(all_are_there, "the jobs exist", state=lambda: f"{[*jobs]}\n{generated.warnings()}")
-    # Exporters speak of other pods, and those that are scraped by the others only of themselves.
+    # Exporters have series of other pods; the others only of their own.
     assert [jobs[name]["honor_labels"] for name in (exporters, *own)] == [True, False, False]
     assert jobs[exporters].get("scheme", "http") == ("https" if web else "http")
     assert ("basic_auth" in jobs[exporters]) == bool(web)
@@ -370,10 +368,8 @@ def test_the_operator_scrapes_what_the_chart_tells_it_to(
 
 
 @pytest.mark.usefixtures("operator")
-def test_the_operator_gives_prometheus_every_rule(
-    plane: ControlPlane, namespace: str, tmp_path: Path
-) -> None:
-    generated = take_all(plane, namespace, "Prometheus")
+def test_the_operator_configures_every_rule(plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
+    generated = select_all(plane, namespace, "Prometheus")
     release = Release(plane, namespace)
     release.install(CHART, {"prometheusRule": {"enabled": True}})
     (rule,) = (made for made in release.installed().values() if made["kind"] == "PrometheusRule")
@@ -387,10 +383,8 @@ def test_the_operator_gives_prometheus_every_rule(
 
 
 @pytest.mark.usefixtures("operator")
-def test_the_operator_gives_alertmanager_every_route(
-    plane: ControlPlane, namespace: str, tmp_path: Path
-) -> None:
-    generated = take_all(plane, namespace, "Alertmanager")
+def test_the_operator_configures_every_route(plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
+    generated = select_all(plane, namespace, "Alertmanager")
     Release(plane, namespace).install(CHART, {"alertmanagerConfig": {"enabled": True}, "routing": ROUTING})
     receivers: list[str] = []
 
@@ -408,8 +402,8 @@ def test_the_operator_gives_alertmanager_every_route(
 
 
 @pytest.mark.usefixtures("operator")
-def test_a_rule_that_the_operator_refuses_would_be_seen(plane: ControlPlane, namespace: str) -> None:
-    generated = take_all(plane, namespace, "Prometheus")
+def test_a_rule_that_the_operator_refuses_is_reported(plane: ControlPlane, namespace: str) -> None:
+    generated = select_all(plane, namespace, "Prometheus")
     broken = {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",

@@ -38,16 +38,16 @@ _FRAMES = ('Must validate "then" as "if" was valid', "validation failed")
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The chart without templates, so that only the schema refuses values."""
-    folder = tmp_path_factory.mktemp("chart") / "gputally"
-    folder.mkdir()
+    directory = tmp_path_factory.mktemp("chart") / "gputally"
+    directory.mkdir()
     for name in ("Chart.yaml", "values.yaml", "values.schema.json"):
-        shutil.copy(CHART / name, folder)
-    return folder
+        shutil.copy(CHART / name, directory)
+    return directory
 
 
-def refusals(helm: str, folder: Path, values: dict[str, Any]) -> list[tuple[str, str]]:
+def refusals(helm: str, directory: Path, values: dict[str, Any]) -> list[tuple[str, str]]:
     """(path with dots, message) of each refused value; empty if the values are accepted."""
-    command: list[str | Path] = [programs.path(helm), "template", "gputally", folder, "--values", "-"]
+    command: list[str | Path] = [programs.path(helm), "template", "gputally", directory, "--values", "-"]
     done = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)
     if not done.returncode:
         return []

@@ -1,4 +1,4 @@
-"""The stack of the chart does what it is for."""
+"""The running stack: Prometheus, Alertmanager and Grafana with the rendered files."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import yaml
 
 from alerts.rules import rule_groups
 from dashboards import registry
-from tests.bundle.running_stack import NODE, VALUES, Server, Stack, make_secrets, objects
+from tests.bundle.running_stack import NODE, VALUES, Server, Stack, generate_secrets, objects
 from tools.servers.grafana import ALERTMANAGER_UID, PROMETHEUS_UID
 
 
@@ -27,7 +27,7 @@ def loaded_rules(prometheus: Server) -> list[tuple[str, str, str]]:
     ]
 
 
-def test_prometheus_finds_the_exporter_and_all_of_the_stack(stack: Stack) -> None:
+def test_prometheus_scrapes_the_exporter_and_the_stack(stack: Stack) -> None:
     def up() -> dict[str, str]:
         targets = stack.prometheus.api("targets?state=active")["activeTargets"]
         return {target["labels"]["job"]: target["health"] for target in targets}
@@ -36,7 +36,7 @@ def test_prometheus_finds_the_exporter_and_all_of_the_stack(stack: Stack) -> Non
     stack.prometheus.wait_until(lambda: up() == all_up, f"all are up, of {up()}")
 
 
-def test_series_name_the_node_the_cluster_and_the_pod_that_uses_the_gpu(stack: Stack) -> None:
+def test_series_have_the_node_the_cluster_and_the_pod_that_uses_the_gpu(stack: Stack) -> None:
     def series() -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = stack.prometheus.api("query?query=gputally_pod_active")["result"]
         return found
@@ -50,7 +50,7 @@ def test_series_name_the_node_the_cluster_and_the_pod_that_uses_the_gpu(stack: S
     assert "exporter" not in {each["pod"] for each in labels}
 
 
-def test_the_rules_are_the_plain_ones(stack: Stack) -> None:
+def test_the_loaded_rules_are_the_plain_rules(stack: Stack) -> None:
     plain = [
         (group["name"], rule.get("alert") or rule["record"], promql_parser.parse(rule["expr"]).prettify())
         for group in rule_groups()
@@ -59,22 +59,22 @@ def test_the_rules_are_the_plain_ones(stack: Stack) -> None:
     assert sorted(loaded_rules(stack.prometheus)) == sorted(plain)
 
 
-def test_data_is_kept_for_half_a_year_and_never_fills_the_disk(stack: Stack) -> None:
+def test_retention_is_half_a_year_and_less_than_the_volume(stack: Stack) -> None:
     assert stack.prometheus.api("status/runtimeinfo")["storageRetention"] == "180d or 40GiB"
 
 
-def test_what_leaves_prometheus_names_its_cluster(stack: Stack) -> None:
+def test_external_labels_contain_the_cluster(stack: Stack) -> None:
     config = yaml.safe_load(stack.prometheus.api("status/config")["yaml"])
     assert config["global"]["external_labels"] == {"cluster": "lab", "region": "north"}
 
 
-def test_nobody_can_end_or_reload_prometheus_over_the_network(stack: Stack) -> None:
+def test_prometheus_cannot_be_stopped_or_reloaded_over_http(stack: Stack) -> None:
     for path in ("/-/quit", "/-/reload", "/api/v1/admin/tsdb/snapshot"):
         assert stack.prometheus.ask(path, body=b"").status in (403, 404, 405, 500)
     assert not stack.prometheus.has_ended()
 
 
-def test_prometheus_tells_alertmanager_of_alerts(stack: Stack) -> None:
+def test_prometheus_sends_alerts_to_alertmanager(stack: Stack) -> None:
     stack.prometheus.wait_until(
         lambda: bool(stack.prometheus.api("alertmanagers")["activeAlertmanagers"]), "it knows Alertmanager"
     )
@@ -97,7 +97,7 @@ def test_changed_rules_are_loaded_without_a_restart(stack: Stack) -> None:
     assert not stack.prometheus.has_ended()
 
 
-def test_grafana_lets_nobody_in_without_the_password_that_was_made_for_it(stack: Stack) -> None:
+def test_grafana_requires_the_generated_password(stack: Stack) -> None:
     for login in (None, "admin:admin", "admin:"):
         assert stack.grafana.ask("/api/search", login).status == 401
     assert stack.grafana.ask("/api/user", f"admin:{password(stack)}").json["isGrafanaAdmin"]
@@ -105,11 +105,11 @@ def test_grafana_lets_nobody_in_without_the_password_that_was_made_for_it(stack:
     assert re.fullmatch(r"[A-Za-z0-9]{32}", password(stack))
 
 
-def test_the_password_is_made_once_and_only_grafana_can_read_it(stack: Stack) -> None:
-    folder = stack.grafana.pod.root / "var/lib/grafana"
-    files = [folder / "admin-password", folder / "secret-key"]
+def test_the_password_is_generated_once_and_readable_by_grafana_only(stack: Stack) -> None:
+    directory = stack.grafana.pod.root / "var/lib/grafana"
+    files = [directory / "admin-password", directory / "secret-key"]
     before = [file.read_text() for file in files]
-    make_secrets(stack.grafana.pod)
+    generate_secrets(stack.grafana.pod)
     assert [file.read_text() for file in files] == before
     assert len(set(before)) == len(before)
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
@@ -128,7 +128,7 @@ def test_grafana_reaches_prometheus_and_alertmanager(stack: Stack) -> None:
     assert status.status == 200
 
 
-def test_every_dashboard_is_in_our_folder_and_cannot_be_changed(stack: Stack) -> None:
+def test_every_dashboard_is_in_the_folder_and_read_only(stack: Stack) -> None:
     login = f"admin:{password(stack)}"
 
     def found() -> list[dict[str, Any]]:
@@ -145,6 +145,6 @@ def test_every_dashboard_is_in_our_folder_and_cannot_be_changed(stack: Stack) ->
     assert (saved.status, saved.json["message"]) == (400, "Cannot save provisioned dashboard")
 
 
-def test_the_fleet_is_what_one_sees_first(stack: Stack) -> None:
+def test_the_home_dashboard_is_fleet(stack: Stack) -> None:
     home = stack.grafana.ask("/api/dashboards/home", f"admin:{password(stack)}").json
     assert home["dashboard"]["title"] == "GPUTally / Fleet"

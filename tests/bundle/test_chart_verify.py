@@ -170,7 +170,7 @@ def test_every_flag_is_accepted_by_the_command(tmp_path_factory: pytest.TempPath
 def test_its_command_succeeds_on_the_stack_of_the_chart(stack: Stack, tmp_path: Path) -> None:
     """As `helm test` runs it, except for the addresses and the password, which Grafana generated.
 
-    Without the password, the number of dashboards comes from a metric that this older Grafana updates twice an
+    Without the password, the number of dashboards comes from a metric that this Grafana updates twice an
     hour.
     """
 

@@ -1,4 +1,4 @@
-"""tools/verify on a real API server: it finds what is wrong, and its own advice puts it right."""
+"""tools/verify on a real API server: it finds problems, and its fixes work."""
 
 import json
 import shlex
@@ -43,7 +43,7 @@ def as_administrator(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def make_node(plane: ControlPlane, name: str, labels: dict[str, str] | None = None, **spec: Any) -> None:
-    """As a kubelet would, but nobody runs on it what is placed there. Those named gpu-* offer GPUs."""
+    """A node without a kubelet. Nodes named gpu-* have GPUs."""
     metadata = {"name": name, "labels": {"kubernetes.io/os": "linux", **(labels or {})}}
     plane.kubectl(
         "apply",
@@ -60,7 +60,7 @@ def set_status(plane: ControlPlane, kind: str, name: str, status: Any, *flags: s
 
 
 def install(plane: ControlPlane, namespace: str, values: dict[str, Any] | None = None) -> None:
-    """With these values, whether or not there is one already."""
+    """Install or upgrade the release with these values."""
     release = Release(plane, namespace, "gputally")
     release.upgrade(CHART, values or {}, "--install", "--create-namespace")
 
@@ -85,29 +85,29 @@ def wait_for_failure(namespace: str, subject: str) -> list[Finding]:
     return found
 
 
-def do(plane: ControlPlane, advice: str, program: str) -> None:
-    """What the advice says, up to its first comma or semicolon."""
-    command = shlex.split(advice.partition(";")[0].partition(",")[0])
+def run_fix(plane: ControlPlane, fix: str, program: str) -> None:
+    """Run the command of a fix, up to its first comma or semicolon."""
+    command = shlex.split(fix.partition(";")[0].partition(",")[0])
     assert command[0] == program
     subprocess.run([programs.path(program), *command[1:]], env=plane.environment, check=True)
 
 
-def test_without_a_release_it_says_how_to_install_one() -> None:
+def test_without_a_release_it_prints_the_install_command() -> None:
     with pytest.raises(Failed, match=r"there is no exporter of gputally in any namespace.*helm install"):
         verify()
 
 
-def test_a_cluster_without_gpus_is_told_how_nodes_are_found(plane: ControlPlane) -> None:
+def test_without_gpu_nodes_it_lists_the_node_labels(plane: ControlPlane) -> None:
     install(plane, "no-gpus")
     (found,) = failures("no-gpus", "gpu nodes")
     assert "none of 1 nodes has a GPU" in found.text
     assert "cloud.google.com/gke-accelerator" in found.fix
-    # Nor is there anybody who would scrape.
+    # Nothing scrapes the exporter either.
     (found,) = failures("no-gpus", "scraping")
     assert "stack.enabled=true" in found.fix
 
 
-def test_two_releases_are_told_apart(plane: ControlPlane) -> None:
+def test_two_releases_are_distinguished(plane: ControlPlane) -> None:
     install(plane, "no-gpus")
     install(plane, "second")
     with pytest.raises(
@@ -120,12 +120,12 @@ def test_two_releases_are_told_apart(plane: ControlPlane) -> None:
         verify("second", "other")
 
 
-def test_a_gpu_node_without_a_label_gets_it_by_the_advice(plane: ControlPlane) -> None:
+def test_the_fix_labels_a_gpu_node(plane: ControlPlane) -> None:
     install(plane, "second")
     make_node(plane, "gpu-1")
     (found,) = failures("second", "gpu nodes")
     assert found.text.startswith("gpu-1: GPUs, but no label")
-    do(plane, found.fix, "kubectl")
+    run_fix(plane, found.fix, "kubectl")
     wait_until(
         lambda: not failures("second", "gpu nodes"), "the nodes are checked", state=lambda: verify("second")
     )
@@ -133,7 +133,7 @@ def test_a_gpu_node_without_a_label_gets_it_by_the_advice(plane: ControlPlane) -
     assert pods.text == "0 of 1 are ready"
 
 
-def test_a_taint_that_is_not_tolerated_is_named(plane: ControlPlane) -> None:
+def test_a_taint_that_is_not_tolerated_is_reported(plane: ControlPlane) -> None:
     install(plane, "second")
     make_node(plane, "gpu-2", LABELLED, taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}])
     tainted = [one.text for one in failures("second", "gpu nodes") if one.text.startswith("gpu-2")]
@@ -149,7 +149,7 @@ def test_pods_that_pod_security_refuses(plane: ControlPlane) -> None:
     install(plane, "strict")
     (found,) = wait_for_failure("strict", "exporter")
     assert "the namespace enforces Pod Security" in found.text
-    do(plane, found.fix, "kubectl")
+    run_fix(plane, found.fix, "kubectl")
     labels = plane.api("/api/v1/namespaces/strict")["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
 
@@ -238,7 +238,7 @@ def of_subjects(findings: Sequence[Finding], *subjects: str) -> list[tuple[str, 
     return [(one.subject, one.level) for one in findings if one.subject in subjects]
 
 
-def test_objects_that_the_operators_prometheus_does_not_take_are_taken_after_the_advice(
+def test_the_fix_labels_objects_that_the_operators_prometheus_does_not_select(
     plane: ControlPlane,
 ) -> None:
     define(plane)
@@ -266,7 +266,7 @@ def test_objects_that_the_operators_prometheus_does_not_take_are_taken_after_the
                 "Prometheus monitoring/main does not select operated/gputally: it lacks release=kps"
                 in one.text
             )
-            do(plane, one.fix.replace("...", f"gputally {CHART} -n operated"), "helm")
+            run_fix(plane, one.fix.replace("...", f"gputally {CHART} -n operated"), "helm")
     assert of_subjects(verify("operated"), *objects) == [(subject, OK) for subject in objects]
 
 
@@ -277,7 +277,7 @@ def test_objects_that_the_operators_prometheus_does_not_take_are_taken_after_the
         ({}, "selects no object of this kind"),
     ],
 )
-def test_an_alertmanager_that_does_not_take_the_routes(
+def test_an_alertmanager_that_does_not_select_the_routes(
     plane: ControlPlane, spec: dict[str, Any], said: str
 ) -> None:
     define(plane)
@@ -289,7 +289,7 @@ def test_an_alertmanager_that_does_not_take_the_routes(
 
 
 def test_the_plain_installation_is_accepted_and_found(plane: ControlPlane) -> None:
-    """As deploy/README.md has it."""
+    """With the commands of deploy/README.md."""
     applied = (
         "--filename=deploy/exporter.yaml",
         "--kustomize=helm/gputally/dashboards",
@@ -299,7 +299,7 @@ def test_the_plain_installation_is_accepted_and_found(plane: ControlPlane) -> No
         file = f"{source.partition('=')[0]}={ROOT / source.partition('=')[2]}"
         space = ["--namespace=gputally"] if source.startswith("--kustomize") else []
         plane.kubectl("apply", "--server-side", file, *space)
-        # What is there is what was asked for.
+        # No difference between the applied and the stored objects.
         plane.kubectl("diff", "--server-side", file, *space)
     found = verify("gputally")
     assert of_subjects(found, "prometheus", "alertmanager")[:2] == [
@@ -309,8 +309,8 @@ def test_the_plain_installation_is_accepted_and_found(plane: ControlPlane) -> No
     assert not of_subjects(found, "scraping")
 
 
-def test_who_may_not_look_is_told_so(plane: ControlPlane, tmp_path: Path) -> None:
-    """A user with a role in one namespace: what is outside of it is not checked, and nothing breaks."""
+def test_missing_permissions_are_reported(plane: ControlPlane, tmp_path: Path) -> None:
+    """A user with a role in one namespace: objects outside of it are reported as not checked."""
     install(plane, "second")
     plane.kubectl("create", "rolebinding", "viewer", "--clusterrole=view", "--user=ann", "--namespace=second")
     script = tmp_path / "kubectl"
