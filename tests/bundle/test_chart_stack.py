@@ -380,8 +380,8 @@ def test_grafana_mounts_the_selected_dashboards_and_opens_the_fleet_dashboard() 
     values = {**on(), "dashboards": {"include": ["node", "idle"]}}
     sources = volume("dashboards", pod("grafana", values))["projected"]["sources"]
     assert [source["configMap"]["name"] for source in sources] == [
-        "gputally-dashboard-node",
         "gputally-dashboard-idle",
+        "gputally-dashboard-node",
     ]
     assert "default_home_dashboard_path" not in grafana(values)["dashboards"]
     assert grafana(on())["dashboards"]["default_home_dashboard_path"].endswith("/fleet.json")
