@@ -14,8 +14,8 @@ def families_of_profiles(names: Sequence[str], options: Options) -> FamiliesOf:
     profiles = [load_profile(name) for name in names]
 
     def families_of(snapshot: Snapshot) -> list[Family]:
-        scene = ProfileInput(snapshot, options)
-        return merge_families(family for profile in profiles for family in profile(scene))
+        inputs = ProfileInput(snapshot, options)
+        return merge_families(family for profile in profiles for family in profile(inputs))
 
     return families_of
 

@@ -68,7 +68,7 @@ Profile = Callable[[ProfileInput], list[Family]]
 
 
 def load_profile(name: str) -> Profile:
-    """`families(scene)` of the profile's module."""
+    """`families(inputs)` of the profile's module."""
     profile: Profile = import_module(PROFILES[name]).families
     return profile
 

@@ -51,13 +51,13 @@ NEW = tuple(_spelling(NEW_LABELS, f, f.new, f.unit.new, f.unit.to_new) for f in 
 ROWS = tuple(one.row for one in OLD)
 
 
-def families(scene: ProfileInput) -> list[Family]:
-    return build(scene, OLD)
+def families(inputs: ProfileInput) -> list[Family]:
+    return build(inputs, OLD)
 
 
-def build(scene: ProfileInput, spellings: Sequence[Spelling]) -> list[Family]:
+def build(inputs: ProfileInput, spellings: Sequence[Spelling]) -> list[Family]:
     """The families of these fields that have samples."""
-    values = scene.once(_Values)
+    values = inputs.once(_Values)
     families = []
     for one in spellings:
         samples, scale = values.of(one.field), one.scale
@@ -70,8 +70,8 @@ def build(scene: ProfileInput, spellings: Sequence[Spelling]) -> list[Family]:
 class _Values:
     """Samples in the model's units, for both spellings: a field has the same label values in both."""
 
-    def __init__(self, scene: ProfileInput) -> None:
-        self._gpus = [_with_labels(device, scene.options.hostname) for device in scene.once(list_devices)]
+    def __init__(self, inputs: ProfileInput) -> None:
+        self._gpus = [_with_labels(device, inputs.options.hostname) for device in inputs.once(list_devices)]
         self._known: dict[Field, list[Sample]] = {}
 
     def of(self, field: Field) -> list[Sample]:

@@ -7,5 +7,5 @@ from gputally.metrics.families import Family
 ROWS = tuple(one.row for one in NEW)
 
 
-def families(scene: ProfileInput) -> list[Family]:
-    return build(scene, NEW)
+def families(inputs: ProfileInput) -> list[Family]:
+    return build(inputs, NEW)

@@ -86,9 +86,9 @@ OfGpu = Callable[[DeviceView], Number]
 OfPod = Callable[[DeviceView, PodUse], Number]
 
 
-def list_devices(scene: ProfileInput) -> list[DeviceView]:
+def list_devices(inputs: ProfileInput) -> list[DeviceView]:
     """Every GPU, with its GPU instances in it."""
-    snapshot = scene.snapshot
+    snapshot = inputs.snapshot
     uses = _by_device(snapshot.uses)
     charges = _by_device(charge for charge in snapshot.charges if charge.active)
     books = {book.uuid: book.energy_millijoules for book in snapshot.books}

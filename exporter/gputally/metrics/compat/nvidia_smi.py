@@ -246,9 +246,9 @@ _FIELD_METRICS = tuple(column.row.metric(_GPU_LABELS) for column in _FIELDS)
 _SIDECAR_METRICS = tuple(column.row.metric(_SIDECAR_LABELS) for column in _SIDECAR)
 
 
-def families(scene: ProfileInput) -> list[Family]:
+def families(inputs: ProfileInput) -> list[Family]:
     """Every metric that has a sample."""
-    snapshot = scene.snapshot
+    snapshot = inputs.snapshot
     by_uuid = [((_bare(one.gpu.uuid),), one) for one in snapshot.readings]
     by_uuid_and_index = [((uuid, str(one.gpu.index)), one) for (uuid,), one in by_uuid]
     found = [

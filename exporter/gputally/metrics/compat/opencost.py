@@ -16,7 +16,7 @@ _POD = OLD_LABELS.index("pod")
 ROWS = tuple(one.row for one in _SPELLINGS)
 
 
-def families(scene: ProfileInput) -> list[Family]:
-    found = build(scene, _SPELLINGS)
+def families(inputs: ProfileInput) -> list[Family]:
+    found = build(inputs, _SPELLINGS)
     of_pods = (Family(one.metric, [sample for sample in one.samples if sample[0][_POD]]) for one in found)
     return [family for family in of_pods if family.samples]

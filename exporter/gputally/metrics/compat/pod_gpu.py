@@ -175,9 +175,9 @@ class _LabelledGpu:
     pods: Mapping[Labels, PodUse]
 
 
-def families(scene: ProfileInput) -> list[Family]:
+def families(inputs: ProfileInput) -> list[Family]:
     """Every metric that has a sample."""
-    gpus = [_with_labels(device) for device in scene.once(list_devices)]
+    gpus = [_with_labels(device) for device in inputs.once(list_devices)]
     found = [
         *(_shared_family(use, gpus) for use in _USES),
         *column_families(_WHOLE, _WHOLE_METRICS, [(gpu.labels, gpu.device.reading) for gpu in gpus]),

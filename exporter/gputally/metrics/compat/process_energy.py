@@ -88,14 +88,14 @@ _METRICS = (
 ROWS: tuple[Row, ...] = tuple(one.row(Options(hostname="").metric_prefix) for one in _METRICS)
 
 
-def families(scene: ProfileInput) -> list[Family]:
+def families(inputs: ProfileInput) -> list[Family]:
     """Every metric that has a sample."""
     processes: dict[Labels, list[ProcessCharge]] = {}
-    for process in scene.snapshot.processes:
+    for process in inputs.snapshot.processes:
         if _in_pod(process.owner):
             processes.setdefault(_labels(process), []).append(process)
     found = (
-        Family(one.row(scene.options.metric_prefix).metric(_LABELS), list(_samples(one, processes)))
+        Family(one.row(inputs.options.metric_prefix).metric(_LABELS), list(_samples(one, processes)))
         for one in _METRICS
     )
     return [family for family in found if family.samples]

@@ -49,9 +49,9 @@ _GPU_METRICS = tuple(column.row.metric(_GPU_LABELS) for column in _COLUMNS)
 _POD_METRIC = _POD_ROW.metric(_POD_LABELS)
 
 
-def families(scene: ProfileInput) -> list[Family]:
+def families(inputs: ProfileInput) -> list[Family]:
     """Every metric that has a sample."""
-    snapshot, options = scene.snapshot, scene.options
+    snapshot, options = inputs.snapshot, inputs.options
     readings = [
         ((str(one.gpu.index), one.gpu.uuid, one.gpu.model, options.hostname), one)
         for one in snapshot.readings
