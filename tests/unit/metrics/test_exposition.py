@@ -81,7 +81,7 @@ def test_openmetrics_to_the_letter() -> None:
 def test_a_sample_that_does_not_have_its_labels_is_refused(
     render: Callable[[list[Family]], bytes], labels: tuple[str, ...]
 ) -> None:
-    with pytest.raises(ValueError, match=r"for the labels .*'gpu', 'uuid'"):
+    with pytest.raises(ValueError, match=r"'gpu', 'uuid'"):
         render([Family(GAUGE, [(labels, 1)])])
 
 
