@@ -484,7 +484,7 @@ UNATTRIBUTED = ("idle", "unknown", "unobserved", "initial", "expired")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuBook:
+class GpuLedger:
     """The energy of one GPU, and the part of it that is unattributed."""
 
     gpu_index: int
@@ -614,7 +614,7 @@ class Snapshot:
     readings: tuple[Reading, ...]
     sources: tuple[SourceState, ...]
     uses: tuple[Use, ...] = ()
-    books: tuple[GpuBook, ...] = ()
+    gpu_ledgers: tuple[GpuLedger, ...] = ()
     charges: tuple[Charge, ...] = ()
     processes: tuple[ProcessCharge, ...] = ()
     """Empty unless a metric of single processes is exported."""

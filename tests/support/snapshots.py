@@ -26,7 +26,7 @@ from gputally.metrics.own_process import ExporterFacts
 from gputally.model import (
     Charge,
     Gpu,
-    GpuBook,
+    GpuLedger,
     Labelled,
     MigInstance,
     MigReading,
@@ -91,7 +91,7 @@ def _look(
         readings=readings,
         sources=(SourceState(name="nvml", up=True, duration_seconds=0.01, last_success_seconds=now),),
         uses=uses,
-        books=ledger.books(),
+        gpu_ledgers=ledger.gpu_ledgers(),
         charges=ledger.charges(),
         processes=ledger.processes(),
         pods=list_pods(uses, directory),
@@ -199,7 +199,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
                     gpu_index=index, uuid=uuid, owner=owner, active=True, energy_millijoules=energy
                 )
     books = tuple(
-        GpuBook(
+        GpuLedger(
             gpu_index=one.gpu.index,
             uuid=one.gpu.uuid,
             began_at_seconds=0,
@@ -215,7 +215,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         readings=readings,
         sources=(),
         uses=tuple(uses.values()),
-        books=books,
+        gpu_ledgers=books,
         charges=tuple(charges.values()),
         processes=tuple(processes.values()),
     )

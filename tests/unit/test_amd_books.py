@@ -69,7 +69,7 @@ class Host:
             readings=readings,
             sources=(),
             uses=count_uses(readings, residents, ()),
-            books=self._ledger.books(),
+            gpu_ledgers=self._ledger.gpu_ledgers(),
             charges=self._ledger.charges(),
         )
         samples = parse_samples(

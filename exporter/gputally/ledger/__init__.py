@@ -1,8 +1,8 @@
-"""The ledger: readings and owners over time -> who used what, kept exact, over restarts.
+"""The ledger: readings and owners over time -> what each owner used; exact, also over restarts.
 
-For every GPU, always: owners and unattributed together are what its counter says. `meter` measures a window,
-`window` says whose it was, `books` keeps the totals of a GPU and `state_file` writes them down. No clock and,
-but for `state_file`, no I/O: whoever samples feeds it.
+For every GPU, always: the energy of all owners and the unattributed energy add up to its counter. `meter`
+measures the energy of a window, `window` divides it among owners, `accounts` keeps the totals of a GPU, and
+`state_file` stores them. There is no clock and, except in `state_file`, no I/O: `sampling` feeds it.
 """
 
 import re
@@ -11,11 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gputally.ledger.books import GpuBooks, Part
-from gputally.ledger.meter import Look
-from gputally.model import Charge, GpuBook, MigReading, Owner, ProcessCharge, Reading, Resident
+from gputally.ledger.accounts import DeviceSample, GpuAccounts
+from gputally.ledger.meter import MeterSample
+from gputally.model import (
+    Charge,
+    DeviceKey,
+    GpuLedger,
+    MigReading,
+    Owner,
+    ProcessCharge,
+    Reading,
+    Resident,
+)
 
-Device = tuple[int, str]  # index of the GPU, uuid of the GPU or MIG device
 _SLICES = re.compile(r"(\d+)g\.")
 _FINE = 1_000_000
 
@@ -36,7 +44,7 @@ class Ledger:
         self._max_window_us = round(max_window_seconds * 1_000_000)
         self._process_accounts = process_accounts
         self._boot_id = boot_id
-        self._gpus: dict[str, GpuBooks] = {}
+        self._gpus: dict[str, GpuAccounts] = {}
         self._resumable: dict[str, Any] = {}
         if resume is not None and resume.get("boot_id") == boot_id:
             self._resumable = dict(resume["gpus"])
@@ -48,9 +56,9 @@ class Ledger:
         now_seconds: float,
         readings: Sequence[Reading],
         residents: Sequence[Resident],
-        holders: Sequence[tuple[Device, Owner]],
+        holders: Sequence[tuple[DeviceKey, Owner]],
     ) -> None:
-        """Take in fresh readings, all of one moment (`at_us` is monotonic), and who was on the GPUs."""
+        """Settles new readings, all of one moment (`at_us` is monotonic), and the owners on the GPUs."""
         on_device: dict[str, list[Resident]] = defaultdict(list)
         for resident in residents:
             on_device[resident.uuid].append(resident)
@@ -60,44 +68,44 @@ class Ledger:
         uuids = {reading.gpu.uuid for reading in readings}
         without_meter = [reading for reading in readings if reading.gpu.metered_by is not None]
         for reading in readings:
-            # One without a uuid was lost before it said who it is.
+            # A GPU without a uuid was lost before the uuid could be read.
             if not reading.gpu.uuid or reading.gpu.metered_by in uuids:
                 continue
-            books = self._gpus.get(reading.gpu.uuid)
+            accounts = self._gpus.get(reading.gpu.uuid)
             if reading.up:
-                look = _look(reading, at_us)
-                books = books or self._open(reading.gpu.uuid, now_seconds)
+                sample = _meter_sample(reading, at_us)
+                accounts = accounts or self._open(reading.gpu.uuid, now_seconds)
                 if self._resumable:
-                    self._resume(books, look)
-                books.index = reading.gpu.index
+                    self._resume(accounts, sample)
+                accounts.index = reading.gpu.index
                 dies = [reading, *(one for one in without_meter if one.gpu.metered_by == reading.gpu.uuid)]
-                books.settle(look, _parts_of_dies(dies, on_device, held))
-            elif books is not None:
-                books.rest()
+                accounts.settle(sample, _devices_of_dies(dies, on_device, held))
+            elif accounts is not None:
+                accounts.mark_inactive()
 
-    def retire(self, at_us: int) -> None:
-        """Close the accounts of those who have been gone for longer than is to be remembered."""
-        for books in self._gpus.values():
-            books.retire(at_us, self._retention_us)
+    def expire(self, at_us: int) -> None:
+        """Closes the accounts of owners that have been gone for longer than the retention."""
+        for accounts in self._gpus.values():
+            accounts.expire(at_us, self._retention_us)
 
-    def _open(self, uuid: str, now_seconds: float) -> GpuBooks:
-        books = self._gpus[uuid] = GpuBooks(
+    def _open(self, uuid: str, now_seconds: float) -> GpuAccounts:
+        accounts = self._gpus[uuid] = GpuAccounts(
             uuid, now_seconds, self._max_window_us, process_accounts=self._process_accounts
         )
-        return books
+        return accounts
 
-    def _resume(self, books: GpuBooks, look: Look) -> None:
-        """Unless the state does not fit; what cannot be read at the first look may be there at the next."""
-        state = self._resumable.get(books.uuid)
+    def _resume(self, accounts: GpuAccounts, sample: MeterSample) -> None:
+        """Resumes if the state fits; a counter that cannot be read now may be readable at the next sample."""
+        state = self._resumable.get(accounts.uuid)
         if state is None:
             return
-        if books.meter.source is None:
-            books.resume(state, look)
-        if books.meter.source is not None or look.counter_millijoules is not None:
-            del self._resumable[books.uuid]
+        if accounts.meter.source is None:
+            accounts.resume(state, sample)
+        if accounts.meter.source is not None or sample.counter_millijoules is not None:
+            del self._resumable[accounts.uuid]
 
-    def books(self) -> tuple[GpuBook, ...]:
-        return tuple(book for gpu in self._gpus.values() if (book := gpu.book()) is not None)
+    def gpu_ledgers(self) -> tuple[GpuLedger, ...]:
+        return tuple(one for gpu in self._gpus.values() if (one := gpu.gpu_ledger()) is not None)
 
     def charges(self) -> tuple[Charge, ...]:
         return tuple(charge for gpu in self._gpus.values() for charge in gpu.charges())
@@ -106,25 +114,25 @@ class Ledger:
         return tuple(charge for gpu in self._gpus.values() for charge in gpu.process_charges())
 
     def problems(self) -> Counter[tuple[str, str]]:
-        """(field, error) -> how often a counter did what it must not."""
+        """(field, error) -> how often an energy counter behaved implausibly."""
         found: Counter[tuple[str, str]] = Counter()
         for gpu in self._gpus.values():
             found.update({("energy_millijoules", error): n for error, n in gpu.meter.problems.items()})
         return found
 
     def state(self) -> dict[str, Any]:
-        """What to go on from, for JSON. A GPU that has not been seen since the last start is kept in it."""
+        """The state to resume from, for JSON. It keeps GPUs that have not been seen since the last start."""
         gpus = {uuid: gpu.state() for uuid, gpu in self._gpus.items() if gpu.meter.settled}
         return {"boot_id": self._boot_id, "gpus": {**self._resumable, **gpus}}
 
 
-def _look(reading: Reading, at_us: int) -> Look:
+def _meter_sample(reading: Reading, at_us: int) -> MeterSample:
     most_watts = max(
         reading.power_max_limit_watts or 0.0,
         reading.power_enforced_limit_watts or 0.0,
         reading.power_limit_watts or 0.0,
     )
-    return Look(
+    return MeterSample(
         at_us=at_us,
         counter_millijoules=reading.energy_millijoules,
         power_milliwatts=_milliwatts(reading.power_watts),
@@ -136,28 +144,28 @@ def _milliwatts(watts: float | None) -> int | None:
     return None if watts is None else round(watts * 1000)
 
 
-def _parts_of_dies(
+def _devices_of_dies(
     dies: Sequence[Reading], on_device: Mapping[str, list[Resident]], held: Mapping[str, list[Owner]]
-) -> list[Part]:
-    """The parts of all that one meter measures. Several dies share its energy by how busy they were."""
+) -> list[DeviceSample]:
+    """The devices that one meter measures. Several dies share its energy by their utilisation."""
     if len(dies) == 1:
-        return _parts(dies[0], on_device, held)
+        return _devices(dies[0], on_device, held)
     busy = [round(_FINE * (die.gpu_utilization_ratio or 0.0)) for die in dies]
-    told = any(busy) and all(die.gpu_utilization_ratio is not None for die in dies)
-    parts = [part for die in dies for part in _parts(replace(die, mig=()), on_device, held)]
+    known = any(busy) and all(die.gpu_utilization_ratio is not None for die in dies)
+    devices = [device for die in dies for device in _devices(replace(die, mig=()), on_device, held)]
     return [
-        part._replace(weight=weight)
-        for part, weight in zip(parts, busy if told else [1] * len(dies), strict=True)
+        device._replace(weight=weight)
+        for device, weight in zip(devices, busy if known else [1] * len(dies), strict=True)
     ]
 
 
-def _parts(
+def _devices(
     reading: Reading, on_device: Mapping[str, list[Resident]], held: Mapping[str, list[Owner]]
-) -> list[Part]:
+) -> list[DeviceSample]:
     if not reading.mig:
         uuid = reading.gpu.uuid
         return [
-            Part(
+            DeviceSample(
                 uuid,
                 on_device.get(uuid, ()),
                 held.get(uuid, ()),
@@ -166,13 +174,13 @@ def _parts(
             )
         ]
     sizes = [_size(mig) for mig in reading.mig]
-    told = all(mig.graphics_active_ratio is not None for mig in reading.mig)
-    worked = [
+    known = all(mig.graphics_active_ratio is not None for mig in reading.mig)
+    busy = [
         round(_FINE * (mig.graphics_active_ratio or 0.0)) * size
         for mig, size in zip(reading.mig, sizes, strict=True)
     ]
     return [
-        Part(
+        DeviceSample(
             mig.instance.uuid,
             on_device.get(mig.instance.uuid, ()),
             held.get(mig.instance.uuid, ()),
@@ -181,11 +189,11 @@ def _parts(
             weight=weight,
             active_ratio=mig.graphics_active_ratio,
         )
-        for mig, weight in zip(reading.mig, worked if told and any(worked) else sizes, strict=True)
+        for mig, weight in zip(reading.mig, busy if known and any(busy) else sizes, strict=True)
     ]
 
 
 def _size(mig: MigReading) -> int:
-    """How big a piece of its GPU it is, compared with the others."""
+    """Its size, relative to the other MIG devices of the GPU."""
     slices = _SLICES.search(mig.instance.profile or "")
     return mig.multiprocessors or (int(slices[1]) if slices else 1)

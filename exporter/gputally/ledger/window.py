@@ -1,61 +1,61 @@
-"""One window on one device: who was there, and who is charged for the energy used in it. No clock, no I/O."""
+"""One window on one device: the accounts present, and the energy that each is charged. No clock, no I/O."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import TypeVar
 
-from gputally.ledger.deal import Key, deal
+from gputally.ledger.apportion import Key, apportion
 from gputally.model import Owner, Resident, Unknown
 
 Account = tuple[str, ...]
-"""Whose it is: ("pod", namespace, pod, container), ("host", name), or one of the two below."""
+"""An owner: ("pod", namespace, pod, container), ("host", name), or one of the two below."""
 IDLE: Account = ("idle",)
 UNKNOWN: Account = ("unknown",)
 MEASURED, SHARED, HELD = "measured", "shared", "held"
 NOT_SEEN = frozenset({"exited", "pid_namespace"})
-"""Reasons why an owner is unknown that say nothing about who it is: nobody looked in time, or could."""
+"""Reasons for an unknown owner that exclude no owner: the process could not be looked up."""
 
 _NOT_SEEN = "not seen"
-"""One more word behind an account, for processes that nobody saw and that are taken for its own."""
+"""Appended to an account, for processes that were not seen and are assigned to it."""
 _HIDDEN: Account = ("hidden",)
 _ALL_FIELDS = attrgetter(*(each.name for each in fields(Owner)))
 
 ProcessId = tuple[int, float]
-"""A pid, and when its process started: the kernel gives pids away again."""
+"""A pid, and the start of its process: the kernel reuses pids."""
 
 
 @dataclass(slots=True)
-class Work:
-    """What one process did in the window."""
+class Usage:
+    """Use of the device by one process in the window."""
 
-    worked_us: int = 0
+    window_busy_us: int = 0
     memory_bytes: int = 0
-    """At the last look that found it."""
+    """In the last sample that has it."""
     present: bool = False
-    """Whether it is still there; false too for one that ended between the last two looks."""
+    """Whether it is still running; false too for a process that ended between the last two samples."""
 
 
 @dataclass(slots=True)
-class Tenant(Work):
-    """An account with processes on the device, and what the last look that found it says of it.
+class AccountUsage(Usage):
+    """Use of the device by one account: all its processes.
 
-    It is kept from look to look: to make all of them anew each time would be much of what the ledger costs.
+    The object is kept from sample to sample: new ones each time would be much of the ledger's cost.
     """
 
     account: Account = UNKNOWN
     not_seen: bool = False
-    """Nobody saw these processes; they are taken for its own because it alone holds the device."""
+    """These processes were not seen; they are assigned to the account because it alone holds the device."""
     owner: Owner | None = None
-    """None where it is unknown; of several that are one account (say, a container before and after a
-    restart), that of the lowest pid."""
+    """None if it is unknown. If several owners are one account (a container before and after a restart), the
+    one with the lowest pid."""
     lowest_pid: int = 0
     busy_us: int | None = None
-    """Its SM time since the look before; None where that is not known."""
-    processes: dict[ProcessId, Work] = field(default_factory=dict)
+    """Its SM time since the sample before; None if that is not known."""
+    processes: dict[ProcessId, Usage] = field(default_factory=dict)
 
     def take_owner(self, owner: Owner | None, pid: int) -> None:
-        """Of one more process, whose pid is no higher."""
+        """Considers the owner of one more process, whose pid is no higher."""
         if pid < self.lowest_pid or (owner and self.owner and _ALL_FIELDS(owner) > _ALL_FIELDS(self.owner)):
             self.owner, self.lowest_pid = owner, pid
 
@@ -63,18 +63,18 @@ class Tenant(Work):
         identity = process_id(resident)
         process = self.processes.get(identity)
         if process is None:
-            process = self.processes[identity] = Work()
-        process.worked_us += busy_us
+            process = self.processes[identity] = Usage()
+        process.window_busy_us += busy_us
         process.memory_bytes = memory_bytes
         process.present = not resident.ended
 
 
-AnyWork = TypeVar("AnyWork", bound=Work)
+AnyUsage = TypeVar("AnyUsage", bound=Usage)
 
 
 @dataclass(slots=True)
 class Share:
-    """What one account gets of a window's energy, and each of its processes of that."""
+    """The part of a window's energy that one account is charged, and the part of each of its processes."""
 
     account: Account
     basis: str
@@ -83,7 +83,7 @@ class Share:
 
 
 def account_of(owner: Owner) -> Account:
-    """Two pods of one name, one after the other, are one account, as they are one series."""
+    """The account of an owner. Two pods of one name, one after the other, are one account and one series."""
     if owner.kind == "pod":
         return ("pod", owner.namespace, owner.pod, owner.container)
     return ("host", owner.name)
@@ -94,119 +94,119 @@ def process_id(resident: Resident) -> ProcessId:
 
 
 class Window:
-    """What is seen on one device until the energy that was used meanwhile is known."""
+    """The use of one device until the energy of that time is known."""
 
     def __init__(self, *, by_process: bool) -> None:
         self._by_process = by_process
-        self._tenants: dict[Account, Tenant] = {}
-        """By account; by one more word for the processes that nobody saw."""
+        self._usages: dict[Account, AccountUsage] = {}
+        """By account; with one more element for processes that were not seen."""
         self._holders: Mapping[Account, Owner] = {}
         self._visible = True
 
-    def look(
+    def observe(
         self, residents: Iterable[Resident], holders: Mapping[Account, Owner], *, visible: bool
-    ) -> dict[Account, Tenant]:
-        """Add one look, and say who is there: to be read before the next one.
+    ) -> dict[Account, AccountUsage]:
+        """Adds one sample; returns the accounts in it, valid until the next sample.
 
-        `visible` is false where the driver does not tell.
+        `visible` is false if the driver does not list processes.
         """
         self._holders = holders
         self._visible = visible
-        _leave(self._tenants.values())
-        there: dict[Account, Tenant] = {}
+        _mark_absent(self._usages.values())
+        present: dict[Account, AccountUsage] = {}
         for resident in residents:
             process = resident.process
             if isinstance(resident.owner, Owner):
                 owner: Owner | None = resident.owner
                 key = account_of(resident.owner)
             else:
-                key = _taken_for(resident.owner, holders)
+                key = _account_of_unknown(resident.owner, holders)
                 if key is _HIDDEN:
                     self._visible = False
                     continue
-                owner = holders.get(key[:-1])  # none for those of nobody
-            tenant = there.get(key)
-            if tenant is None:
-                tenant = there[key] = self._tenants.get(key) or self._open(key, resident.owner)
-                tenant.owner, tenant.lowest_pid = owner, process.pid
-                tenant.busy_us, tenant.memory_bytes = None, 0
-            elif process.pid <= tenant.lowest_pid:
-                tenant.take_owner(owner, process.pid)
+                owner = holders.get(key[:-1])  # none if the owner is unknown
+            usage = present.get(key)
+            if usage is None:
+                usage = present[key] = self._usages.get(key) or self._open(key, resident.owner)
+                usage.owner, usage.lowest_pid = owner, process.pid
+                usage.busy_us, usage.memory_bytes = None, 0
+            elif process.pid <= usage.lowest_pid:
+                usage.take_owner(owner, process.pid)
             busy_us, memory_bytes = 0, process.memory_used_bytes or 0
             if resident.samples is not None:
                 busy = 0.0
                 for sample in resident.samples:
                     busy += sample.sm_ratio * sample.covers_us
                 busy_us = round(busy)
-                tenant.busy_us = busy_us + (tenant.busy_us or 0)
-                tenant.worked_us += busy_us
-            tenant.memory_bytes += memory_bytes
+                usage.busy_us = busy_us + (usage.busy_us or 0)
+                usage.window_busy_us += busy_us
+            usage.memory_bytes += memory_bytes
             if not resident.ended:
-                tenant.present = True
+                usage.present = True
             if self._by_process:
-                tenant.note_process(resident, busy_us, memory_bytes)
-        # Those that nobody saw are taken for someone's own only where one alone holds the device.
-        return _by_account(there) if len(holders) == 1 else there
+                usage.note_process(resident, busy_us, memory_bytes)
+        # Processes that were not seen are assigned to an account only if it alone holds the device.
+        return _by_account(present) if len(holders) == 1 else present
 
     def close(self, millijoules: int) -> list[Share]:
-        """Charge the energy, and begin the next window with those who are still there."""
-        shares = self._share_out(millijoules)
-        _begin_window(self._tenants)
+        """Divides the energy, and begins the next window with the accounts that are still present."""
+        shares = self._divide(millijoules)
+        _begin_window(self._usages)
         if self._by_process:
-            for tenant in self._tenants.values():
-                _begin_window(tenant.processes)
+            for usage in self._usages.values():
+                _begin_window(usage.processes)
         return shares
 
-    def _open(self, key: Account, whose: Owner | Unknown) -> Tenant:
+    def _open(self, key: Account, whose: Owner | Unknown) -> AccountUsage:
         not_seen = isinstance(whose, Unknown) and key is not UNKNOWN
-        tenant = self._tenants[key] = Tenant(account=key[:-1] if not_seen else key, not_seen=not_seen)
-        return tenant
+        usage = self._usages[key] = AccountUsage(account=key[:-1] if not_seen else key, not_seen=not_seen)
+        return usage
 
-    def _share_out(self, millijoules: int) -> list[Share]:
-        if not self._tenants:
+    def _divide(self, millijoules: int) -> list[Share]:
+        if not self._usages:
             if not self._holders:
                 return [Share(IDLE if self._visible else UNKNOWN, "", millijoules, {})]
-            parts = deal(millijoules, dict.fromkeys(self._holders, 1))
+            parts = apportion(millijoules, dict.fromkeys(self._holders, 1))
             return [Share(holder, HELD, part, {}) for holder, part in parts.items()]
-        parts = _by_work(millijoules, self._tenants)
-        basis = MEASURED if len({tenant.account for tenant in self._tenants.values()}) == 1 else SHARED
+        parts = _by_activity(millijoules, self._usages)
+        basis = MEASURED if len({usage.account for usage in self._usages.values()}) == 1 else SHARED
         shares = [
-            Share(tenant.account, HELD if tenant.not_seen else basis, part, {})
-            for tenant, part in zip(self._tenants.values(), parts.values(), strict=True)
+            Share(usage.account, HELD if usage.not_seen else basis, part, {})
+            for usage, part in zip(self._usages.values(), parts.values(), strict=True)
         ]
         if self._by_process:
-            for share, tenant in zip(shares, self._tenants.values(), strict=True):
-                share.processes = _by_work(share.millijoules, tenant.processes)
+            for share, usage in zip(shares, self._usages.values(), strict=True):
+                share.processes = _by_activity(share.millijoules, usage.processes)
         return shares
 
 
-def _taken_for(stranger: Unknown, holders: Mapping[Account, Owner]) -> Account:
-    if stranger.reason in NOT_SEEN and len(holders) == 1:
+def _account_of_unknown(owner: Unknown, holders: Mapping[Account, Owner]) -> Account:
+    if owner.reason in NOT_SEEN and len(holders) == 1:
         return (*next(iter(holders)), _NOT_SEEN)
-    return _HIDDEN if stranger.reason == "pid_namespace" else UNKNOWN
+    return _HIDDEN if owner.reason == "pid_namespace" else UNKNOWN
 
 
-def _leave(tenants: Iterable[Tenant]) -> None:
-    """Nobody is there, as long as no look says so."""
-    for tenant in tenants:
-        tenant.present = False
-        for process in tenant.processes.values():
+def _mark_absent(usages: Iterable[AccountUsage]) -> None:
+    """Marks all processes as absent, until a sample shows them."""
+    for usage in usages:
+        usage.present = False
+        for process in usage.processes.values():
             process.present = False
 
 
-def _by_account(there: dict[Account, Tenant]) -> dict[Account, Tenant]:
-    """What was seen of an account and what was not, as one."""
-    not_seen = [key for key, tenant in there.items() if tenant.not_seen]
+def _by_account(present: dict[Account, AccountUsage]) -> dict[Account, AccountUsage]:
+    """Merges the seen and the unseen processes of each account."""
+    not_seen = [key for key, usage in present.items() if usage.not_seen]
     for key in not_seen:
-        hidden = there.pop(key)
-        seen = there.get(hidden.account)
-        there[hidden.account] = hidden if seen is None else _both(seen, hidden)
-    return there
+        hidden = present.pop(key)
+        seen = present.get(hidden.account)
+        present[hidden.account] = hidden if seen is None else _both(seen, hidden)
+    return present
 
 
-def _both(seen: Tenant, hidden: Tenant) -> Tenant:
+def _both(seen: AccountUsage, hidden: AccountUsage) -> AccountUsage:
     known = [one.busy_us for one in (seen, hidden) if one.busy_us is not None]
-    return Tenant(
+    return AccountUsage(
         present=seen.present or hidden.present,
         account=seen.account,
         owner=seen.owner,
@@ -214,17 +214,17 @@ def _both(seen: Tenant, hidden: Tenant) -> Tenant:
     )
 
 
-def _by_work(millijoules: int, works: Mapping[Key, Work]) -> dict[Key, int]:
-    """By SM time; where none ran, by the memory that each holds."""
-    weights = {key: work.worked_us for key, work in works.items()}
+def _by_activity(millijoules: int, usages: Mapping[Key, Usage]) -> dict[Key, int]:
+    """Divides by SM time; if none of them ran, by memory."""
+    weights = {key: usage.window_busy_us for key, usage in usages.items()}
     if not any(weights.values()):
-        weights = {key: work.memory_bytes for key, work in works.items()}
-    return deal(millijoules, weights)
+        weights = {key: usage.memory_bytes for key, usage in usages.items()}
+    return apportion(millijoules, weights)
 
 
-def _begin_window(works: dict[Key, AnyWork]) -> None:
-    """With those who are still there; nobody has done anything in it yet."""
-    for key in [key for key, work in works.items() if not work.present]:
-        del works[key]
-    for work in works.values():
-        work.worked_us = 0
+def _begin_window(usages: dict[Key, AnyUsage]) -> None:
+    """Keeps those that are still present, with no SM time yet."""
+    for key in [key for key, usage in usages.items() if not usage.present]:
+        del usages[key]
+    for usage in usages.values():
+        usage.window_busy_us = 0

@@ -15,7 +15,7 @@ from gputally.model import (
     Charge,
     Declaration,
     Gpu,
-    GpuBook,
+    GpuLedger,
     Labels,
     MigInstance,
     MigReading,
@@ -140,10 +140,10 @@ GPU_INFO = _info(
     "GPU identity; simulated is true for the simulator's GPUs, energy_source is counter where the hardware "
     "counts its energy and integrated where it is power over time.",
     Gpu,
-    GpuBook,
+    GpuLedger,
 )
 GPU_METRICS = metrics_of(Reading, Scope.GPU, "gputally_gpu")
-BOOK_METRICS = metrics_of(GpuBook, Scope.GPU, "gputally_gpu")
+BOOK_METRICS = metrics_of(GpuLedger, Scope.GPU, "gputally_gpu")
 MIG_INFO = _info(
     "gputally_mig_info",
     Scope.MIG,

@@ -62,7 +62,7 @@ ValueOf = Callable[[Any], Any]
 def build_families(snapshot: Snapshot, exporter: ExporterFacts) -> list[Family]:
     """Every metric that has at least one sample."""
     readings = [((str(reading.gpu.index), reading.gpu.uuid), reading) for reading in snapshot.readings]
-    books = [((str(book.gpu_index), book.uuid), book) for book in snapshot.books]
+    books = [((str(book.gpu_index), book.uuid), book) for book in snapshot.gpu_ledgers]
     migs = [
         ((str(mig.instance.parent_index), mig.instance.uuid), mig)
         for reading in snapshot.readings

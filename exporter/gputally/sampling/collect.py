@@ -75,7 +75,7 @@ class Collector:
             readings=every,
             sources=tuple(self._states()),
             uses=attribution.uses,
-            books=self._ledger.books(),
+            gpu_ledgers=self._ledger.gpu_ledgers(),
             charges=charges,
             processes=self._ledger.processes(),
             pods=self._attributor.with_exited(attribution.pods, (charge.owner for charge in charges)),
@@ -128,7 +128,7 @@ class Collector:
                     residents=attribution.residents,
                     holders=attribution.holders,
                 )
-            self._ledger.retire(now_us)
+            self._ledger.expire(now_us)
             return len(readings)
 
         record = self._ledger_record

@@ -8,6 +8,7 @@ without processes is unattributed.
 
 from collections.abc import Sequence
 
+from gputally.ledger.apportion import apportion
 from gputally.simulator.engine import Engine, split_seconds
 from gputally.simulator.gpu import SimulatedGpu
 from gputally.simulator.workloads import MINUTE
@@ -36,20 +37,13 @@ def _of_gpu(gpu: SimulatedGpu, seconds: int, milliseconds: int) -> TrueEnergy:
             if not present:
                 energy[None] += power
                 continue
-            added = in_proportion(power - idle, [strengths[resident][slot] for resident in present])
-            shared = in_proportion(idle, [1] * len(present))
+            added = _apportion(power - idle, [strengths[resident][slot] for resident in present])
+            shared = _apportion(idle, [1] * len(present))
             for resident, dynamic, standing in zip(present, added, shared, strict=True):
                 energy[resident] += dynamic + standing
     return energy
 
 
-def in_proportion(amount: int, weights: Sequence[int]) -> list[int]:
-    """Whole parts that add up to the amount, by largest remainder; equal parts when all weights are 0."""
-    total = sum(weights)
-    if not total:
-        return in_proportion(amount, [1] * len(weights))
-    parts = [amount * weight // total for weight in weights]
-    by_remainder = sorted(range(len(weights)), key=lambda place: -(amount * weights[place] % total))
-    for place in by_remainder[: amount - sum(parts)]:
-        parts[place] += 1
-    return parts
+def _apportion(amount: int, weights: Sequence[int]) -> list[int]:
+    parts = apportion(amount, {(position,): weight for position, weight in enumerate(weights)})
+    return [parts[position,] for position in range(len(weights))]

@@ -10,10 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from gputally.ledger import Device, Ledger
+from gputally.ledger import Ledger
 from gputally.ledger.window import UNKNOWN, account_of
 from gputally.model import (
     UNKNOWN_REASONS,
+    DeviceKey,
     Gpu,
     MigInstance,
     MigReading,
@@ -24,7 +25,7 @@ from gputally.model import (
     Resident,
     Unknown,
 )
-from tests.unit.ledger.looks import SECOND, assert_balanced, charged_millijoules, pod
+from tests.support.ledger_samples import SECOND, assert_balanced, charged_millijoules, pod
 
 LENGTHS = [0, 1, 700_000, *(round(seconds * SECOND) for seconds in (1, 5, 5, 5, 59, 60, 61, 600))]
 OWNERS: list[Owner | Unknown] = [
@@ -257,7 +258,7 @@ class Histories(RuleBasedStateMachine):
         self.at_us += length_us
         self.now_seconds += length_us / SECOND
         readings, residents = [], []
-        holders: list[tuple[Device, Owner]] = []
+        holders: list[tuple[DeviceKey, Owner]] = []
         for card in self.cards:
             card.use(watts, length_us)
             readings.append(card.read(luck))
@@ -275,7 +276,7 @@ class Histories(RuleBasedStateMachine):
         self.check_resumed()
         self.check(retired=False)
         self.check_counters(length_us)
-        self.ledger.retire(self.at_us)
+        self.ledger.expire(self.at_us)
         self.check(retired=True)
         state = json.dumps(self.ledger.state())
         assert json.loads(state) == self.ledger.state()
@@ -296,7 +297,7 @@ class Histories(RuleBasedStateMachine):
 
     def check_resumed(self) -> None:
         """Nothing was lost at the first look after a restart, and what was used meanwhile is unobserved."""
-        books = {book.uuid: book for book in self.ledger.books()}
+        books = {book.uuid: book for book in self.ledger.gpu_ledgers()}
         charged = {
             (one.uuid, account_of(one.owner)): [int(mj) for mj in (one.energy_millijoules or {}).values()]
             for one in self.ledger.charges()
@@ -337,7 +338,7 @@ class Histories(RuleBasedStateMachine):
 
     def series(self, gpu: Gpu) -> Series:
         found: Series = {}
-        for book in self.ledger.books():
+        for book in self.ledger.gpu_ledgers():
             if book.uuid == gpu.uuid:
                 found[book.uuid, "energy"] = book.energy_millijoules
                 for (reason,), amount in book.unattributed_millijoules.items():
@@ -360,7 +361,7 @@ class Histories(RuleBasedStateMachine):
             amounts = charge.energy_millijoules or {}
             owners[charge.uuid, account_of(charge.owner)] += int(sum(amounts.values()))
             owners[charge.gpu_index, UNKNOWN] += int(amounts.get(("held",), 0))
-        for book in self.ledger.books():
+        for book in self.ledger.gpu_ledgers():
             # One that nobody saw may outlive the holder that was charged for it.
             for reason in ("unknown", "expired"):
                 owners[book.gpu_index, UNKNOWN] += int(book.unattributed_millijoules[reason,])
@@ -381,7 +382,7 @@ class Histories(RuleBasedStateMachine):
     def check_counters(self, length_us: int) -> None:
         """Where nothing happened to a counter that is used, the books say what it says."""
         settled = self.ledger.state()["gpus"]
-        for book in self.ledger.books():
+        for book in self.ledger.gpu_ledgers():
             card = self.cards[book.gpu_index]
             assert book.energy_source == "counter" or card.has_power
             if (

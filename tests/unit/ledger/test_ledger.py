@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gputally.ledger import Ledger
 from gputally.model import Gpu, MigReading, Owner, Resident, Unknown
-from tests.unit.ledger.looks import (
+from tests.support.ledger_samples import (
     GIB,
     GPU,
     SECOND,
@@ -184,7 +184,7 @@ def test_the_worked_example_goes_on_after_a_restart_and_ends_in_departures() -> 
     assert nobodys(books) == {"idle": 60, "unobserved": 40}
     assert sum(joules(books, A).values()) == 522.5
     assert sum(joules(books, B).values()) == 177.5
-    books.retire(400 * SECOND)
+    books.expire(400 * SECOND)
     assert not books.charges()
     assert nobodys(books) == {"idle": 60, "unobserved": 40, "expired": 700}
     assert_balanced(books)
@@ -317,7 +317,7 @@ def test_a_die_whose_meter_is_gone_has_no_energy_but_its_time() -> None:
         settle(books, at, reading(None, gpu=SECOND_DIE), [resident(2, B, uuid=SECOND_DIE.uuid)])
     (charge,) = books.charges()
     assert (charge.energy_millijoules, charge.held_microseconds) == (None, 5 * SECOND)
-    assert books.books() == ()
+    assert books.gpu_ledgers() == ()
 
 
 def test_a_gpu_that_was_lost_for_a_moment_is_charged_and_one_that_was_lost_for_long_is_not() -> None:
@@ -338,7 +338,7 @@ def test_a_gpu_that_was_lost_before_it_said_who_it_is_has_no_books() -> None:
     books = ledger()
     nameless = replace(reading(5), gpu=replace(GPU, uuid=""))
     settle(books, 0, [nameless, nameless.lost(), reading(None).lost()])
-    assert books.books() == ()
+    assert books.gpu_ledgers() == ()
 
 
 def test_each_gpu_has_its_own_books_and_a_number_that_may_change() -> None:
@@ -349,7 +349,7 @@ def test_each_gpu_has_its_own_books_and_a_number_that_may_change() -> None:
     settle(
         books, 5, [reading(10, gpu=replace(GPU, index=1)), reading(70, gpu=replace(other, index=0))], there
     )
-    assert [(book.gpu_index, book.uuid, book.energy_millijoules) for book in books.books()] == [
+    assert [(book.gpu_index, book.uuid, book.energy_millijoules) for book in books.gpu_ledgers()] == [
         (1, "GPU-a", 10_000),
         (0, "GPU-b", 70_000),
     ]
@@ -366,7 +366,7 @@ def test_the_clock_on_the_wall_says_when_the_ledger_start_and_nothing_else() -> 
         books.settle(
             at_us=at * SECOND, now_seconds=now, readings=[reading(at)], residents=[resident(1, A)], holders=()
         )
-    assert books.books()[0].began_at_seconds == 1e9
+    assert books.gpu_ledgers()[0].began_at_seconds == 1e9
     assert charge_of(books, A).held_microseconds == 10 * SECOND
     assert joules(books, A) == {"measured": 10}
 
@@ -444,8 +444,8 @@ ACTIVITY = st.lists(
 
 
 def totals(books: Ledger) -> dict[Any, float]:
-    found: dict[Any, float] = {(): books.books()[0].energy_millijoules}
-    for book in books.books():
+    found: dict[Any, float] = {(): books.gpu_ledgers()[0].energy_millijoules}
+    for book in books.gpu_ledgers():
         found |= {(book.uuid, *reason): amount for reason, amount in book.unattributed_millijoules.items()}
     for charge in books.charges():
         for basis, amount in (charge.energy_millijoules or {}).items():
@@ -518,12 +518,12 @@ def test_the_order_of_readings_residents_and_holders_changes_nothing_at_all(
         holders = [((0, uuid), one) for uuid in devices for one in (A, B) if luck.random() < 0.4]
         for books in (plain, shuffled):
             settle(books, turn * 5, readings, residents, holders)
-            books.retire(turn * 5 * SECOND)
+            books.expire(turn * 5 * SECOND)
             for some in (readings, residents, holders):
                 luck.shuffle(some)
 
     def told(books: Ledger) -> list[list[str]]:
-        return [sorted(map(repr, some)) for some in (books.books(), books.charges(), books.processes())]
+        return [sorted(map(repr, some)) for some in (books.gpu_ledgers(), books.charges(), books.processes())]
 
     assert told(plain) == told(shuffled)
     assert_balanced(plain)
@@ -542,7 +542,7 @@ def a_day_of_short_pods(books: Ledger, *, windows: int, pods: int, counter: bool
             for pid in range(2, 2 + pods)
         ]
         settle(books, at, reading(300.007 * at if counter else None), [resident(1, A, busy=1), *short])
-        books.retire(at * SECOND)
+        books.expire(at * SECOND)
         if turn % (windows // 4) == 10:  # more than the retention of five minutes later
             sizes.append((len(books.charges()), len(books.processes()), len(pickle.dumps(books))))
     charges, processes, size = sizes[0]

@@ -6,14 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.ledger.meter import Look, Measured, Meter
+from gputally.ledger.meter import Measured, Meter, MeterSample
 
 SECOND = 1_000_000
 LONGEST = 60
 
 
-def look(at: float, joules: float | None, watts: float | None = None, most: float | None = None) -> Look:
-    return Look(
+def look(
+    at: float, joules: float | None, watts: float | None = None, most: float | None = None
+) -> MeterSample:
+    return MeterSample(
         round(at * SECOND),
         None if joules is None else round(joules * 1000),
         None if watts is None else round(watts * 1000),
@@ -21,7 +23,7 @@ def look(at: float, joules: float | None, watts: float | None = None, most: floa
     )
 
 
-def begun(first: Look) -> Meter:
+def begun(first: MeterSample) -> Meter:
     meter = Meter(LONGEST * SECOND)
     assert meter.begin(first)
     return meter
@@ -35,7 +37,7 @@ def integrated(watts: float = 100) -> Meter:
     return meter
 
 
-def measure(meter: Meter, looks: Iterable[Look]) -> list[Measured | None]:
+def measure(meter: Meter, looks: Iterable[MeterSample]) -> list[Measured | None]:
     return [meter.measure(one) for one in looks]
 
 
@@ -274,7 +276,7 @@ def test_however_often_one_looks_constant_power_gives_the_same_energy(
     at = 0
     for length in lengths:
         at += length
-        assert meter.measure(Look(at, None, milliwatts)) is not None
+        assert meter.measure(MeterSample(at, None, milliwatts)) is not None
     exact = milliwatts * at / 1_000_000
     assert exact - 1 - len(lengths) / 1e6 <= meter.total_millijoules <= exact
 
@@ -282,7 +284,7 @@ def test_however_often_one_looks_constant_power_gives_the_same_energy(
 # Over a restart.
 
 
-def resumed(meter: Meter, first: Look) -> tuple[Meter, int | None]:
+def resumed(meter: Meter, first: MeterSample) -> tuple[Meter, int | None]:
     after = Meter(LONGEST * SECOND)
     return after, after.resume(meter.state(), first)
 

@@ -6,7 +6,7 @@ import pytest
 
 from gputally.ledger.window import IDLE, UNKNOWN, Share, Window, account_of, process_id
 from gputally.model import UNKNOWN_REASONS, Owner, ProcessSample, Resident, Unknown
-from tests.unit.ledger.looks import GIB, pod, resident
+from tests.support.ledger_samples import GIB, pod, resident
 
 A, B, C = pod("a"), pod("b"), pod("c")
 ON_A, ON_B, ON_C = account_of(A), account_of(B), account_of(C)
@@ -16,7 +16,7 @@ Shares = list[tuple[tuple[str, ...], str, int]]
 def look(
     window: Window, residents: Sequence[Resident] = (), holders: Sequence[Owner] = (), *, visible: bool = True
 ) -> None:
-    window.look(residents, {account_of(one): one for one in holders}, visible=visible)
+    window.observe(residents, {account_of(one): one for one in holders}, visible=visible)
 
 
 def short(shares: list[Share]) -> Shares:
@@ -195,7 +195,7 @@ def test_owners_are_told_apart_as_their_series_are() -> None:
 
 def test_a_look_says_who_is_there_and_for_how_long_they_ran() -> None:
     window = Window(by_process=False)
-    there = window.look(
+    there = window.observe(
         [
             resident(1, A, busy=1),
             resident(2, A, busy=0.25, ended=True),
@@ -212,14 +212,14 @@ def test_a_look_says_who_is_there_and_for_how_long_they_ran() -> None:
         ON_C: (None, True),
         UNKNOWN: (1_000_000, True),
     }
-    again = window.look([resident(1, A, busy=1)], {}, visible=True)
+    again = window.observe([resident(1, A, busy=1)], {}, visible=True)
     assert again[ON_A].busy_us == 1_000_000
 
 
 def test_a_sample_that_covers_no_time_is_no_time() -> None:
     sample = ProcessSample(1, 0, 1.0, 0.0, 0.0, 0.0)
     one = resident(1, A)
-    there = Window(by_process=False).look(
+    there = Window(by_process=False).observe(
         [Resident(0, one.uuid, one.process, A, (sample,))], {}, visible=True
     )
     assert there[ON_A].busy_us == 0
@@ -232,7 +232,7 @@ def test_of_two_containers_of_one_name_that_of_the_lowest_pid_is_shown(
 ) -> None:
     one, other = pod("a", container_id="1"), pod("a", container_id="2")
     there = [resident(pids[0], one), resident(pids[1], other, started=2.0), resident(9, other)][::turn]
-    shown = Window(by_process=False).look(there, {}, visible=True)[ON_A].owner
+    shown = Window(by_process=False).observe(there, {}, visible=True)[ON_A].owner
     assert shown == (one if pids[0] < pids[1] else other)
 
 
@@ -240,7 +240,7 @@ def test_of_two_containers_of_one_name_that_of_the_lowest_pid_is_shown(
 def test_of_two_containers_of_one_name_the_same_one_is_shown_whichever_comes_first(turn: int) -> None:
     old, new = pod("a", container_id="1", pod_uid="z"), pod("a", container_id="2", pod_uid="y")
     there = [resident(1, old), resident(2, new), resident(3, Unknown("exited"))][::turn]
-    shown = Window(by_process=False).look(there, {ON_A: A}, visible=True)[ON_A].owner
+    shown = Window(by_process=False).observe(there, {ON_A: A}, visible=True)[ON_A].owner
     assert shown == old
 
 

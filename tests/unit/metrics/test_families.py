@@ -8,7 +8,7 @@ from gputally.metrics.own_process import ExporterFacts
 from gputally.model import (
     Charge,
     Gpu,
-    GpuBook,
+    GpuLedger,
     MigInstance,
     MigReading,
     Owner,
@@ -47,7 +47,7 @@ def test_none_gives_no_sample_and_zero_gives_zero() -> None:
 
 
 def test_energy_is_in_joules_exact_to_the_millijoule() -> None:
-    book = GpuBook(
+    book = GpuLedger(
         gpu_index=3,
         uuid="GPU-a",
         began_at_seconds=900.0,
@@ -55,7 +55,7 @@ def test_energy_is_in_joules_exact_to_the_millijoule() -> None:
         energy_millijoules=123456789012345,
         unattributed_millijoules={("idle",): 0, ("initial",): 123456789012344},
     )
-    found = samples_of(replace(NOTHING, readings=(Reading(gpu=GPU),), books=(book,)))
+    found = samples_of(replace(NOTHING, readings=(Reading(gpu=GPU),), gpu_ledgers=(book,)))
     assert found["gputally_gpu_energy_joules_total"] == {("3", "GPU-a"): 123456789012.345}
     assert found["gputally_gpu_unattributed_energy_joules_total"] == {
         ("3", "GPU-a", "idle"): 0,

@@ -361,12 +361,14 @@ def test_readings_of_a_source_that_hangs_are_not_charged_twice() -> None:
     sampler.sample()
     hanging = sampler.sample()
     assert not states(hanging)["nvml"].up
-    assert [book.energy_millijoules for book in hanging.books] == [1700]
+    assert [book.energy_millijoules for book in hanging.gpu_ledgers] == [1700]
     gate.set()
     deadline = time.monotonic() + 20
-    while (back := sampler.sample()).books[0].energy_millijoules == 1700 and time.monotonic() < deadline:
+    while (back := sampler.sample()).gpu_ledgers[
+        0
+    ].energy_millijoules == 1700 and time.monotonic() < deadline:
         pass
-    (book,) = back.books
+    (book,) = back.gpu_ledgers
     assert book.energy_millijoules == 2500
     assert book.unattributed_millijoules["idle",] == 1500
 
@@ -423,7 +425,7 @@ def test_the_state_is_written_before_it_is_published(tmp_path: Path) -> None:
     sampler.sample()
     snapshot = sampler.sample()
     kept = decode(path.read_bytes())
-    assert kept["gpus"]["GPU-0"]["meter"]["total"] == snapshot.books[0].energy_millijoules == 1700
+    assert kept["gpus"]["GPU-0"]["meter"]["total"] == snapshot.gpu_ledgers[0].energy_millijoules == 1700
     assert states(snapshot)["state_file"].up
     sampler.close(1)
 

@@ -10,7 +10,7 @@ from gputally.simulator.engine import Engine
 from gputally.simulator.model_registry import GPU_MODELS
 from gputally.simulator.scenario import Fault, FaultKind, MigLayout, Scenario, Shape, Workload
 from gputally.simulator.schedule import Span
-from gputally.simulator.truth import TrueEnergy, in_proportion, true_energy
+from gputally.simulator.truth import TrueEnergy, true_energy
 
 IDLE_MJ = GPU_MODELS["h100"].idle_watts * 1000
 
@@ -87,13 +87,3 @@ def test_a_power_limit_takes_from_all_in_proportion() -> None:
     assert sum(capped.values()) < 0.6 * sum(free.values())
     ratios = [(energy[1] - idle) / (energy[0] - idle) for energy in (free, capped)]
     assert ratios[0] == pytest.approx(ratios[1], rel=0.02)
-
-
-@given(st.integers(0, 10**9), st.lists(st.integers(0, 10**6), min_size=1, max_size=6))
-def test_whole_parts_add_up_and_are_no_whole_unit_off(amount: int, weights: list[int]) -> None:
-    parts = in_proportion(amount, weights)
-    assert sum(parts) == amount
-    total = sum(weights)
-    for part, weight in zip(parts, weights, strict=True):
-        exact = amount * weight / total if total else amount / len(weights)
-        assert abs(part - exact) < 1.001

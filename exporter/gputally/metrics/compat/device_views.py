@@ -91,7 +91,7 @@ def list_devices(inputs: ProfileInput) -> list[DeviceView]:
     snapshot = inputs.snapshot
     uses = _by_device(snapshot.uses)
     charges = _by_device(charge for charge in snapshot.charges if charge.active)
-    books = {book.uuid: book.energy_millijoules for book in snapshot.books}
+    books = {book.uuid: book.energy_millijoules for book in snapshot.gpu_ledgers}
     charged_elsewhere = {
         reading.gpu.metered_by
         for reading in snapshot.readings

@@ -13,7 +13,7 @@ from gputally.model import (
     Activity,
     Charge,
     Gpu,
-    GpuBook,
+    GpuLedger,
     Labelled,
     MigInstance,
     MigReading,
@@ -71,8 +71,8 @@ def charge(owner: Owner, *, active: bool = True, uuid: str = "GPU-a", **bases: i
     return Charge(gpu_index=3, uuid=uuid, owner=owner, active=active, energy_millijoules=energy)
 
 
-def book(energy: int, uuid: str = "GPU-a") -> GpuBook:
-    return GpuBook(
+def book(energy: int, uuid: str = "GPU-a") -> GpuLedger:
+    return GpuLedger(
         gpu_index=3,
         uuid=uuid,
         began_at_seconds=0,
@@ -318,7 +318,7 @@ def test_on_a_shared_gpu_each_pod_has_its_own_part_and_the_rest_is_said_once_wit
             use(DOCKER, memory_used_bytes=MIB, sm_ratio=0.01, decoder_ratio=0.0),
         ),
         charges=(charge(TRAIN, shared=60), charge(SERVE, shared=40), charge(DOCKER, shared=7)),
-        books=(book(1000),),
+        gpu_ledgers=(book(1000),),
     )
     assert found(taken, "DEV_FB_USED") == {("train-0", ""): 20, ("serve-0", ""): 5}
     assert found(taken, "DEV_GPU_UTIL") == {("train-0", ""): 6, ("serve-0", ""): 0}
@@ -352,7 +352,9 @@ def test_engines_are_not_all_a_pods_that_shares_them_with_a_container_of_the_hos
 
 
 def test_a_pod_that_has_gone_has_no_energy_any_more() -> None:
-    taken = snapshot(everything(), charges=(charge(TRAIN, active=False, measured=90),), books=(book(1000),))
+    taken = snapshot(
+        everything(), charges=(charge(TRAIN, active=False, measured=90),), gpu_ledgers=(book(1000),)
+    )
     assert found(taken, "DEV_TOTAL_ENERGY_CONSUMPTION") == {("", ""): 1000}
 
 
@@ -361,9 +363,9 @@ def test_the_counter_of_the_gpu_is_never_a_jump_in_the_series_of_a_pod_that_come
         everything(),
         uses=(use(TRAIN),),
         charges=(charge(TRAIN, active=False, measured=90),),
-        books=(book(1000),),
+        gpu_ledgers=(book(1000),),
     )
-    coming = snapshot(everything(), uses=(use(TRAIN, sm_ratio=0.1),), books=(book(1000),))
+    coming = snapshot(everything(), uses=(use(TRAIN, sm_ratio=0.1),), gpu_ledgers=(book(1000),))
     for taken in (going, coming):
         assert found(taken, "DEV_TOTAL_ENERGY_CONSUMPTION") == {}
 
@@ -371,7 +373,7 @@ def test_the_counter_of_the_gpu_is_never_a_jump_in_the_series_of_a_pod_that_come
 def test_a_meter_that_counts_for_two_dies_says_nothing_on_top_of_the_pods_on_the_other() -> None:
     other = Reading(gpu=replace(GPU, uuid="GPU-b", index=4, metered_by="GPU-a"))
     charges = (charge(TRAIN, uuid="GPU-b", measured=50),)
-    taken = snapshot(Reading(gpu=GPU), other, charges=charges, books=(book(1000),))
+    taken = snapshot(Reading(gpu=GPU), other, charges=charges, gpu_ledgers=(book(1000),))
     assert found(taken, "DEV_TOTAL_ENERGY_CONSUMPTION") == {("train-0", ""): 50}
 
 
@@ -393,7 +395,7 @@ def test_mig_instances_have_their_own_memory_and_activity_and_the_gpu_the_rest()
         sliced,
         uses=(use(TRAIN, "MIG-1-0", memory_used_bytes=6 * MIB),),
         charges=(charge(TRAIN, uuid="MIG-1-0", measured=90),),
-        books=(book(1000),),
+        gpu_ledgers=(book(1000),),
     )
     assert found(taken, "DEV_FB_USED") == {("train-0", "1"): 6, ("", "9"): 2}
     assert found(taken, "PROF_GR_ENGINE_ACTIVE") == {("train-0", "1"): 0.75, ("", "9"): 0.25}

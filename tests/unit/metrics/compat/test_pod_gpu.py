@@ -10,7 +10,7 @@ from gputally.metrics.compat.pod_gpu import ROWS, families
 from gputally.model import (
     Charge,
     Gpu,
-    GpuBook,
+    GpuLedger,
     Labelled,
     MigInstance,
     MigReading,
@@ -76,7 +76,7 @@ def charge(owner: Owner, millijoules: int, *, active: bool = True) -> Charge:
     return Charge(gpu_index=0, uuid=GPU.uuid, owner=owner, active=active, energy_millijoules=energy)
 
 
-BOOK = GpuBook(
+BOOK = GpuLedger(
     gpu_index=0,
     uuid=GPU.uuid,
     began_at_seconds=0,
@@ -178,7 +178,7 @@ def test_two_pods_on_a_gpu_have_their_own_and_never_the_whole_gpus() -> None:
         Use(0, GPU.uuid, ONE, 1, 30 * MIB, 0.5),
         Use(0, GPU.uuid, TWO, 1, 60 * MIB, 0.25),
         charges=(charge(ONE, 120_000), charge(TWO, 80_000)),
-        books=(BOOK,),
+        gpu_ledgers=(BOOK,),
     )
     assert found["dcgm_gpu_utilization"] == {OF_ONE: 50, OF_TWO: 25}
     assert found["dcgm_fb_used"] == {OF_ONE: 30, OF_TWO: 60}
@@ -195,7 +195,7 @@ def test_what_the_driver_does_not_tell_of_pods_is_the_gpus_and_the_only_pods_if_
 
 
 def test_a_gpu_without_pods_has_its_own_values_without_a_pod() -> None:
-    found = tell(Use(0, GPU.uuid, Owner("slurm", "slurm/42"), 1, MIB, 0.5), books=(BOOK,))
+    found = tell(Use(0, GPU.uuid, Owner("slurm", "slurm/42"), 1, MIB, 0.5), gpu_ledgers=(BOOK,))
     assert {labels for samples in found.values() for labels in samples} == {OF_GPU}
     assert found["dcgm_gpu_utilization"] == {OF_GPU: 90}
     assert found["dcgm_total_energy_consumption"] == {OF_GPU: 9_000}

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from gputally.ledger import Device, Ledger
+from gputally.ledger import Ledger
 from gputally.model import (
     Charge,
+    DeviceKey,
     Gpu,
-    GpuBook,
+    GpuLedger,
     MigInstance,
     MigReading,
     Owner,
@@ -21,14 +22,14 @@ from gputally.model import (
 SECOND = 1_000_000
 GIB = 1 << 30
 GPU = Gpu("GPU-a", 0, "NVIDIA", "H100")
-Holders = Sequence[tuple[Device, Owner]]
+Holders = Sequence[tuple[DeviceKey, Owner]]
 
 
 def pod(name: str, container: str = "main", **more: str) -> Owner:
     return Owner("pod", namespace="team", pod=name, container=container, **more)
 
 
-def holds(*owners: Owner, uuid: str = GPU.uuid) -> list[tuple[Device, Owner]]:
+def holds(*owners: Owner, uuid: str = GPU.uuid) -> list[tuple[DeviceKey, Owner]]:
     return [((0, uuid), owner) for owner in owners]
 
 
@@ -111,7 +112,7 @@ def joules(books: Ledger, owner: Owner, *, uuid: str | None = None) -> dict[str,
 
 def nobodys(books: Ledger) -> dict[str, float]:
     """By reason, those that are not zero, of the first GPU."""
-    unattributed = books.books()[0].unattributed_millijoules
+    unattributed = books.gpu_ledgers()[0].unattributed_millijoules
     return {reason: amount / 1000 for (reason,), amount in unattributed.items() if amount}
 
 
@@ -128,9 +129,9 @@ def charged_millijoules(books: Ledger, gpu_index: int) -> int:
     )
 
 
-def assert_balanced(books: Ledger) -> tuple[GpuBook, ...]:
+def assert_balanced(books: Ledger) -> tuple[GpuLedger, ...]:
     """Owners and unattributed are what the meter says, of every GPU, to the millijoule."""
-    for book in books.books():
+    for book in books.gpu_ledgers():
         rest = sum(book.unattributed_millijoules.values())
         assert charged_millijoules(books, book.gpu_index) + rest == book.energy_millijoules
-    return books.books()
+    return books.gpu_ledgers()

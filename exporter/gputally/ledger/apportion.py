@@ -1,4 +1,4 @@
-"""Dealing whole numbers out so that nothing is lost and nothing is made up."""
+"""Apportions a whole number so that the parts add up to it exactly."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 Key = TypeVar("Key", bound=tuple[Any, ...])
 
 
-def deal(amount: int, weights: Mapping[Key, int]) -> dict[Key, int]:
+def apportion(amount: int, weights: Mapping[Key, int]) -> dict[Key, int]:
     """Whole parts of the amount in proportion to the weights, which add up to it exactly.
 
-    By largest remainder: no part is a whole unit away from its exact share. Equal remainders go by key,
-    so that the order in which the weights come changes nothing. Without any weight all get the same.
+    By largest remainder: no part differs from its exact share by a whole unit. Equal remainders go by key,
+    so the order of the weights does not matter. If all weights are zero, the parts are equal.
     """
     if len(weights) == 1:
         return dict.fromkeys(weights, amount)

@@ -1,19 +1,19 @@
-"""The books of one GPU: what was charged to whom. All of it adds up to what the meter counted."""
+"""The accounts of one GPU: the energy charged to each owner. The sum is the energy that the meter counted."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
-from gputally.ledger.deal import deal
-from gputally.ledger.meter import Look, Meter
+from gputally.ledger.apportion import apportion
+from gputally.ledger.meter import Meter, MeterSample
 from gputally.ledger.window import (
     HELD,
     IDLE,
     UNKNOWN,
     Account,
+    AccountUsage,
     ProcessId,
     Share,
-    Tenant,
     Window,
     account_of,
     process_id,
@@ -22,7 +22,7 @@ from gputally.model import (
     BASES,
     UNATTRIBUTED,
     Charge,
-    GpuBook,
+    GpuLedger,
     Labelled,
     Owner,
     ProcessCharge,
@@ -32,23 +32,23 @@ from gputally.model import (
 
 _OWNER_FIELDS = tuple(each.name for each in fields(Owner))
 _BASIS_LABELS = tuple((basis,) for basis in BASES)
-_BASIS = {basis: place for place, basis in enumerate(BASES)}
+_BASIS = {basis: index for index, basis in enumerate(BASES)}
 
 
-class Part(NamedTuple):
-    """A whole GPU, or one of its MIG devices, as one look found it."""
+class DeviceSample(NamedTuple):
+    """One sample of a whole GPU, or of one of its MIG devices."""
 
     uuid: str
     residents: Sequence[Resident]
     holders: Sequence[Owner]
     visible: bool
-    """Whether the driver says who is there."""
+    """Whether the driver lists its processes."""
     sampled: bool
     """Whether the driver samples its processes."""
     weight: int = 1
-    """How much of the GPU's energy it is taken to have used, compared with the other parts."""
+    """Its share of the GPU's energy, relative to the other devices."""
     active_ratio: float | None = None
-    """How busy it was, where that is known of the whole part only."""
+    """Its utilisation, if that is known for the whole device only."""
 
 
 @dataclass(slots=True)
@@ -71,8 +71,8 @@ class _ProcessAccount:
     millijoules: int = 0
 
 
-class GpuBooks:
-    """One GPU's books. They begin with the first look."""
+class GpuAccounts:
+    """The accounts of one GPU. They begin with the first sample."""
 
     def __init__(self, uuid: str, now_seconds: float, max_window_us: int, *, process_accounts: bool) -> None:
         self.uuid = uuid
@@ -81,53 +81,53 @@ class GpuBooks:
         self._began_at_seconds = now_seconds
         self._max_window_us = max_window_us
         self._process_accounts = process_accounts
-        self._looked_us: int | None = None
+        self._sampled_us: int | None = None
         self._windows: dict[str, Window] = {}
         self._owners: dict[str, dict[Account, _OwnerAccount]] = {}  # by device
         self._processes: dict[tuple[str, int], _ProcessAccount] = {}
         self._unattributed = dict.fromkeys(UNATTRIBUTED, 0)
 
-    def settle(self, look: Look, parts: Sequence[Part]) -> None:
-        """Take in one look, and charge what was used since the last one."""
-        length_us = 0 if self._looked_us is None else look.at_us - self._looked_us
-        self._looked_us = look.at_us
+    def settle(self, sample: MeterSample, devices: Sequence[DeviceSample]) -> None:
+        """Takes in one sample, and charges the energy used since the last one."""
+        length_us = 0 if self._sampled_us is None else sample.at_us - self._sampled_us
+        self._sampled_us = sample.at_us
         if not 0 <= length_us <= self._max_window_us:
-            length_us = 0  # nobody looked: nobody's time
-        self.rest()
+            length_us = 0  # nothing was observed: no owner is charged for this time
+        self.mark_inactive()
         self._windows = {
-            part.uuid: self._windows.get(part.uuid) or Window(by_process=self._process_accounts)
-            for part in parts
+            device.uuid: self._windows.get(device.uuid) or Window(by_process=self._process_accounts)
+            for device in devices
         }
-        for part in parts:
-            self._note_time(part, look.at_us, length_us)
+        for device in devices:
+            self._note_time(device, sample.at_us, length_us)
             if self._process_accounts:
-                self._note_processes(part, look.at_us)
+                self._note_processes(device, sample.at_us)
         if self.meter.source is None:
-            if self.meter.begin(look):
+            if self.meter.begin(sample):
                 self._unattributed["initial"] = self.meter.total_millijoules
             for window in self._windows.values():
-                window.close(0)  # what was done so far is not in the books
+                window.close(0)  # the ledger begins here: earlier activity does not count
             return
-        measured = self.meter.measure(look)
+        measured = self.meter.measure(sample)
         if measured is None:
             return
         if not measured.observed:
             self._unattributed["unobserved"] += measured.millijoules
         energy = measured.millijoules if measured.observed else 0
-        weights = {(part.uuid,): part.weight for part in parts}
-        for (uuid,), millijoules in deal(energy, weights).items():
+        weights = {(device.uuid,): device.weight for device in devices}
+        for (uuid,), millijoules in apportion(energy, weights).items():
             self._charge(uuid, self._windows[uuid].close(millijoules))
 
-    def rest(self) -> None:
-        """Nobody is there, as far as is known."""
+    def mark_inactive(self) -> None:
+        """Marks all owners and processes as absent, until a sample shows them."""
         for owners in self._owners.values():
             for account in owners.values():
                 account.active = False
         for process in self._processes.values():
             process.active = False
 
-    def retire(self, at_us: int, retention_us: int) -> None:
-        """Take owners and processes off the books that have been gone for longer than that."""
+    def expire(self, at_us: int, retention_us: int) -> None:
+        """Closes the accounts of owners and processes that have been gone for longer than that."""
         for uuid, owners in list(self._owners.items()):
             for key, account in list(owners.items()):
                 if not account.active and at_us - account.seen_us > retention_us:
@@ -139,45 +139,45 @@ class GpuBooks:
             if not process.active and at_us - process.seen_us > retention_us:
                 del self._processes[process_key]
 
-    def _note_time(self, part: Part, at_us: int, length_us: int) -> None:
-        holders = {account_of(holder): holder for holder in part.holders}
-        there = self._windows[part.uuid].look(part.residents, holders, visible=part.visible)
-        if part.active_ratio is not None and len(there) == 1:
-            for tenant in there.values():
-                tenant.busy_us = round(part.active_ratio * length_us)
+    def _note_time(self, device: DeviceSample, at_us: int, length_us: int) -> None:
+        holders = {account_of(holder): holder for holder in device.holders}
+        present = self._windows[device.uuid].observe(device.residents, holders, visible=device.visible)
+        if device.active_ratio is not None and len(present) == 1:
+            for usage in present.values():
+                usage.busy_us = round(device.active_ratio * length_us)
         for account, holder in holders.items():
-            # Its pod may be there in a container that could not be told.
-            if account not in there and (*account[:3], "") not in there:
-                there[account] = Tenant(owner=holder, busy_us=0 if part.sampled else None)
-        owners = self._owners.setdefault(part.uuid, {})
-        for account, tenant in there.items():
-            owner, busy_us = tenant.owner, tenant.busy_us
+            # Its pod may be present in a container that is not known.
+            if account not in present and (*account[:3], "") not in present:
+                present[account] = AccountUsage(owner=holder, busy_us=0 if device.sampled else None)
+        owners = self._owners.setdefault(device.uuid, {})
+        for account, usage in present.items():
+            owner, busy_us = usage.owner, usage.busy_us
             if owner is None:
                 continue
-            book = owners.get(account)
-            if book is None:
-                book = owners[account] = _OwnerAccount(owner, at_us)
-            book.owner = owner
-            book.seen_us = at_us
-            book.active = tenant.present or account in holders
-            book.held_us += length_us
+            owner_account = owners.get(account)
+            if owner_account is None:
+                owner_account = owners[account] = _OwnerAccount(owner, at_us)
+            owner_account.owner = owner
+            owner_account.seen_us = at_us
+            owner_account.active = usage.present or account in holders
+            owner_account.held_us += length_us
             if busy_us is not None:
-                # What ran before the first look at this GPU is not in the books.
-                book.busy_us = (book.busy_us or 0) + (busy_us if length_us else 0)
+                # Activity before the first sample of this GPU does not count.
+                owner_account.busy_us = (owner_account.busy_us or 0) + (busy_us if length_us else 0)
 
-    def _note_processes(self, part: Part, at_us: int) -> None:
-        residents = part.residents
+    def _note_processes(self, device: DeviceSample, at_us: int) -> None:
+        residents = device.residents
         if len({resident.process.pid for resident in residents}) < len(residents):
-            # Of two that had one pid, the one that lives now, or lived last, has the series.
+            # Of two processes with one pid, the one that runs now, or ran last, has the series.
             residents = sorted(residents, key=lambda one: (not one.ended, process_id(one)))
         for resident in residents:
-            key = (part.uuid, resident.process.pid)
+            key = (device.uuid, resident.process.pid)
             identity, owner = process_id(resident), _series(resident.owner)
             account = self._processes.get(key)
-            # Another process, or one whose owner has become known since: what it had was another's.
+            # Another process, or one whose owner has become known since: a new account.
             if account is None or account.identity != identity or account.account != owner:
                 account = self._processes[key] = _ProcessAccount(resident, identity, owner, at_us)
-            elif not resident.ended:  # the driver's samples do not tell the name of one that ended
+            elif not resident.ended:  # the samples of a process that ended have no name
                 account.resident = resident
             account.seen_us, account.active = at_us, not resident.ended
 
@@ -189,7 +189,7 @@ class GpuBooks:
                 owner.millijoules[_BASIS[share.basis]] += share.millijoules
             elif share.account in (IDLE, UNKNOWN):
                 self._unattributed[share.account[0]] += share.millijoules
-            else:  # it was taken off the books before its last window was closed
+            else:  # its account expired before its last window was closed
                 self._unattributed["expired"] += share.millijoules
             for identity, millijoules in share.processes.items():
                 process = self._processes.get((uuid, identity[0]))
@@ -198,11 +198,11 @@ class GpuBooks:
                 if process.account == share.account or (process.account == UNKNOWN and share.basis == HELD):
                     process.millijoules += millijoules
 
-    def book(self) -> GpuBook | None:
-        """What the GPU used; None while there is nothing to measure it by."""
+    def gpu_ledger(self) -> GpuLedger | None:
+        """The energy of the GPU; None while it cannot be measured."""
         if self.meter.source is None:
             return None
-        return GpuBook(
+        return GpuLedger(
             gpu_index=self.index,
             uuid=self.uuid,
             began_at_seconds=self._began_at_seconds,
@@ -249,7 +249,7 @@ class GpuBooks:
             )
 
     def state(self) -> dict[str, Any]:
-        """All of it that is worth keeping, for JSON."""
+        """The state to resume from, for JSON."""
         return {
             "index": self.index,
             "began_at": self._began_at_seconds,
@@ -264,15 +264,15 @@ class GpuBooks:
                     "millijoules": list(account.millijoules),
                     "held_us": account.held_us,
                     "busy_us": account.busy_us,
-                    "unseen_us": (self._looked_us or account.seen_us) - account.seen_us,
+                    "unseen_us": (self._sampled_us or account.seen_us) - account.seen_us,
                 }
                 for uuid, account in self._owner_accounts()
             ],
         }
 
-    def resume(self, state: Mapping[str, Any], look: Look) -> None:
-        """Go on with the books of an exporter that ran before, if this look follows them."""
-        unobserved = self.meter.resume(state["meter"], look)
+    def resume(self, state: Mapping[str, Any], sample: MeterSample) -> None:
+        """Continues the accounts of an earlier exporter, if this sample follows them."""
+        unobserved = self.meter.resume(state["meter"], sample)
         if unobserved is None:
             return
         self._began_at_seconds = state["began_at"]
@@ -281,7 +281,7 @@ class GpuBooks:
         for entry in state["owners"]:
             owner = Owner(**entry["owner"])
             account = self._owners.setdefault(entry["device"], {}).setdefault(
-                account_of(owner), _OwnerAccount(owner, look.at_us - entry["unseen_us"], False)
+                account_of(owner), _OwnerAccount(owner, sample.at_us - entry["unseen_us"], False)
             )
             account.millijoules = list(entry["millijoules"])
             account.held_us += entry["held_us"]

@@ -8,33 +8,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.ledger.books import GpuBooks, Part
-from gputally.ledger.meter import Look
+from gputally.ledger.accounts import DeviceSample, GpuAccounts
+from gputally.ledger.meter import MeterSample
 from gputally.model import Charge, Owner, ProcessCharge, Resident, Unknown
-from tests.unit.ledger.looks import GIB, GPU, SECOND, pod, resident
+from tests.support.ledger_samples import GIB, GPU, SECOND, pod, resident
 
 A, B = pod("a"), pod("b")
 STRANGER = Unknown("permission")
 
 
-def open_books(*, process_accounts: bool = False) -> GpuBooks:
-    return GpuBooks(GPU.uuid, 1e9, 60 * SECOND, process_accounts=process_accounts)
+def open_books(*, process_accounts: bool = False) -> GpuAccounts:
+    return GpuAccounts(GPU.uuid, 1e9, 60 * SECOND, process_accounts=process_accounts)
 
 
 def settle(
-    books: GpuBooks,
+    books: GpuAccounts,
     at: float,
     joules: float | None,
     residents: Sequence[Resident] = (),
     holders: Sequence[Owner] = (),
     **more: Any,
 ) -> None:
-    look = Look(round(at * SECOND), None if joules is None else round(joules * 1000), None)
-    part = Part(GPU.uuid, residents, holders, **{"visible": True, "sampled": True, **more})
+    look = MeterSample(round(at * SECOND), None if joules is None else round(joules * 1000), None)
+    part = DeviceSample(GPU.uuid, residents, holders, **{"visible": True, "sampled": True, **more})
     books.settle(look, [part])
 
 
-def charges(books: GpuBooks) -> dict[str, Charge]:
+def charges(books: GpuAccounts) -> dict[str, Charge]:
     return {one.owner.pod: one for one in books.charges()}
 
 
@@ -42,8 +42,8 @@ def total(charge: Charge) -> float:
     return sum((charge.energy_millijoules or {}).values())
 
 
-def unattributed(books: GpuBooks) -> dict[str, float]:
-    book = books.book()
+def unattributed(books: GpuAccounts) -> dict[str, float]:
+    book = books.gpu_ledger()
     assert book is not None
     return {reason: amount for (reason,), amount in book.unattributed_millijoules.items() if amount}
 
@@ -149,7 +149,7 @@ def test_who_holds_the_device_is_active_whether_or_not_its_process_ended() -> No
 def test_on_a_lost_gpu_nobody_is_active() -> None:
     books = open_books(process_accounts=True)
     settle(books, 0, 0, [resident(1, A)])
-    books.rest()
+    books.mark_inactive()
     assert not charges(books)["a"].active
     assert [one.active for one in books.process_charges()] == [False]
 
@@ -158,9 +158,9 @@ def test_who_has_been_gone_for_long_is_taken_off_and_what_it_used_stays_in_the_b
     books = open_books(process_accounts=True)
     settle(books, 0, 0, [resident(1, A)], [B])
     settle(books, 5, 100, [], [B])
-    books.retire(5 * SECOND, 5 * SECOND)
+    books.expire(5 * SECOND, 5 * SECOND)
     assert charges(books).keys() == {"a", "b"}
-    books.retire(5 * SECOND + 1, 5 * SECOND)
+    books.expire(5 * SECOND + 1, 5 * SECOND)
     assert charges(books).keys() == {"b"}
     assert not list(books.process_charges())
     assert unattributed(books) == {"expired": 100_000}
@@ -169,7 +169,7 @@ def test_who_has_been_gone_for_long_is_taken_off_and_what_it_used_stays_in_the_b
 def test_who_is_there_is_never_taken_off() -> None:
     books = open_books(process_accounts=True)
     settle(books, 0, 0, [resident(1, A)], [B])
-    books.retire(10**12, 0)
+    books.expire(10**12, 0)
     assert charges(books).keys() == {"a", "b"}
     assert len(list(books.process_charges())) == 1
 
@@ -178,7 +178,7 @@ def test_who_comes_back_after_that_begins_at_nothing() -> None:
     books = open_books()
     settle(books, 0, 0, [resident(1, A)])
     settle(books, 5, 100)
-    books.retire(10 * SECOND, 0)
+    books.expire(10 * SECOND, 0)
     settle(books, 10, 200, [resident(1, A)])
     assert total(charges(books)["a"]) == 100_000
     assert charges(books)["a"].held_microseconds == 5 * SECOND
@@ -189,7 +189,7 @@ def test_who_is_taken_off_before_its_last_window_closes_is_charged_as_departed()
     books = open_books()
     settle(books, 0, 0, [resident(1, A)])
     settle(books, 5, None)
-    books.retire(10 * SECOND, 0)
+    books.expire(10 * SECOND, 0)
     settle(books, 10, 100)
     assert unattributed(books) == {"expired": 100_000}
     assert not charges(books)
@@ -199,8 +199,8 @@ def test_on_a_gpu_that_tells_neither_counter_nor_power_nobody_is_remembered() ->
     books = open_books()
     for at in range(50):
         settle(books, at, None, [resident(at, pod(f"pod-{at}"))])
-        books.retire(at * SECOND, 0)
-    assert books.book() is None
+        books.expire(at * SECOND, 0)
+    assert books.gpu_ledger() is None
     assert [one.energy_millijoules for one in books.charges()] == [None]
     settle(books, 50, 0)
     settle(books, 51, 100)
@@ -225,7 +225,7 @@ def test_while_a_counter_stays_away_nobody_is_remembered_for_it() -> None:
 # Processes.
 
 
-def processes(books: GpuBooks) -> dict[int, ProcessCharge]:
+def processes(books: GpuAccounts) -> dict[int, ProcessCharge]:
     return {one.pid: one for one in books.process_charges()}
 
 
@@ -321,9 +321,9 @@ def test_a_process_that_nobody_saw_has_its_part_of_the_holders() -> None:
 # Over a restart.
 
 
-def resumed(books: GpuBooks, at: float, joules: float | None) -> GpuBooks:
+def resumed(books: GpuAccounts, at: float, joules: float | None) -> GpuAccounts:
     after = open_books()
-    look = Look(round(at * SECOND), None if joules is None else round(joules * 1000), None)
+    look = MeterSample(round(at * SECOND), None if joules is None else round(joules * 1000), None)
     after.resume(json.loads(json.dumps(books.state())), look)
     settle(after, at, joules)
     return after
@@ -335,12 +335,12 @@ def test_all_of_it_is_gone_on_from() -> None:
     settle(before, 0, 7, [resident(1, A), resident(2, owner, busy=None)], sampled=False)
     settle(before, 5, 107, [resident(1, A, busy=1), resident(2, owner, busy=None)], sampled=False)
     after = resumed(before, 20, 117)
-    book = after.book()
+    book = after.gpu_ledger()
     assert book is not None
     assert (book.began_at_seconds, book.energy_millijoules) == (1e9, 117_000)
     assert unattributed(after) == {"initial": 7_000, "unobserved": 10_000}
 
-    def told(books: GpuBooks) -> list[tuple[Any, ...]]:
+    def told(books: GpuAccounts) -> list[tuple[Any, ...]]:
         return [
             (one.owner, one.uuid, one.energy_millijoules, one.held_microseconds, one.busy_microseconds)
             for one in books.charges()
@@ -356,9 +356,9 @@ def test_the_time_that_someone_has_been_gone_is_remembered_but_not_the_time_in_b
     settle(before, 0, 0, [resident(1, A)])
     settle(before, 10, 0)
     after = resumed(before, 1000, 0)
-    after.retire(1000 * SECOND, 10 * SECOND)
+    after.expire(1000 * SECOND, 10 * SECOND)
     assert charges(after)
-    after.retire(1000 * SECOND + 1, 10 * SECOND)
+    after.expire(1000 * SECOND + 1, 10 * SECOND)
     assert not charges(after)
 
 

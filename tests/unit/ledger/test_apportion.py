@@ -1,4 +1,4 @@
-"""Dealing: nothing is lost, nothing is made up, and nobody is a whole unit away from the exact share."""
+"""Apportioning: the parts add up to the amount, and none is a whole unit away from its exact share."""
 
 from fractions import Fraction
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.ledger.deal import deal
+from gputally.ledger.apportion import apportion
 
 AMOUNTS = st.integers(0, 20) | st.integers(0, 10**15)
 WEIGHTS = st.dictionaries(
@@ -19,7 +19,7 @@ WEIGHTS = st.dictionaries(
 
 @given(AMOUNTS, WEIGHTS)
 def test_the_parts_are_whole_and_add_up_to_the_amount(amount: int, weights: dict[tuple[int], int]) -> None:
-    parts = deal(amount, weights)
+    parts = apportion(amount, weights)
     assert parts.keys() == weights.keys()
     assert sum(parts.values()) == amount
     assert min(parts.values()) >= 0
@@ -30,14 +30,14 @@ def test_no_part_is_a_whole_unit_away_from_its_exact_share(
     amount: int, weights: dict[tuple[int], int]
 ) -> None:
     total = sum(weights.values())
-    for key, part in deal(amount, weights).items():
+    for key, part in apportion(amount, weights).items():
         assert abs(part - Fraction(amount * weights[key], total)) < 1
         assert weights[key] or part == 0
 
 
 @given(AMOUNTS, WEIGHTS)
 def test_the_order_of_the_weights_changes_nothing(amount: int, weights: dict[tuple[int], int]) -> None:
-    assert deal(amount, dict(reversed(weights.items()))) == deal(amount, weights)
+    assert apportion(amount, dict(reversed(weights.items()))) == apportion(amount, weights)
 
 
 @pytest.mark.parametrize(
@@ -56,5 +56,5 @@ def test_the_order_of_the_weights_changes_nothing(amount: int, weights: dict[tup
 def test_by_weight_then_by_the_largest_remainder_then_by_key(
     amount: int, weights: list[int], parts: list[int]
 ) -> None:
-    dealt = deal(amount, {(place,): weight for place, weight in enumerate(weights)})
-    assert list(dealt.values()) == parts
+    apportioned = apportion(amount, {(position,): weight for position, weight in enumerate(weights)})
+    assert list(apportioned.values()) == parts
