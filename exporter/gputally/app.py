@@ -214,7 +214,7 @@ def _ledger(config: Config, checkpoint: "Checkpoint | None") -> Ledger:
     if state is not None and (not boot_id or state.get("boot_id") != boot_id):
         # The counters may be others by now.
         why = "of another boot" if boot_id else f"of a boot that {config.procfs}/sys does not name"
-        log.info("--state-file %s is %s: the books begin anew", config.state_file, why)
+        log.info("--state-file %s is %s: a new ledger is started", config.state_file, why)
         state = None
     return Ledger(
         retention_seconds=config.retention_seconds,

@@ -37,7 +37,7 @@ def _run(parsed: argparse.Namespace) -> int:
         print(f"gputally {__version__}")
         return 0
     if parsed.command == "enable-accounting":
-        from gputally.commands.accounting import enable_accounting  # noqa: PLC0415  # not for serving
+        from gputally.commands.enable_accounting import enable_accounting  # noqa: PLC0415  # not for serving
 
         return enable_accounting(sys.stdout)
     try:
@@ -158,7 +158,8 @@ def set_up_logging(level: str, log_format: str, file: Path | None) -> None:
 
 def _check(config: Config, *, as_json: bool) -> int:
     from gputally.app import readers_of  # noqa: PLC0415  # not for the other commands
-    from gputally.commands.check import check_host, report_json, report_text, usable  # noqa: PLC0415  # not for serving
+    from gputally.commands.check import check_host, report_json, usable  # noqa: PLC0415  # not for serving
+    from gputally.commands.findings import report_text  # noqa: PLC0415  # not for serving
 
     set_up_logging("error", "text", None)
     findings = check_host(

@@ -164,7 +164,7 @@ def test_every_flag_is_accepted_by_the_command(tmp_path_factory: pytest.TempPath
     ]
     out = io.StringIO()
     assert run(arguments, out) == 1
-    assert out.getvalue().count("connection refused") == 3
+    assert out.getvalue().count("is unavailable: connection refused") == 3
 
 
 def test_its_command_succeeds_on_the_stack_of_the_chart(stack: Stack, tmp_path: Path) -> None:

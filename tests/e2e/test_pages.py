@@ -31,8 +31,7 @@ from dashboards.reading import (
     variables,
 )
 from dashboards.variables import ALL
-from gputally.commands.verify.asking import Login, LoginNeeded, NotAnswered, Server
-from gputally.commands.verify.prometheus import Prometheus
+from gputally.commands.verify.servers import Login, LoginRequired, Prometheus, RequestFailed, Server
 from tests.e2e.conftest import Keeper
 from tests.e2e.kubernetes import Namespace, until
 from tests.support.browser import Page, Seen, User, blank, empty, errors, look, missing, strays, unfilled
@@ -152,7 +151,7 @@ def recorded(prometheus: Prometheus, seen_early: Future[Seen]) -> float:
     def names() -> set[str]:
         try:
             rows = prometheus.rows(f'count by (__name__) ({{__name__=~"cluster:.+"}} offset {STEP_SECONDS}s)')
-        except NotAnswered:
+        except RequestFailed:
             return set()
         return {row.labels["__name__"] for row in rows}
 
@@ -192,7 +191,7 @@ def seconds_of_data(prometheus: Prometheus) -> float:
     first = "min(min_over_time(timestamp(gputally_snapshot_age_seconds)[1h:5s]))"
     try:
         return prometheus.number(f"time() - {first}") or 0
-    except NotAnswered:
+    except RequestFailed:
         return 0
 
 
@@ -205,7 +204,7 @@ def test_the_made_password_lets_its_reader_in_and_nobody_else(installed: Namespa
     user = server(installed, "grafana", Login(ADMINISTRATOR, password)).get_json("/api/user")
     assert user["isGrafanaAdmin"]
     for login in (None, Login(ADMINISTRATOR, ADMINISTRATOR)):
-        with pytest.raises(LoginNeeded):
+        with pytest.raises(LoginRequired):
             server(installed, "grafana", login).get("/api/search")
 
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from gputally.commands.verify.asking import NotAnswered, Server
-from gputally.commands.verify.prometheus import Prometheus
+from gputally.commands.verify.servers import Prometheus, RequestFailed, Server
 
 Sample = tuple[Mapping[str, str], float]
 
@@ -27,7 +26,7 @@ class Told(Server):
             samples = next((found for part, found in self.queries.items() if part in query["query"]), [])
             result = [{"metric": labels, "value": [0, str(value)]} for labels, value in samples]
             return {"data": {"result": result}}
-        answer = self.answers.get(path, NotAnswered("nobody there"))
+        answer = self.answers.get(path, RequestFailed("nobody there"))
         if isinstance(answer, Exception):
             raise answer
         return answer

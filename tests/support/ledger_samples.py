@@ -78,19 +78,19 @@ def mig(number: int, *, profile: str | None = None, visible: bool = True, **more
     return MigReading(instance=instance, processes=() if visible else None, **more)
 
 
-def ledger(**more: Any) -> Ledger:
+def new_ledger(**more: Any) -> Ledger:
     return Ledger(**{"retention_seconds": 300, "max_window_seconds": 60, **more})
 
 
 def settle(
-    books: Ledger,
+    ledger: Ledger,
     at: float,
     readings: Reading | Sequence[Reading],
     residents: Sequence[Resident] = (),
     holders: Holders = (),
 ) -> None:
     """`at` is in seconds."""
-    books.settle(
+    ledger.settle(
         at_us=round(at * SECOND),
         now_seconds=1e9 + at,
         readings=[readings] if isinstance(readings, Reading) else readings,
@@ -99,10 +99,10 @@ def settle(
     )
 
 
-def joules(books: Ledger, owner: Owner, *, uuid: str | None = None) -> dict[str, float]:
+def joules(ledger: Ledger, owner: Owner, *, uuid: str | None = None) -> dict[str, float]:
     """By basis, those that are not zero."""
     found: dict[str, float] = {}
-    for charge in books.charges():
+    for charge in ledger.charges():
         if charge.owner == owner and uuid in (None, charge.uuid):
             for (basis,), amount in (charge.energy_millijoules or {}).items():
                 if amount:
@@ -110,28 +110,28 @@ def joules(books: Ledger, owner: Owner, *, uuid: str | None = None) -> dict[str,
     return found
 
 
-def nobodys(books: Ledger) -> dict[str, float]:
+def nobodys(ledger: Ledger) -> dict[str, float]:
     """By reason, those that are not zero, of the first GPU."""
-    unattributed = books.gpu_ledgers()[0].unattributed_millijoules
+    unattributed = ledger.gpu_ledgers()[0].unattributed_millijoules
     return {reason: amount / 1000 for (reason,), amount in unattributed.items() if amount}
 
 
-def charge_of(books: Ledger, owner: Owner, *, uuid: str = GPU.uuid) -> Charge:
-    return next(one for one in books.charges() if (one.owner, one.uuid) == (owner, uuid))
+def charge_of(ledger: Ledger, owner: Owner, *, uuid: str = GPU.uuid) -> Charge:
+    return next(one for one in ledger.charges() if (one.owner, one.uuid) == (owner, uuid))
 
 
-def charged_millijoules(books: Ledger, gpu_index: int) -> int:
+def charged_millijoules(ledger: Ledger, gpu_index: int) -> int:
     return sum(
         int(amount)
-        for charge in books.charges()
+        for charge in ledger.charges()
         if charge.gpu_index == gpu_index
         for amount in (charge.energy_millijoules or {}).values()
     )
 
 
-def assert_balanced(books: Ledger) -> tuple[GpuLedger, ...]:
+def assert_balanced(ledger: Ledger) -> tuple[GpuLedger, ...]:
     """Owners and unattributed are what the meter says, of every GPU, to the millijoule."""
-    for book in books.gpu_ledgers():
+    for book in ledger.gpu_ledgers():
         rest = sum(book.unattributed_millijoules.values())
-        assert charged_millijoules(books, book.gpu_index) + rest == book.energy_millijoules
-    return books.gpu_ledgers()
+        assert charged_millijoules(ledger, book.gpu_index) + rest == book.energy_millijoules
+    return ledger.gpu_ledgers()

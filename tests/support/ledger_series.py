@@ -155,7 +155,7 @@ def audited(exporter: Exporter) -> Auditor:
     return Auditor(exporter)
 
 
-def wait_for_books(
+def wait_for_ledger(
     exporter: Exporter, condition: Callable[[Scrape], object], what: str, seconds: float = 30
 ) -> Scrape:
     """The first scrape that meets the condition."""

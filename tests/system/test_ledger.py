@@ -24,7 +24,7 @@ from tests.support.ledger_series import (
     labels,
     millijoules,
     missing,
-    wait_for_books,
+    wait_for_ledger,
 )
 from tests.support.prometheus import prometheus_scraping_address
 from tests.support.worlds import world
@@ -80,7 +80,9 @@ class Node:
             self._log, "serve", *self._flags, *arguments, environment=environment(self._scenario)
         )
         try:
-            wait_for_books(exporter, lambda now: millijoules(now, UNATTRIBUTED, reason="idle"), "it measures")
+            wait_for_ledger(
+                exporter, lambda now: millijoules(now, UNATTRIBUTED, reason="idle"), "it measures"
+            )
             drawn = (time.time() - began_at + 1) * WATTS
             self.change(energy_millijoules=began_with + round(drawn) * 1000)
             self.settled(exporter)
@@ -132,8 +134,8 @@ class Node:
         self._play([replace(self.reading, process_samples=_samples(sm, ahead))])
 
     def settled(self, exporter: Exporter) -> Scrape:
-        """The books, once they have all that the counter has."""
-        return wait_for_books(exporter, lambda now: millijoules(now, GPU) == self.counter, "all is booked")
+        """The ledger, once they have all that the counter has."""
+        return wait_for_ledger(exporter, lambda now: millijoules(now, GPU) == self.counter, "all is booked")
 
     def _play(
         self, readings: list[Reading], *, start: float | None = None, faults: tuple[Fault, ...] = ()
@@ -153,7 +155,7 @@ def see_them_run(node: Node, exporter: Exporter, sm: Mapping[int, float]) -> Non
     """The first samples of a driver may be means of long ago; from the second look on they count."""
     node.run(sm, joules=0, seconds=20)
     busy = "gputally_pod_busy_seconds_total"
-    wait_for_books(
+    wait_for_ledger(
         exporter,
         lambda now: sum(value > 0 for series, value in now.items() if series[0] == busy) == len(sm),
         "they are seen to run",
@@ -244,10 +246,10 @@ def test_a_pod_that_ended_stays_for_a_while_and_its_energy_for_ever(tmp_path: Pa
         def active(now: Scrape) -> float | None:
             return next((v for s, v in now.items() if s[0] == "gputally_pod_active" and ours(s)), None)
 
-        ended = wait_for_books(exporter, lambda now: active(now) == 0, "it is seen to be gone")
+        ended = wait_for_ledger(exporter, lambda now: active(now) == 0, "it is seen to be gone")
         assert millijoules(ended, POD, **A) == 25_000
         assert any(ours(series) for series in ended if series[0] == "gputally_pod_info")
-        retired = wait_for_books(exporter, lambda now: active(now) is None, "its series are gone")
+        retired = wait_for_ledger(exporter, lambda now: active(now) is None, "its series are gone")
         assert not any(ours(series) for series in retired)
         assert millijoules(retired, UNATTRIBUTED, reason="expired") == 25_000
         assert millijoules(retired, POD, **B) == 25_000
@@ -266,13 +268,13 @@ def test_a_driver_that_is_loaded_anew_makes_no_counter_go_backwards(tmp_path: Pa
         exporter.wait_until(lambda: exporter.value("gputally_source_up", "nvml") == 0, "the driver is gone")
         node.change(energy_millijoules=7_000)
         total = millijoules(before, GPU) + 7_000
-        after = wait_for_books(exporter, lambda now: millijoules(now, GPU) == total, "it is back")
+        after = wait_for_ledger(exporter, lambda now: millijoules(now, GPU) == total, "it is back")
         assert millijoules(after, POD, **A) == 40_000
         assert millijoules(after, UNATTRIBUTED, reason="unobserved") == 7_000
         reset = exporter.value("gputally_source_errors_total", "ledger", "energy_millijoules", "reset")
         assert reset == 1
         node.step({}, joules=30)
-        last = wait_for_books(exporter, lambda now: millijoules(now, GPU) == total + 30_000, "it counts on")
+        last = wait_for_ledger(exporter, lambda now: millijoules(now, GPU) == total + 30_000, "it counts on")
         assert millijoules(last, POD, **A) == 70_000
 
 
@@ -284,9 +286,9 @@ def test_a_job_that_ended_between_two_looks_is_charged_when_it_was_known(tmp_pat
         see_them_run(node, exporter, sm)
         only_b = tuple(process for process in node.reading.processes or () if process.pid == POD_B)
         node.step(sm, joules=100, processes=only_b)
-        books = node.settled(exporter)
-        assert millijoules(books, POD, **A, basis="shared") == 60_000
-        assert millijoules(books, POD, **B, basis="shared") == 40_000
+        ledger = node.settled(exporter)
+        assert millijoules(ledger, POD, **A, basis="shared") == 60_000
+        assert millijoules(ledger, POD, **B, basis="shared") == 40_000
 
 
 def given_to_pod_a(device_id: str) -> bytes:
@@ -309,16 +311,16 @@ def test_a_job_that_nobody_saw_is_the_sole_holders_or_unknown(held: bool, tmp_pa
         see_them_run(node, exporter, {POD_B: 0.5})
         if held:
             gives = given_to_pod_a(node.reading.gpu.uuid)
-            wait_for_books(
+            wait_for_ledger(
                 exporter,
                 lambda now: any(s[0] == POD and A.items() <= labels(s).items() for s in now),
                 "the holder is known",
             )
         node.step({POD_B: 0.25, STRANGER: 0.75}, joules=100)
-        books = node.settled(exporter)
-        assert millijoules(books, POD, **B) == 25_000
-        assert millijoules(books, POD, **A, basis="held") == (75_000 if held else 0)
-        assert millijoules(books, UNATTRIBUTED, reason="unknown") == (0 if held else 75_000)
+        ledger = node.settled(exporter)
+        assert millijoules(ledger, POD, **B) == 25_000
+        assert millijoules(ledger, POD, **A, basis="held") == (75_000 if held else 0)
+        assert millijoules(ledger, UNATTRIBUTED, reason="unknown") == (0 if held else 75_000)
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["not asked for", "asked for"])
@@ -331,6 +333,6 @@ def test_accounting_tells_of_a_job_that_was_never_sampled(asked: bool, tmp_path:
         # Ahead of now, so that no look can come in between and take it for one of before.
         ended = AccountedProcess(STRANGER, round((time.time() + 1) * 1e6), 1000, 1.0, GIB)
         node.step({}, joules=100, accounted=(ended,))
-        books = node.settled(exporter)
-        assert millijoules(books, POD, **B) == (0 if asked else 100_000), "it had processes, and did nothing"
-        assert millijoules(books, UNATTRIBUTED, reason="unknown") == (100_000 if asked else 0)
+        ledger = node.settled(exporter)
+        assert millijoules(ledger, POD, **B) == (0 if asked else 100_000), "it had processes, and did nothing"
+        assert millijoules(ledger, UNATTRIBUTED, reason="unknown") == (100_000 if asked else 0)

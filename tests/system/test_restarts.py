@@ -26,7 +26,7 @@ from tests.support.ledger_series import (
     labels,
     millijoules,
     missing,
-    wait_for_books,
+    wait_for_ledger,
 )
 from tests.support.prometheus import prometheus_scraping_address
 
@@ -54,13 +54,13 @@ def grown_by_hand(scrapes: list[Scrape], gpu: str) -> int:
 @pytest.mark.timeout(600)
 def test_killed_200_times_and_not_a_joule_is_lost_or_counted_twice(tmp_path: Path) -> None:
     simulation = Simulation(tmp_path)
-    state = ("--state-file", str(tmp_path / "books"))
+    state = ("--state-file", str(tmp_path / "ledger.json"))
     moments = random.Random(200)
     with prometheus_scraping_address(
         tmp_path, f"127.0.0.1:{simulation.port}", scrape_interval="100ms"
     ) as prometheus:
         with simulation.start(*state) as exporter:
-            wait_for_books(exporter, charged, "the books are worth saving")
+            wait_for_ledger(exporter, charged, "the ledger are worth saving")
             prometheus.wait_for(f"count({GPU} > on (gpu) {UNATTRIBUTED}{{reason='initial'}}) == 2")
         for restart in range(RESTARTS):
             if restart % 5 == 0:
@@ -85,7 +85,7 @@ def test_killed_200_times_and_not_a_joule_is_lost_or_counted_twice(tmp_path: Pat
     assert decreases(kept) == [], "what was served has been saved"
     for gpu in ("0", "1"):
         before = {millijoules(scrape, UNATTRIBUTED, gpu=gpu, reason="initial") for scrape in kept}
-        assert len(before) == 1, "the books were opened once"
+        assert len(before) == 1, "the ledger were opened once"
         assert millijoules(final, UNATTRIBUTED, gpu=gpu, reason="unobserved") > 0
         assert millijoules(final, UNATTRIBUTED, gpu=gpu, reason="expired") > 0
         grown = millijoules(final, GPU, gpu=gpu) - millijoules(kept[0], GPU, gpu=gpu)
@@ -117,7 +117,7 @@ def test_without_a_state_file_every_start_is_a_reset_that_increase_understands(t
         started_at = time.time()
         for _ in range(15):
             with simulation.start() as exporter:
-                wait_for_books(exporter, worth_losing, "the pod is charged")
+                wait_for_ledger(exporter, worth_losing, "the pod is charged")
                 time.sleep(moments.uniform(0.1, 0.6))
         range_seconds = int(time.time() - started_at) + 1
         kept = history(prometheus)

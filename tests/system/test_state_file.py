@@ -18,7 +18,7 @@ from tests.support.ledger_series import (
     audited,
     charged,
     millijoules,
-    wait_for_books,
+    wait_for_ledger,
 )
 from tools.servers.ports import free_port
 
@@ -46,9 +46,9 @@ def kept_in(path: Path) -> dict[str, int]:
 def run_once(simulation: Simulation, path: Path) -> Scrape:
     """An exporter that ran before, and was told to stop; the last that was seen of it."""
     with simulation.start("--state-file", str(path)) as exporter:
-        books = wait_for_books(exporter, charged, "there is something to keep")
+        ledger = wait_for_ledger(exporter, charged, "there is something to keep")
         exporter.stop()
-    return books
+    return ledger
 
 
 def began_with(scrape: Scrape) -> int:
@@ -61,7 +61,7 @@ def fill(disk: Disk, exporter: Exporter) -> None:
     def full() -> bool:
         disk.fill()
         exporter.next_snapshots()
-        written = {path.name for path in disk.directory.iterdir()} - {"filler", "books.lock"}
+        written = {path.name for path in disk.directory.iterdir()} - {"filler", "ledger.json.lock"}
         return not written and shutil.disk_usage(disk.directory).free == 0
 
     exporter.wait_until(full, "the disk is full")
@@ -71,24 +71,23 @@ def fill(disk: Disk, exporter: Exporter) -> None:
 def test_a_disk_that_is_full(simulation: Simulation, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     with small_disk(tmp_path / "disk") as disk:
-        path = disk.directory / "books"
+        path = disk.directory / "ledger.json"
         state = ("--state-file", str(path))
         with simulation.start(*state) as exporter:
-            wait_for_books(exporter, charged, "the books are open")
+            wait_for_ledger(exporter, charged, "the ledger is open")
             wait_for_file(exporter, up=True)
             with audited(exporter):
                 fill(disk, exporter)
                 said = exporter.log.read_text()
                 assert (
-                    f"--state-file {path}: No space left on device (make room: df -h {disk.directory};"
-                    in said
+                    f"--state-file {path}: No space left on device (free space: df -h {disk.directory};" in said
                 )
                 disk.make_room()
                 wait_for_file(exporter, up=True)
                 assert kept_in(path).keys() == {"0", "1"}
                 fill(disk, exporter)
         with simulation.start(*state) as exporter, audited(exporter):
-            wait_for_books(exporter, charged, "the next one begins anew")
+            wait_for_ledger(exporter, charged, "the next one begins anew")
             assert exporter.value("gputally_source_up", "state_file") == 0
             disk.make_room()
             wait_for_file(exporter, up=True)
@@ -97,9 +96,9 @@ def test_a_disk_that_is_full(simulation: Simulation, tmp_path: Path) -> None:
 def test_a_folder_that_is_taken_away_and_given_back(simulation: Simulation, tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir()
-    path = folder / "books"
+    path = folder / "ledger.json"
     with simulation.start("--state-file", str(path)) as exporter:
-        wait_for_books(exporter, charged, "the books are open")
+        wait_for_ledger(exporter, charged, "the ledger is open")
         with audited(exporter):
             # Renamed first: what is written meanwhile would keep it from being removed.
             folder.rename(tmp_path / "taken")
@@ -111,69 +110,69 @@ def test_a_folder_that_is_taken_away_and_given_back(simulation: Simulation, tmp_
             )
             folder.mkdir()
             wait_for_file(exporter, up=True)
-        last = wait_for_books(exporter, charged, "the last scrape")
+        last = wait_for_ledger(exporter, charged, "the last scrape")
         exporter.stop()
     assert kept_in(path)["0"] >= millijoules(last, GPU, gpu="0")
 
 
 def test_a_file_that_was_cut_short(simulation: Simulation, tmp_path: Path) -> None:
-    path = tmp_path / "books"
+    path = tmp_path / "ledger.json"
     before = run_once(simulation, path)
     torn = path.read_bytes()[:-20]
     path.write_bytes(torn)
     with simulation.start("--state-file", str(path)) as exporter, audited(exporter):
-        after = wait_for_books(exporter, charged, "the books begin anew")
+        after = wait_for_ledger(exporter, charged, "a new ledger is started")
         assert began_with(after) > began_with(before)
         assert exporter.value("gputally_source_errors_total", "state_file", "state_file", "torn") == 1
         wait_for_file(exporter, up=True)
     said = exporter.log.read_text()
     assert (
-        f"--state-file {path} is damaged: it does not match its checksum; it is kept as {path}.rejected"
+        f"--state-file {path} is damaged: it does not match its checksum; it was renamed to {path}.rejected"
         in said
     )
-    assert "nothing: the books begin anew" in said
-    assert path.with_name("books.rejected").read_bytes() == torn
+    assert "a new ledger is started" in said
+    assert path.with_name("ledger.json.rejected").read_bytes() == torn
     assert kept_in(path).keys() == {"0", "1"}
 
 
 def test_a_file_from_before_the_host_was_booted(simulation: Simulation, tmp_path: Path) -> None:
-    path = tmp_path / "books"
+    path = tmp_path / "ledger.json"
     before = run_once(simulation, path)
     path.write_bytes(encode({**decode(path.read_bytes()), "boot_id": "another boot"}))
     with simulation.start("--state-file", str(path)) as exporter, audited(exporter):
-        after = wait_for_books(exporter, charged, "the books begin anew")
+        after = wait_for_ledger(exporter, charged, "a new ledger is started")
         assert began_with(after) > began_with(before)
         assert exporter.value("gputally_source_up", "state_file") == 1
     assert f"--state-file {path} is of another boot" in exporter.log.read_text()
 
 
 def test_a_file_that_is_another_exporters(simulation: Simulation, tmp_path: Path) -> None:
-    path = tmp_path / "books"
+    path = tmp_path / "ledger.json"
     with simulation.start("--state-file", str(path)) as first:
-        wait_for_books(first, charged, "the books are open")
+        wait_for_ledger(first, charged, "the ledger is open")
         elsewhere = ("--port", str(free_port()))
         with simulation.start("--state-file", str(path), *elsewhere) as second, audited(second):
             with audited(first):
-                wait_for_books(second, charged, "the second has books of its own")
+                wait_for_ledger(second, charged, "the second has a ledger of its own")
                 assert second.value("gputally_source_up", "state_file") == 0
                 assert (
                     f"--state-file {path} is in use by another exporter "
                     "(give each exporter a --state-file of its own)"
                 ) in second.log.read_text()
                 assert first.value("gputally_source_up", "state_file") == 1
-                last = wait_for_books(first, charged, "the last scrape of the first")
+                last = wait_for_ledger(first, charged, "the last scrape of the first")
             first.stop()
             wait_for_file(second, up=True)
-            own = began_with(wait_for_books(second, charged, "the books of the second"))
-    assert own > began_with(last), "it did not take over the books of the first"
+            own = began_with(wait_for_ledger(second, charged, "the ledger of the second"))
+    assert own > began_with(last), "it did not take over the ledger of the first"
     assert sum(gpu["unattributed"]["initial"] for gpu in decode(path.read_bytes())["gpus"].values()) == own
 
 
 def test_after_a_stop_it_goes_on_where_it_was(simulation: Simulation, tmp_path: Path) -> None:
-    path = tmp_path / "books"
+    path = tmp_path / "ledger.json"
     before = run_once(simulation, path)
     with simulation.start("--state-file", str(path)) as exporter, audited(exporter):
-        after = wait_for_books(exporter, charged, "the books are open again")
+        after = wait_for_ledger(exporter, charged, "the ledger is open again")
     assert began_with(after) == began_with(before)
     assert millijoules(after, UNATTRIBUTED, reason="unobserved") > 0
     assert millijoules(after, POD, **STEADY) >= millijoules(before, POD, **STEADY) > 0

@@ -229,7 +229,7 @@ def test_an_exporter_that_is_down_is_named_with_the_reason(world: World, tmp_pat
     ("scenario", "ready", "failing", "said"),
     [
         (NOBODY_IS_NAMED, RECORDED, {"pods"}, "no pod is named: unknown_container (1 processes)"),
-        (SOURCE_IS_DOWN, RECORDED, {"sources"}, "simulated_pods does not answer on n0"),
+        (SOURCE_IS_DOWN, RECORDED, {"sources"}, "simulated_pods is down on n0"),
         (NO_GPU, "vector(1)", {"sources", "gpus"}, "no exporter sees a GPU"),
     ],
     ids=["nobody is named", "a source is down", "no GPU"],

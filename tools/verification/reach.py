@@ -8,10 +8,9 @@ from typing import Any
 
 import yaml
 
-from gputally.commands.verify import NOT_CHECKED, Finding
-from gputally.commands.verify.asking import Login, Server
+from gputally.commands.findings import NOT_CHECKED, Finding
 from gputally.commands.verify.installation import Installation, verify
-from gputally.commands.verify.prometheus import Prometheus
+from gputally.commands.verify.servers import Login, Prometheus, Server
 from tools import Failed
 from tools.verification.kubectl import Kubectl, Object
 from tools.verification.operator import Operated

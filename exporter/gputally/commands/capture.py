@@ -1,7 +1,7 @@
-"""`gputally capture`: copies what reader amdgpu reads on this host, without what tells whose host it is.
+"""`gputally capture`: copies the files that reader amdgpu reads on this host, without identifying data.
 
-A capture can be given to somebody else, who then sees the same GPUs: `sys` and `proc` in it stand for /sys
-and /proc. It is for AMD GPUs only: what NVIDIA's driver says cannot be had as files.
+A capture reproduces the same GPUs on another machine: its directories `sys` and `proc` replace /sys and
+/proc. It is for AMD GPUs only: NVIDIA's driver has no such files.
 """
 
 import errno
@@ -34,35 +34,35 @@ _PRIVATE_PROPERTY = re.compile(r"^(unique_id|hive_id) (\d+)$", re.MULTILINE)
 _FDINFO_LINE = re.compile(r"(?:pos|flags|pasid|amd-.*|drm-(?!client-name).*):")
 _STAT_FIELDS = 52
 _FIRST_FAKE_ID = 0xCAB0_0000_0000_0001
-# A client that these have open belongs to somebody else, so that their names matter; and all hosts have them.
+# A client that these have open belongs to another process, so their names matter; all hosts have them.
 _BROKERS = {"systemd", "systemd-logind", "elogind-daemon", "elogind", "seatd"}
 
 _README = """\
-What this is
-  Files of /sys and /proc as `gputally capture` found them on a host with AMD GPUs: those that GPUTally reads.
+Content
+  The files of /sys and /proc that GPUTally reads on a host with AMD GPUs, copied by `gputally capture`.
 
-What was changed
-  unique ids, hive ids and serial numbers   made up; equal ones stayed equal
+Changed
+  unique ids, hive ids and serial numbers   replaced; equal ones stay equal
   names of processes                        process-1, process-2, ...
-  /proc/<pid>/stat                          only the state and the start time are true
+  /proc/<pid>/stat                          only the state and the start time are unchanged
 
-What was kept
-  everything that is measured, PCI addresses, pids, how much of the GPUs each process uses, and the versions
+Unchanged
+  all measured values, PCI addresses, pids, the GPU use of each process, and the versions
   of the driver, the VBIOS and the kernel
 
-What is not here
-  command lines, environments, users, names of hosts, files that a process has open other than GPUs, and PCIe
+Not included
+  command lines, environments, users, host names, open files other than GPUs, and PCIe
   throughput, which takes a second to read
 
-unreadable.txt lists the files that are there and could not be read, each with the error.
-Look through it before you give it away.
+unreadable.txt lists the files that exist and could not be read, each with the error.
+Review the files before you pass them on.
 """
 
 
 def capture(sysfs: Path, procfs: Path, target: Path, out: TextIO) -> int:
-    """Write a capture into `target` and a summary to `out`; returns the exit code."""
+    """Writes a capture into `target` and a summary to `out`; returns the exit code."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        print(f"{target} is there and not empty: name a new folder", file=out)
+        print(f"{target} exists and is not empty: use a new directory", file=out)
         return 2
     try:
         cards = find_cards(sysfs, Counter())
@@ -94,12 +94,12 @@ def capture(sysfs: Path, procfs: Path, target: Path, out: TextIO) -> int:
         print(f"  {card.pci_address}  {card.model}", file=out)
     print(f"  processes that have a GPU open: {holders}", file=out)
     print(f"  files that could not be read (unreadable.txt): {len(unreadable)}", file=out)
-    print("ids, serial numbers and names of processes are made up: see README.txt", file=out)
+    print("ids, serial numbers and process names are replaced: see README.txt", file=out)
     return 0
 
 
 class _Fakes:
-    """Made-up names. What was equal stays equal."""
+    """Replacements of names and ids. Equal ones stay equal."""
 
     def __init__(self) -> None:
         self._ids: dict[int, int] = {}
@@ -107,7 +107,7 @@ class _Fakes:
         self._names: dict[str, int] = {}
 
     def change_of(self, file: str) -> Callable[[bytes], bytes]:
-        """What is to be done with a file of this name."""
+        """The change to a file of this name."""
         return {"unique_id": self._unique_id, "serial_number": self._serial}.get(file, _unchanged)
 
     def properties(self, content: bytes) -> bytes:
@@ -119,8 +119,8 @@ class _Fakes:
         pid, _, name = head.decode("utf-8", "replace").partition(" (")
         fields = tail.split()
         kept = [b"0"] * (_STAT_FIELDS - 2)
-        for place in (0, 19):  # state, start time
-            kept[place : place + 1] = fields[place : place + 1] or [b"0"]
+        for index in (0, 19):  # state, start time
+            kept[index : index + 1] = fields[index : index + 1] or [b"0"]
         return f"{pid} ({self._name(name)}) ".encode() + b" ".join(kept) + b"\n"
 
     def _unique_id(self, content: bytes) -> bytes:
@@ -130,7 +130,7 @@ class _Fakes:
             return b"\n"
 
     def _id(self, number: int) -> int:
-        """An id of zero is none."""
+        """Zero means that there is no id."""
         return self._ids.setdefault(number, _FIRST_FAKE_ID + len(self._ids)) if number else 0
 
     def _serial(self, content: bytes) -> bytes:
@@ -146,7 +146,7 @@ class _Fakes:
 
 
 class _Copy:
-    """Copies files of one tree to the same place in another. Links stay links, and lead nowhere else."""
+    """Copies files of one tree to the same path in another. Links stay links, within the tree."""
 
     def __init__(self, root: Path, target: Path) -> None:
         self.root = root
@@ -157,14 +157,14 @@ class _Copy:
         self._done: set[Path] = set()
 
     def add(self, path: Path, change: Callable[[bytes], bytes] | None = None) -> None:
-        """Copy a file or a link, and the links on the way to it. One that is not there is left out."""
-        place = self._walk(path)
-        if place is None or place in self._done or not place.is_file():
+        """Copies a file or a link, and the links in its path. A missing one is skipped."""
+        resolved = self._walk(path)
+        if resolved is None or resolved in self._done or not resolved.is_file():
             return
-        self._done.add(place)
-        relative = place.relative_to(self._real)
+        self._done.add(resolved)
+        relative = resolved.relative_to(self._real)
         try:
-            with place.open("rb") as file:
+            with resolved.open("rb") as file:
                 content = file.read(_MOST_BYTES)
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ESRCH):
@@ -185,7 +185,7 @@ class _Copy:
             copy.symlink_to(to)
 
     def _walk(self, path: Path) -> Path | None:
-        """Where a path really leads; the links on the way are copied. None when it leads out of the tree."""
+        """The resolved path; the links in it are copied. None if it leaves the tree."""
         here = self._real
         inside = path.relative_to(self._real if path.is_relative_to(self._real) else self.root)
         for part in inside.parts:
@@ -204,13 +204,13 @@ def _unchanged(content: bytes) -> bytes:
     return content
 
 
-def _matching(folder: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
+def _matching(directory: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
     for pattern in patterns:
-        yield from sorted(folder.glob(pattern))
+        yield from sorted(directory.glob(pattern))
 
 
 def _add_drm(system: _Copy, cards: set[Path]) -> None:
-    """The nodes of the cards and of their partitions, and the cards' places on the bus."""
+    """The DRM nodes of the GPUs and of their partitions, and the GPUs' PCI devices."""
     for node in sorted((system.root / "class/drm").glob("*")):
         if not _DRM_NAME.fullmatch(node.name):
             continue
@@ -219,46 +219,46 @@ def _add_drm(system: _Copy, cards: set[Path]) -> None:
             for path in _matching(node, _OF_DRM):
                 system.add(path)
             system.add(node / "device/uevent")
-    for place in sorted((system.root / "bus/pci/devices").glob("*")):
-        if place.resolve() in cards:
-            system.add(place / "vendor")
+    for pci_device in sorted((system.root / "bus/pci/devices").glob("*")):
+        if pci_device.resolve() in cards:
+            system.add(pci_device / "vendor")
 
 
 def _add_kfd(system: _Copy, fakes: _Fakes) -> None:
     kfd = system.root / "class/kfd/kfd"
     for path in _matching(kfd, _OF_KFD):
         system.add(path, fakes.properties if path.name == "properties" else None)
-    for folder, folders, files in os.walk(kfd / "proc"):
-        if len(Path(folder).relative_to(kfd).parts) >= _DEEPEST:
-            folders.clear()
+    for directory, directories, files in os.walk(kfd / "proc"):
+        if len(Path(directory).relative_to(kfd).parts) >= _DEEPEST:
+            directories.clear()
         for file in sorted(files):
-            system.add(Path(folder) / file)
+            system.add(Path(directory) / file)
 
 
 def _add_processes(processes: _Copy, fakes: _Fakes) -> int:
-    """The processes that have a GPU open, and how many they are."""
+    """Adds the processes that have a GPU open; returns their number."""
     holders = 0
-    for folder in sorted(processes.root.glob("[0-9]*")):
-        open_gpus = list(_open_gpus(folder))
+    for directory in sorted(processes.root.glob("[0-9]*")):
+        open_gpus = list(_open_gpus(directory))
         if not open_gpus:
             continue
         holders += 1
-        processes.add(folder / "stat", fakes.stat)
+        processes.add(directory / "stat", fakes.stat)
         for number, device in open_gpus:
-            processes.link(Path(folder.name, "fd", number), device)
-            processes.add(folder / "fdinfo" / number, _clean_fdinfo)
+            processes.link(Path(directory.name, "fd", number), device)
+            processes.add(directory / "fdinfo" / number, _clean_fdinfo)
     return holders
 
 
-def _open_gpus(folder: Path) -> Iterator[tuple[str, str]]:
-    """Numbers of the open files that are GPUs, and which; none of a process that may not be looked at."""
+def _open_gpus(directory: Path) -> Iterator[tuple[str, str]]:
+    """Descriptors of open GPU devices, and their paths; none for a process that may not be read."""
     try:
-        numbers = sorted(os.listdir(folder / "fd"))  # noqa: PTH208 - names, not paths
+        numbers = sorted(os.listdir(directory / "fd"))  # noqa: PTH208 - names, not paths
     except OSError:
         return
     for number in numbers:
         try:
-            device = os.readlink(folder / "fd" / number)  # noqa: PTH115 - a text, not a path
+            device = os.readlink(directory / "fd" / number)  # noqa: PTH115 - a text, not a path
         except OSError:
             continue
         if _DEVICE.match(device):

@@ -1,36 +1,27 @@
-"""`gputally check`: what can be read on this host, what cannot, why, and the command that fixes it."""
+"""`gputally check`: reports what can be read on this host, what cannot and why, and the fix."""
 
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 
 from gputally.attribution import PodSource
 from gputally.attribution.pod_sources import POD_SOURCES
+from gputally.commands.findings import NOTE, OK, PROBLEM, Finding
 from gputally.devices import Reader
 from gputally.devices.host import VendorOnHost, read_host, vendors_to_read
 from gputally.devices.vendors import VENDORS, Vendor, fields_filled, vendor_of
 from gputally.model import Activity, Reading, SourceState
 from gputally.sampling.sources import GuardedPodSource, GuardedReaders
 
-# What a GPU need not have: filled only when asked for, or only on the newest cards.
+# Filled only with a flag, or only on the newest GPUs.
 _OPTIONAL = {
     "accounted",
     "pcie_throughput_bytes_per_second",
     "xid_last_timestamp_seconds",
     *(field.name for field in fields(Activity)),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the report. `level` is ok, note (nothing to do) or problem (something is missing)."""
-
-    level: str
-    subject: str
-    text: str
-    fix: str = ""
 
 
 def check_host(
@@ -42,7 +33,7 @@ def check_host(
     pod_sources: Iterable[PodSource] = (),
     dev: Path = Path("/dev"),
 ) -> list[Finding]:
-    """Look at everything; never raises, never takes longer than the timeout per reader."""
+    """Checks everything; never raises, and takes no longer than the timeout per source."""
     host = read_host(sysfs, procfs)
     findings = list(_hardware(host, sysfs, {reader.name for readers in sources for reader in readers}))
     for vendor in vendors_to_read(host):
@@ -54,7 +45,7 @@ def check_host(
 
 
 def _readers(readers: Iterable[Reader], procfs: Path, timeout_seconds: float) -> Iterator[Finding]:
-    """Readers of the same GPUs: when a better one works, the others need not."""
+    """Readers of the same GPUs: if a better one works, a failure of the others is only a note."""
     readable = False
     for reader in readers:
         source = GuardedReaders([reader])
@@ -63,12 +54,12 @@ def _readers(readers: Iterable[Reader], procfs: Path, timeout_seconds: float) ->
         (state,) = source.states()
         readings = source.readings(0)
         if not state.up:
-            yield Finding("note" if readable else "problem", reader.name, state.reason, state.fix)
+            yield Finding(NOTE if readable else PROBLEM, reader.name, state.reason, state.fix)
         elif not readings:
-            yield Finding("problem", reader.name, "works, but shows no GPU", _no_gpus_fix(reader.name))
+            yield Finding(PROBLEM, reader.name, "works, but finds no GPU", _no_gpus_fix(reader.name))
         else:
             seconds = state.duration_seconds or 0.0
-            yield Finding("ok", reader.name, f"reads {len(readings)} GPUs in {seconds * 1000:.0f} ms")
+            yield Finding(OK, reader.name, f"reads {len(readings)} GPUs in {seconds * 1000:.0f} ms")
             yield from _gpus(reader.name, readings)
             yield from _denied(state)
             if not readable:
@@ -88,14 +79,14 @@ def _pod_sources(sources: Iterable[PodSource], timeout_seconds: float) -> Iterat
         state, report = guarded.state(), guarded.report
         if state.up:
             counts = f"{len(report.pods)} pods, {len(report.allocations)} GPUs allocated to containers"
-            yield Finding("ok", source.name, counts)
+            yield Finding(OK, source.name, counts)
         else:
             lost = f"{state.reason}; not available: {provides.get(source.name, 'its pods')}"
-            yield Finding("note", source.name, lost, state.fix)
+            yield Finding(NOTE, source.name, lost, state.fix)
         guarded.close(0)
     if not seen:
         yield Finding(
-            "note", "kubernetes", "no pod source on this host: owners are services, containers and sessions"
+            NOTE, "kubernetes", "no pod source on this host: owners are services, containers and sessions"
         )
 
 
@@ -108,28 +99,28 @@ def _hardware(host: Sequence[VendorOnHost], sysfs: Path, wanted: set[str]) -> It
     titles = " or ".join(one.vendor.title for one in host)
     for one in host:
         if one.gpus:
-            yield Finding("ok", "pci", f"{len(one.gpus)} {one.vendor.title} GPUs: {', '.join(one.gpus)}")
+            yield Finding(OK, "pci", f"{len(one.gpus)} {one.vendor.title} GPUs: {', '.join(one.gpus)}")
     if not any(one.gpus for one in host):
-        yield Finding("note", "pci", f"no GPU of {titles} in {sysfs}/bus/pci/devices")
+        yield Finding(NOTE, "pci", f"no GPU of {titles} in {sysfs}/bus/pci/devices")
     for one in host:
         if one.module:
-            yield Finding("ok", "driver", f"kernel module {one.module} is loaded")
+            yield Finding(OK, "driver", f"kernel module {one.module} is loaded")
         elif one.gpus:
-            level = "problem" if wanted & {row.name for row in one.vendor.readers} else "note"
+            level = PROBLEM if wanted & {row.name for row in one.vendor.readers} else NOTE
             module = one.vendor.kernel_module
             yield Finding(level, "driver", f"kernel module {module} is not loaded", f"modprobe {module}")
     if not any(one.present for one in host):
-        yield Finding("note", "driver", f"no kernel module of {titles} is loaded")
+        yield Finding(NOTE, "driver", f"no kernel module of {titles} is loaded")
 
 
 def _device_files(vendor: Vendor, dev: Path) -> Iterator[Finding]:
     files = sorted(file for pattern in vendor.device_files for file in dev.glob(pattern))
     if vendor.device_files and not files:
-        yield Finding("note", "devices", f"no device files {', '.join(vendor.device_files)} in {dev}")
+        yield Finding(NOTE, "devices", f"no device files {', '.join(vendor.device_files)} in {dev}")
     for file in files:
         if not os.access(file, os.R_OK | os.W_OK):
             yield Finding(
-                "problem", "devices", f"no permission for {file}", f"run as root, or: chmod a+rw {file}"
+                PROBLEM, "devices", f"no permission for {file}", f"run as root, or: chmod a+rw {file}"
             )
 
 
@@ -143,27 +134,27 @@ def _gpus(reader: str, readings: Iterable[Reading]) -> Iterator[Finding]:
         subject = f"{reader} gpu {reading.gpu.index}"
         if not reading.up:
             yield Finding(
-                "problem",
+                PROBLEM,
                 subject,
                 f"{reading.gpu.uuid} is lost",
                 vendor_of(reading.gpu.vendor).reset_fix,
             )
             continue
         missing = sorted(name for name in _fields_of(reading.gpu.vendor) if getattr(reading, name) is None)
-        told = "tells everything" if not missing else f"does not tell: {', '.join(missing)}"
-        yield Finding("ok", subject, f"{reading.gpu.model} {told}")
+        support = "supports all fields" if not missing else f"does not support: {', '.join(missing)}"
+        yield Finding(OK, subject, f"{reading.gpu.model} {support}")
         if reading.persistence_mode is False:
             yield Finding(
-                "note",
+                NOTE,
                 subject,
                 "persistence mode is off: every sample wakes the driver",
                 vendor_of(reading.gpu.vendor).persistence_command,
             )
         if reading.accounting_mode is False:
             yield Finding(
-                "note",
+                NOTE,
                 subject,
-                "accounting mode is off: short processes go unseen",
+                "accounting mode is off: short processes are not seen",
                 "gputally enable-accounting",
             )
 
@@ -172,7 +163,7 @@ def _denied(state: SourceState) -> Iterator[Finding]:
     denied = {field: texts for vendor in VENDORS for field, texts in vendor.denied.items()}
     for field, (lost, fix) in denied.items():
         if (state.errors or {}).get((field, "permission")):
-            yield Finding("note", state.name, lost, fix)
+            yield Finding(NOTE, state.name, lost, fix)
 
 
 def _processes(readings: Iterable[Reading], procfs: Path) -> Iterator[Finding]:
@@ -180,30 +171,22 @@ def _processes(readings: Iterable[Reading], procfs: Path) -> Iterator[Finding]:
     hidden = sorted(pid for pid in pids if not (procfs / str(pid)).exists())
     if hidden:
         yield Finding(
-            "problem",
+            PROBLEM,
             "processes",
             f"{len(hidden)} of {len(pids)} GPU processes are not in {procfs}: {hidden[:5]}",
-            "share the host's pid namespace (hostPID: true, docker run --pid=host), or give --procfs",
+            "share the host's pid namespace (hostPID: true, docker run --pid=host), or set --procfs",
         )
     elif pids:
-        yield Finding("ok", "processes", f"all {len(pids)} GPU processes are in {procfs}")
+        yield Finding(OK, "processes", f"all {len(pids)} GPU processes are in {procfs}")
 
 
 def usable(findings: Iterable[Finding]) -> bool:
-    """Whether GPUs can be read and nothing stands in the way of reading them all."""
+    """Whether GPUs can be read and there is no problem."""
     levels = [(finding.level, finding.subject) for finding in findings]
-    reads = any(level == "ok" and " gpu " in subject for level, subject in levels)
-    return reads and all(level != "problem" for level, _ in levels)
-
-
-def report_text(findings: Iterable[Finding]) -> str:
-    lines = []
-    for finding in findings:
-        lines.append(f"{finding.level:<8} {finding.subject:<16} {finding.text}")
-        if finding.fix:
-            lines.append(f"{'':<25} fix: {finding.fix}")
-    return "\n".join(lines)
+    reads = any(level == OK and " gpu " in subject for level, subject in levels)
+    return reads and all(level != PROBLEM for level, _ in levels)
 
 
 def report_json(findings: list[Finding]) -> str:
-    return json.dumps({"ok": usable(findings), "findings": [asdict(f) for f in findings]}, indent=2)
+    rows = [{"level": f.level, "subject": f.subject, "text": f.text, "fix": f.fix} for f in findings]
+    return json.dumps({"ok": usable(findings), "findings": rows}, indent=2)

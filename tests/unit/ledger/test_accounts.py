@@ -1,4 +1,4 @@
-"""The books of one GPU: time, presence, departures, processes, and all of it over a restart."""
+"""The ledger of one GPU: time, presence, departures, processes, and all of it over a restart."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def open_books(*, process_accounts: bool = False) -> GpuAccounts:
 
 
 def settle(
-    books: GpuAccounts,
+    ledger: GpuAccounts,
     at: float,
     joules: float | None,
     residents: Sequence[Resident] = (),
@@ -31,19 +31,19 @@ def settle(
 ) -> None:
     look = MeterSample(round(at * SECOND), None if joules is None else round(joules * 1000), None)
     part = DeviceSample(GPU.uuid, residents, holders, **{"visible": True, "sampled": True, **more})
-    books.settle(look, [part])
+    ledger.settle(look, [part])
 
 
-def charges(books: GpuAccounts) -> dict[str, Charge]:
-    return {one.owner.pod: one for one in books.charges()}
+def charges(ledger: GpuAccounts) -> dict[str, Charge]:
+    return {one.owner.pod: one for one in ledger.charges()}
 
 
 def total(charge: Charge) -> float:
     return sum((charge.energy_millijoules or {}).values())
 
 
-def unattributed(books: GpuAccounts) -> dict[str, float]:
-    book = books.gpu_ledger()
+def unattributed(ledger: GpuAccounts) -> dict[str, float]:
+    book = ledger.gpu_ledger()
     assert book is not None
     return {reason: amount for (reason,), amount in book.unattributed_millijoules.items() if amount}
 
@@ -52,170 +52,170 @@ def unattributed(books: GpuAccounts) -> dict[str, float]:
 
 
 def test_time_runs_from_look_to_look_for_those_who_are_there_and_for_those_who_hold() -> None:
-    books = open_books()
-    settle(books, 0, 0, [resident(1, A, busy=4)], [B])
-    assert {name: one.held_microseconds for name, one in charges(books).items()} == {"a": 0, "b": 0}
-    settle(books, 5, 0, [resident(1, A, busy=4)], [B])
-    settle(books, 8, 0, [resident(1, A, busy=1)])
-    assert [(one.held_microseconds, one.busy_microseconds) for one in books.charges()] == [
+    ledger = open_books()
+    settle(ledger, 0, 0, [resident(1, A, busy=4)], [B])
+    assert {name: one.held_microseconds for name, one in charges(ledger).items()} == {"a": 0, "b": 0}
+    settle(ledger, 5, 0, [resident(1, A, busy=4)], [B])
+    settle(ledger, 8, 0, [resident(1, A, busy=1)])
+    assert [(one.held_microseconds, one.busy_microseconds) for one in ledger.charges()] == [
         (8 * SECOND, 5 * SECOND),
         (5 * SECOND, 0),
     ]
 
 
 def test_what_ran_before_the_first_look_is_nobodys_time() -> None:
-    books = open_books()
-    settle(books, 0, 0, [resident(1, A, busy=4)])
-    assert charges(books)["a"].busy_microseconds == 0
+    ledger = open_books()
+    settle(ledger, 0, 0, [resident(1, A, busy=4)])
+    assert charges(ledger)["a"].busy_microseconds == 0
 
 
 def test_time_in_which_nobody_looked_is_nobodys() -> None:
-    books = open_books()
-    settle(books, 0, 0, [resident(1, A)])
-    settle(books, 60, 0, [resident(1, A, busy=6)])
-    settle(books, 121, 0, [resident(1, A, busy=6)])
-    assert charges(books)["a"].held_microseconds == 60 * SECOND
-    assert charges(books)["a"].busy_microseconds == 6 * SECOND
+    ledger = open_books()
+    settle(ledger, 0, 0, [resident(1, A)])
+    settle(ledger, 60, 0, [resident(1, A, busy=6)])
+    settle(ledger, 121, 0, [resident(1, A, busy=6)])
+    assert charges(ledger)["a"].held_microseconds == 60 * SECOND
+    assert charges(ledger)["a"].busy_microseconds == 6 * SECOND
 
 
 def test_where_the_driver_does_not_sample_busy_time_is_not_known() -> None:
-    books = open_books()
+    ledger = open_books()
     for at in (0, 5):
-        settle(books, at, 0, [resident(1, A, busy=None)], [B], sampled=False)
-    assert [one.busy_microseconds for one in books.charges()] == [None, None]
+        settle(ledger, at, 0, [resident(1, A, busy=None)], [B], sampled=False)
+    assert [one.busy_microseconds for one in ledger.charges()] == [None, None]
 
 
 def test_where_the_activity_of_the_device_is_known_it_is_its_only_owners() -> None:
-    books = open_books()
+    ledger = open_books()
     for at in (0, 5):
-        settle(books, at, 0, [resident(1, A, busy=None)], sampled=False, active_ratio=0.3)
-    assert charges(books)["a"].busy_microseconds == 1_500_000
+        settle(ledger, at, 0, [resident(1, A, busy=None)], sampled=False, active_ratio=0.3)
+    assert charges(ledger)["a"].busy_microseconds == 1_500_000
     settle(
-        books, 10, 0, [resident(1, A, busy=None), resident(2, B, busy=None)], sampled=False, active_ratio=0.3
+        ledger, 10, 0, [resident(1, A, busy=None), resident(2, B, busy=None)], sampled=False, active_ratio=0.3
     )
-    assert charges(books)["a"].busy_microseconds == 1_500_000
-    assert charges(books)["b"].busy_microseconds is None
+    assert charges(ledger)["a"].busy_microseconds == 1_500_000
+    assert charges(ledger)["b"].busy_microseconds is None
 
 
 def test_a_holder_whose_pod_is_there_in_a_container_that_cannot_be_told_is_not_there_twice() -> None:
-    books = open_books()
-    settle(books, 0, 0, [resident(1, pod("a", ""))], [A])
-    assert [one.owner.container for one in books.charges()] == [""]
+    ledger = open_books()
+    settle(ledger, 0, 0, [resident(1, pod("a", ""))], [A])
+    assert [one.owner.container for one in ledger.charges()] == [""]
 
 
 def test_a_holder_of_another_name_is_there_beside_it() -> None:
-    books = open_books()
-    settle(books, 0, 0, [resident(1, pod("a", "sidecar")), resident(2, Owner("slurm", "slurm/4"))], [A, B])
-    assert len(list(books.charges())) == 4
+    ledger = open_books()
+    settle(ledger, 0, 0, [resident(1, pod("a", "sidecar")), resident(2, Owner("slurm", "slurm/4"))], [A, B])
+    assert len(list(ledger.charges())) == 4
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=8), st.integers(0, 100))
 def test_windows_of_any_length_give_the_same_busy_time(cuts: list[int], percent: int) -> None:
-    books = open_books()
-    settle(books, 0, 0, [resident(1, A)])
+    ledger = open_books()
+    settle(ledger, 0, 0, [resident(1, A)])
     at = 0
     for length in cuts:
         at += length
-        settle(books, at, 0, [resident(1, A, busy=length * percent / 100)])
-    assert charges(books)["a"].busy_microseconds == at * percent * 10_000
-    assert charges(books)["a"].held_microseconds == at * SECOND
+        settle(ledger, at, 0, [resident(1, A, busy=length * percent / 100)])
+    assert charges(ledger)["a"].busy_microseconds == at * percent * 10_000
+    assert charges(ledger)["a"].held_microseconds == at * SECOND
 
 
 # Who is there, and who has gone.
 
 
 def test_who_has_left_is_not_active_and_keeps_what_it_has() -> None:
-    books = open_books()
-    settle(books, 0, 0, [resident(1, A)])
-    settle(books, 5, 100, [resident(1, A)])
-    settle(books, 10, 200)
-    assert (charges(books)["a"].active, total(charges(books)["a"])) == (False, 200_000)
+    ledger = open_books()
+    settle(ledger, 0, 0, [resident(1, A)])
+    settle(ledger, 5, 100, [resident(1, A)])
+    settle(ledger, 10, 200)
+    assert (charges(ledger)["a"].active, total(charges(ledger)["a"])) == (False, 200_000)
 
 
 def test_who_only_has_a_process_that_ended_is_charged_and_not_active() -> None:
-    books = open_books()
-    settle(books, 0, 0)
-    settle(books, 5, 100, [resident(1, A, busy=1, ended=True)])
-    assert (charges(books)["a"].active, total(charges(books)["a"])) == (False, 100_000)
+    ledger = open_books()
+    settle(ledger, 0, 0)
+    settle(ledger, 5, 100, [resident(1, A, busy=1, ended=True)])
+    assert (charges(ledger)["a"].active, total(charges(ledger)["a"])) == (False, 100_000)
 
 
 def test_who_holds_the_device_is_active_whether_or_not_its_process_ended() -> None:
-    books = open_books()
-    settle(books, 0, 0)
-    settle(books, 5, 100, [resident(1, A, busy=1, ended=True)], [A])
-    assert charges(books)["a"].active
+    ledger = open_books()
+    settle(ledger, 0, 0)
+    settle(ledger, 5, 100, [resident(1, A, busy=1, ended=True)], [A])
+    assert charges(ledger)["a"].active
 
 
 def test_on_a_lost_gpu_nobody_is_active() -> None:
-    books = open_books(process_accounts=True)
-    settle(books, 0, 0, [resident(1, A)])
-    books.mark_inactive()
-    assert not charges(books)["a"].active
-    assert [one.active for one in books.process_charges()] == [False]
+    ledger = open_books(process_accounts=True)
+    settle(ledger, 0, 0, [resident(1, A)])
+    ledger.mark_inactive()
+    assert not charges(ledger)["a"].active
+    assert [one.active for one in ledger.process_charges()] == [False]
 
 
 def test_who_has_been_gone_for_long_is_taken_off_and_what_it_used_stays_in_the_books() -> None:
-    books = open_books(process_accounts=True)
-    settle(books, 0, 0, [resident(1, A)], [B])
-    settle(books, 5, 100, [], [B])
-    books.expire(5 * SECOND, 5 * SECOND)
-    assert charges(books).keys() == {"a", "b"}
-    books.expire(5 * SECOND + 1, 5 * SECOND)
-    assert charges(books).keys() == {"b"}
-    assert not list(books.process_charges())
-    assert unattributed(books) == {"expired": 100_000}
+    ledger = open_books(process_accounts=True)
+    settle(ledger, 0, 0, [resident(1, A)], [B])
+    settle(ledger, 5, 100, [], [B])
+    ledger.expire(5 * SECOND, 5 * SECOND)
+    assert charges(ledger).keys() == {"a", "b"}
+    ledger.expire(5 * SECOND + 1, 5 * SECOND)
+    assert charges(ledger).keys() == {"b"}
+    assert not list(ledger.process_charges())
+    assert unattributed(ledger) == {"expired": 100_000}
 
 
 def test_who_is_there_is_never_taken_off() -> None:
-    books = open_books(process_accounts=True)
-    settle(books, 0, 0, [resident(1, A)], [B])
-    books.expire(10**12, 0)
-    assert charges(books).keys() == {"a", "b"}
-    assert len(list(books.process_charges())) == 1
+    ledger = open_books(process_accounts=True)
+    settle(ledger, 0, 0, [resident(1, A)], [B])
+    ledger.expire(10**12, 0)
+    assert charges(ledger).keys() == {"a", "b"}
+    assert len(list(ledger.process_charges())) == 1
 
 
 def test_who_comes_back_after_that_begins_at_nothing() -> None:
-    books = open_books()
-    settle(books, 0, 0, [resident(1, A)])
-    settle(books, 5, 100)
-    books.expire(10 * SECOND, 0)
-    settle(books, 10, 200, [resident(1, A)])
-    assert total(charges(books)["a"]) == 100_000
-    assert charges(books)["a"].held_microseconds == 5 * SECOND
-    assert unattributed(books) == {"expired": 100_000}
+    ledger = open_books()
+    settle(ledger, 0, 0, [resident(1, A)])
+    settle(ledger, 5, 100)
+    ledger.expire(10 * SECOND, 0)
+    settle(ledger, 10, 200, [resident(1, A)])
+    assert total(charges(ledger)["a"]) == 100_000
+    assert charges(ledger)["a"].held_microseconds == 5 * SECOND
+    assert unattributed(ledger) == {"expired": 100_000}
 
 
 def test_who_is_taken_off_before_its_last_window_closes_is_charged_as_departed() -> None:
-    books = open_books()
-    settle(books, 0, 0, [resident(1, A)])
-    settle(books, 5, None)
-    books.expire(10 * SECOND, 0)
-    settle(books, 10, 100)
-    assert unattributed(books) == {"expired": 100_000}
-    assert not charges(books)
+    ledger = open_books()
+    settle(ledger, 0, 0, [resident(1, A)])
+    settle(ledger, 5, None)
+    ledger.expire(10 * SECOND, 0)
+    settle(ledger, 10, 100)
+    assert unattributed(ledger) == {"expired": 100_000}
+    assert not charges(ledger)
 
 
 def test_on_a_gpu_that_tells_neither_counter_nor_power_nobody_is_remembered() -> None:
-    books = open_books()
+    ledger = open_books()
     for at in range(50):
-        settle(books, at, None, [resident(at, pod(f"pod-{at}"))])
-        books.expire(at * SECOND, 0)
-    assert books.gpu_ledger() is None
-    assert [one.energy_millijoules for one in books.charges()] == [None]
-    settle(books, 50, 0)
-    settle(books, 51, 100)
-    assert unattributed(books) == {"idle": 100_000}
+        settle(ledger, at, None, [resident(at, pod(f"pod-{at}"))])
+        ledger.expire(at * SECOND, 0)
+    assert ledger.gpu_ledger() is None
+    assert [one.energy_millijoules for one in ledger.charges()] == [None]
+    settle(ledger, 50, 0)
+    settle(ledger, 51, 100)
+    assert unattributed(ledger) == {"idle": 100_000}
 
 
 def test_while_a_counter_stays_away_nobody_is_remembered_for_it() -> None:
-    books = open_books()
-    settle(books, 0, 0, [resident(1, A)])
+    ledger = open_books()
+    settle(ledger, 0, 0, [resident(1, A)])
     for at in range(5, 100, 5):
-        settle(books, at, None, [resident(at, B)])
-    settle(books, 100, 100, [resident(7, B)])
-    settle(books, 105, 150, [resident(7, B)])
-    assert unattributed(books) == {"unobserved": 100_000}
-    assert dict(charges(books)["b"].energy_millijoules or {}) == {
+        settle(ledger, at, None, [resident(at, B)])
+    settle(ledger, 100, 100, [resident(7, B)])
+    settle(ledger, 105, 150, [resident(7, B)])
+    assert unattributed(ledger) == {"unobserved": 100_000}
+    assert dict(charges(ledger)["b"].energy_millijoules or {}) == {
         ("measured",): 50_000,
         ("shared",): 0,
         ("held",): 0,
@@ -225,22 +225,24 @@ def test_while_a_counter_stays_away_nobody_is_remembered_for_it() -> None:
 # Processes.
 
 
-def processes(books: GpuAccounts) -> dict[int, ProcessCharge]:
-    return {one.pid: one for one in books.process_charges()}
+def processes(ledger: GpuAccounts) -> dict[int, ProcessCharge]:
+    return {one.pid: one for one in ledger.process_charges()}
 
 
 def test_processes_are_not_kept_unless_they_are_asked_for() -> None:
-    books = open_books()
-    settle(books, 0, 0, [resident(1, A)])
-    assert not processes(books)
+    ledger = open_books()
+    settle(ledger, 0, 0, [resident(1, A)])
+    assert not processes(ledger)
 
 
 def test_a_process_gets_its_part_and_is_described() -> None:
-    books = open_books(process_accounts=True)
+    ledger = open_books(process_accounts=True)
     for at, used in ((0, 0), (5, 200)):
-        settle(books, at, used, [resident(1, A, busy=6), resident(2, B, busy=4, memory=2 * GIB, name="java")])
-    assert [processes(books)[pid].energy_millijoules for pid in (1, 2)] == [120_000, 80_000]
-    assert processes(books)[2] == ProcessCharge(
+        settle(
+            ledger, at, used, [resident(1, A, busy=6), resident(2, B, busy=4, memory=2 * GIB, name="java")]
+        )
+    assert [processes(ledger)[pid].energy_millijoules for pid in (1, 2)] == [120_000, 80_000]
+    assert processes(ledger)[2] == ProcessCharge(
         gpu_index=0,
         uuid=GPU.uuid,
         pid=2,
@@ -256,75 +258,75 @@ def test_a_process_gets_its_part_and_is_described() -> None:
 
 
 def test_a_process_that_ended_keeps_its_name_and_what_it_used() -> None:
-    books = open_books(process_accounts=True)
-    settle(books, 0, 0, [resident(1, A)])
-    settle(books, 5, 200, [resident(1, A)])
-    settle(books, 10, 300, [resident(1, A, busy=1, ended=True)])
-    one = processes(books)[1]
+    ledger = open_books(process_accounts=True)
+    settle(ledger, 0, 0, [resident(1, A)])
+    settle(ledger, 5, 200, [resident(1, A)])
+    settle(ledger, 10, 300, [resident(1, A, busy=1, ended=True)])
+    one = processes(ledger)[1]
     assert (one.name, one.active, one.energy_millijoules) == ("python", False, 300_000)
     assert (one.memory_used_bytes, one.sm_ratio, one.memory_ratio) == (None, None, None)
 
 
 def test_a_process_that_was_never_seen_alive_is_charged_under_its_pid() -> None:
-    books = open_books(process_accounts=True)
-    settle(books, 0, 0)
-    settle(books, 5, 200, [resident(1, A, busy=1, ended=True)])
-    assert (processes(books)[1].name, processes(books)[1].energy_millijoules) == ("", 200_000)
+    ledger = open_books(process_accounts=True)
+    settle(ledger, 0, 0)
+    settle(ledger, 5, 200, [resident(1, A, busy=1, ended=True)])
+    assert (processes(ledger)[1].name, processes(ledger)[1].energy_millijoules) == ("", 200_000)
 
 
 @pytest.mark.parametrize("heir", [A, B])
 @pytest.mark.parametrize("turn", [1, -1])
 def test_a_pid_that_was_given_to_another_process_begins_at_nothing(turn: int, heir: Owner) -> None:
-    books = open_books(process_accounts=True)
-    settle(books, 0, 0, [resident(1, A, started=1.0)])
-    settle(books, 5, 200, [resident(1, A, started=1.0)])
+    ledger = open_books(process_accounts=True)
+    settle(ledger, 0, 0, [resident(1, A, started=1.0)])
+    settle(ledger, 5, 200, [resident(1, A, started=1.0)])
     both = [resident(1, A, busy=1, started=None, ended=True), resident(1, heir, busy=3, started=7.0)]
-    settle(books, 10, 300, both[::turn])
-    one = processes(books)[1]
+    settle(ledger, 10, 300, both[::turn])
+    one = processes(ledger)[1]
     assert (one.owner, one.energy_millijoules, one.started_at_seconds, one.active) == (
         heir,
         75_000,
         7.0,
         True,
     )
-    assert total(charges(books)["a"]) == (300_000 if heir == A else 225_000)
+    assert total(charges(ledger)["a"]) == (300_000 if heir == A else 225_000)
 
 
 def test_a_process_whose_owner_becomes_known_begins_at_nothing_what_it_had_was_not_its_owners() -> None:
-    books = open_books(process_accounts=True)
-    settle(books, 0, 0, [resident(1, Unknown("unknown_pod"))])
-    settle(books, 5, 200, [resident(1, Unknown("unknown_pod"))])
-    assert processes(books)[1].energy_millijoules == 200_000
+    ledger = open_books(process_accounts=True)
+    settle(ledger, 0, 0, [resident(1, Unknown("unknown_pod"))])
+    settle(ledger, 5, 200, [resident(1, Unknown("unknown_pod"))])
+    assert processes(ledger)[1].energy_millijoules == 200_000
     settle(
-        books, 10, 300, [resident(1, A)]
+        ledger, 10, 300, [resident(1, A)]
     )  # it did not run: half is by the memory that nobody had a name for
-    assert processes(books)[1].energy_millijoules == total(charges(books)["a"]) == 50_000
-    settle(books, 15, 400, [resident(1, A)])
-    assert processes(books)[1].energy_millijoules == total(charges(books)["a"]) == 150_000
+    assert processes(ledger)[1].energy_millijoules == total(charges(ledger)["a"]) == 50_000
+    settle(ledger, 15, 400, [resident(1, A)])
+    assert processes(ledger)[1].energy_millijoules == total(charges(ledger)["a"]) == 150_000
 
 
 def test_a_process_without_a_name_does_not_get_what_was_the_one_before_it() -> None:
-    books = open_books(process_accounts=True)
-    settle(books, 0, 0, [resident(1, A, started=None)])
-    settle(books, 5, 200, [resident(1, STRANGER, started=None, memory=0)])
-    assert (total(charges(books)["a"]), processes(books)[1].energy_millijoules) == (200_000, 0)
+    ledger = open_books(process_accounts=True)
+    settle(ledger, 0, 0, [resident(1, A, started=None)])
+    settle(ledger, 5, 200, [resident(1, STRANGER, started=None, memory=0)])
+    assert (total(charges(ledger)["a"]), processes(ledger)[1].energy_millijoules) == (200_000, 0)
 
 
 def test_a_process_that_nobody_saw_has_its_part_of_the_holders() -> None:
-    books = open_books(process_accounts=True)
-    settle(books, 0, 0, [], [A])
-    settle(books, 5, 200, [resident(1, Unknown("exited"), busy=1, ended=True)], [A])
-    assert processes(books)[1].energy_millijoules == 200_000
-    assert total(charges(books)["a"]) == 200_000
+    ledger = open_books(process_accounts=True)
+    settle(ledger, 0, 0, [], [A])
+    settle(ledger, 5, 200, [resident(1, Unknown("exited"), busy=1, ended=True)], [A])
+    assert processes(ledger)[1].energy_millijoules == 200_000
+    assert total(charges(ledger)["a"]) == 200_000
 
 
 # Over a restart.
 
 
-def resumed(books: GpuAccounts, at: float, joules: float | None) -> GpuAccounts:
+def resumed(ledger: GpuAccounts, at: float, joules: float | None) -> GpuAccounts:
     after = open_books()
     look = MeterSample(round(at * SECOND), None if joules is None else round(joules * 1000), None)
-    after.resume(json.loads(json.dumps(books.state())), look)
+    after.resume(json.loads(json.dumps(ledger.state())), look)
     settle(after, at, joules)
     return after
 
@@ -340,10 +342,10 @@ def test_all_of_it_is_gone_on_from() -> None:
     assert (book.began_at_seconds, book.energy_millijoules) == (1e9, 117_000)
     assert unattributed(after) == {"initial": 7_000, "unobserved": 10_000}
 
-    def told(books: GpuAccounts) -> list[tuple[Any, ...]]:
+    def told(ledger: GpuAccounts) -> list[tuple[Any, ...]]:
         return [
             (one.owner, one.uuid, one.energy_millijoules, one.held_microseconds, one.busy_microseconds)
-            for one in books.charges()
+            for one in ledger.charges()
         ]
 
     assert told(after) == told(before)

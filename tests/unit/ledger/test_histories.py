@@ -1,4 +1,4 @@
-"""Random histories of a few GPUs: whatever happens, and in whatever order, the books balance."""
+"""Random histories of a few GPUs: whatever happens, and in whatever order, the ledger balance."""
 
 import json
 import random
@@ -62,7 +62,7 @@ class Card:
     pace: float = 1.0
     """Of the counter: 0 is frozen, 3 counts other GPUs too."""
     true_to_counter: bool = True
-    """Nothing has happened to the counter since the books began."""
+    """Nothing has happened to the counter since the ledger began."""
     up: bool = True
     visible: bool = True
     sampled: bool = True
@@ -297,7 +297,7 @@ class Histories(RuleBasedStateMachine):
 
     def check_resumed(self) -> None:
         """Nothing was lost at the first look after a restart, and what was used meanwhile is unobserved."""
-        books = {book.uuid: book for book in self.ledger.gpu_ledgers()}
+        ledger = {book.uuid: book for book in self.ledger.gpu_ledgers()}
         charged = {
             (one.uuid, account_of(one.owner)): [int(mj) for mj in (one.energy_millijoules or {}).values()]
             for one in self.ledger.charges()
@@ -308,7 +308,7 @@ class Histories(RuleBasedStateMachine):
                 continue
             if counter is None or counter < state["meter"]["counter"]:
                 continue
-            unattributed = books[card.gpu.uuid].unattributed_millijoules
+            unattributed = ledger[card.gpu.uuid].unattributed_millijoules
             used = counter - state["meter"]["counter"]
             assert {reason: amount for (reason,), amount in unattributed.items()} == {
                 **state["unattributed"],
@@ -380,7 +380,7 @@ class Histories(RuleBasedStateMachine):
         assert self.by_process or not processes
 
     def check_counters(self, length_us: int) -> None:
-        """Where nothing happened to a counter that is used, the books say what it says."""
+        """Where nothing happened to a counter that is used, the ledger say what it says."""
         settled = self.ledger.state()["gpus"]
         for book in self.ledger.gpu_ledgers():
             card = self.cards[book.gpu_index]

@@ -22,8 +22,8 @@ from tests.support.ledger_samples import (
     charge_of,
     holds,
     joules,
-    ledger,
     mig,
+    new_ledger,
     nobodys,
     pod,
     reading,
@@ -43,55 +43,55 @@ def one_window(
     **more: Any,
 ) -> Ledger:
     """The same people from its beginning to its end."""
-    books = ledger()
-    settle(books, 0, reading(1000, **more), residents, holders)
-    settle(books, 5, reading(1000 + used, **more), residents, holders)
-    assert_balanced(books)
-    return books
+    ledger = new_ledger()
+    settle(ledger, 0, reading(1000, **more), residents, holders)
+    settle(ledger, 5, reading(1000 + used, **more), residents, holders)
+    assert_balanced(ledger)
+    return ledger
 
 
 # The table, row by row.
 
 
 def test_one_owner_resident_gets_all_measured() -> None:
-    books = one_window([resident(1, A)], holds(A, B))
-    assert (joules(books, A), joules(books, B)) == ({"measured": 100}, {})
-    assert nobodys(books) == {"initial": 1000}
+    ledger = one_window([resident(1, A)], holds(A, B))
+    assert (joules(ledger, A), joules(ledger, B)) == ({"measured": 100}, {})
+    assert nobodys(ledger) == {"initial": 1000}
 
 
 def test_several_owners_get_it_by_sm_time_shared() -> None:
-    books = one_window([resident(1, A, busy=3), resident(2, B, busy=2)], used=200)
-    assert (joules(books, A), joules(books, B)) == ({"shared": 120}, {"shared": 80})
+    ledger = one_window([resident(1, A, busy=3), resident(2, B, busy=2)], used=200)
+    assert (joules(ledger, A), joules(ledger, B)) == ({"shared": 120}, {"shared": 80})
 
 
 def test_several_owners_of_which_none_ran_get_it_by_memory_shared() -> None:
-    books = one_window([resident(1, A, memory=6 * GIB), resident(2, B, memory=2 * GIB)])
-    assert (joules(books, A), joules(books, B)) == ({"shared": 75}, {"shared": 25})
+    ledger = one_window([resident(1, A, memory=6 * GIB), resident(2, B, memory=2 * GIB)])
+    assert (joules(ledger, A), joules(ledger, B)) == ({"shared": 75}, {"shared": 25})
 
 
 def test_several_owners_that_cannot_be_told_apart_get_it_equally_shared() -> None:
-    books = one_window([resident(1, A, memory=None), resident(2, B, memory=None)])
-    assert (joules(books, A), joules(books, B)) == ({"shared": 50}, {"shared": 50})
+    ledger = one_window([resident(1, A, memory=None), resident(2, B, memory=None)])
+    assert (joules(ledger, A), joules(ledger, B)) == ({"shared": 50}, {"shared": 50})
 
 
 def test_nobody_resident_but_held_is_the_holders_equally_held() -> None:
-    books = one_window([], holds(A, B))
-    assert (joules(books, A), joules(books, B)) == ({"held": 50}, {"held": 50})
+    ledger = one_window([], holds(A, B))
+    assert (joules(ledger, A), joules(ledger, B)) == ({"held": 50}, {"held": 50})
 
 
 def test_processes_that_cannot_be_seen_are_the_holders_equally_held() -> None:
-    books = one_window([], holds(A, B), visible=False, sampled=False)
-    assert (joules(books, A), joules(books, B)) == ({"held": 50}, {"held": 50})
+    ledger = one_window([], holds(A, B), visible=False, sampled=False)
+    assert (joules(ledger, A), joules(ledger, B)) == ({"held": 50}, {"held": 50})
 
 
 def test_a_process_that_nobody_saw_is_the_only_holders_held() -> None:
-    books = one_window([resident(1, Unknown("exited"), ended=True)], holds(A))
-    assert joules(books, A) == {"held": 100}
+    ledger = one_window([resident(1, Unknown("exited"), ended=True)], holds(A))
+    assert joules(ledger, A) == {"held": 100}
 
 
 def test_a_process_that_nobody_saw_is_unknown_with_two_holders() -> None:
-    books = one_window([resident(1, Unknown("exited"), ended=True)], holds(A, B))
-    assert nobodys(books) == {"initial": 1000, "unknown": 100}
+    ledger = one_window([resident(1, Unknown("exited"), ended=True)], holds(A, B))
+    assert nobodys(ledger) == {"initial": 1000, "unknown": 100}
 
 
 def test_a_resident_that_cannot_be_named_is_unknown() -> None:
@@ -107,37 +107,37 @@ def test_a_device_on_which_nothing_can_be_seen_and_that_nobody_holds_is_unknown(
 
 
 def test_time_in_which_the_exporter_was_not_looking_is_unobserved() -> None:
-    books = ledger()
-    settle(books, 0, reading(1000), [resident(1, A)])
-    settle(books, 61, reading(1500), [resident(1, A)])
-    assert nobodys(books) == {"initial": 1000, "unobserved": 500}
-    assert joules(books, A) == {}
+    ledger = new_ledger()
+    settle(ledger, 0, reading(1000), [resident(1, A)])
+    settle(ledger, 61, reading(1500), [resident(1, A)])
+    assert nobodys(ledger) == {"initial": 1000, "unobserved": 500}
+    assert joules(ledger, A) == {}
 
 
 def test_a_reset_of_the_counter_is_unobserved_and_reported() -> None:
-    books = ledger()
-    settle(books, 0, reading(90_000), [resident(1, A)])
-    settle(books, 5, reading(50), [resident(1, A)])
-    assert nobodys(books) == {"initial": 90_000, "unobserved": 50}
-    assert books.problems() == {("energy_millijoules", "reset"): 1}
-    assert_balanced(books)
+    ledger = new_ledger()
+    settle(ledger, 0, reading(90_000), [resident(1, A)])
+    settle(ledger, 5, reading(50), [resident(1, A)])
+    assert nobodys(ledger) == {"initial": 90_000, "unobserved": 50}
+    assert ledger.problems() == {("energy_millijoules", "reset"): 1}
+    assert_balanced(ledger)
 
 
 def test_a_counter_that_does_not_fit_the_power_is_reported_and_not_charged_by() -> None:
-    books = ledger()
+    ledger = new_ledger()
     for at in (0, 5, 10, 15):
-        settle(books, at, reading(1000, watts=300), [resident(1, A)])
-    [book] = assert_balanced(books)
-    assert (book.energy_source, joules(books, A)) == ("integrated", {"measured": 4500})
-    assert books.problems() == {("energy_millijoules", "counter_unfit"): 1}
+        settle(ledger, at, reading(1000, watts=300), [resident(1, A)])
+    [book] = assert_balanced(ledger)
+    assert (book.energy_source, joules(ledger, A)) == ("integrated", {"measured": 4500})
+    assert ledger.problems() == {("energy_millijoules", "counter_unfit"): 1}
 
 
 def test_the_highest_of_the_limits_says_what_a_card_can_use() -> None:
-    books = ledger()
+    ledger = new_ledger()
     unlimited = replace(reading(0), power_limit_watts=100.0, power_max_limit_watts=1000.0)
-    settle(books, 0, unlimited)
-    settle(books, 5, replace(unlimited, energy_millijoules=10_999_000))
-    assert nobodys(books) == {"idle": 10_999}
+    settle(ledger, 0, unlimited)
+    settle(ledger, 5, replace(unlimited, energy_millijoules=10_999_000))
+    assert nobodys(ledger) == {"idle": 10_999}
 
 
 # The example of docs/energy.md.
@@ -145,7 +145,7 @@ def test_the_highest_of_the_limits_says_what_a_card_can_use() -> None:
 
 def worked_example() -> Ledger:
     """Its six windows. The counter held nothing before."""
-    books = ledger(boot_id="boot")
+    ledger = new_ledger(boot_id="boot")
     both = holds(A, B)
 
     def a(busy: float) -> Resident:
@@ -154,40 +154,40 @@ def worked_example() -> Ledger:
     def b(busy: float, *, ended: bool = False) -> Resident:
         return resident(2, B, busy=busy, memory=2 * GIB, ended=ended)
 
-    settle(books, 0, reading(0), [a(0), b(0)], both)
-    settle(books, 5, reading(200), [a(3), b(2)], both)
-    settle(books, 10, reading(300), [a(0), b(0)], both)
-    settle(books, 15, reading(450), [a(3), b(1, ended=True)], both)
-    settle(books, 20, reading(630), [a(2)], both)
-    settle(books, 25, reading(630), [resident(1, A, busy=1, ended=True)], both)
-    settle(books, 30, reading(700), [], both)
-    settle(books, 35, reading(760))
-    return books
+    settle(ledger, 0, reading(0), [a(0), b(0)], both)
+    settle(ledger, 5, reading(200), [a(3), b(2)], both)
+    settle(ledger, 10, reading(300), [a(0), b(0)], both)
+    settle(ledger, 15, reading(450), [a(3), b(1, ended=True)], both)
+    settle(ledger, 20, reading(630), [a(2)], both)
+    settle(ledger, 25, reading(630), [resident(1, A, busy=1, ended=True)], both)
+    settle(ledger, 30, reading(700), [], both)
+    settle(ledger, 35, reading(760))
+    return ledger
 
 
 def test_sixty_and_forty_percent_of_the_sm_time_of_200_joules_are_120_and_80() -> None:
-    books = one_window([resident(1, A, busy=0.6), resident(2, B, busy=0.4)], used=200)
-    assert (joules(books, A), joules(books, B)) == ({"shared": 120}, {"shared": 80})
+    ledger = one_window([resident(1, A, busy=0.6), resident(2, B, busy=0.4)], used=200)
+    assert (joules(ledger, A), joules(ledger, B)) == ({"shared": 120}, {"shared": 80})
 
 
 def test_the_worked_example_comes_out_as_it_is_told() -> None:
-    books = worked_example()
-    assert joules(books, A) == {"shared": 120 + 75 + 112.5, "measured": 180, "held": 35}
-    assert joules(books, B) == {"shared": 80 + 25 + 37.5, "held": 35}
-    assert nobodys(books) == {"idle": 60}
+    ledger = worked_example()
+    assert joules(ledger, A) == {"shared": 120 + 75 + 112.5, "measured": 180, "held": 35}
+    assert joules(ledger, B) == {"shared": 80 + 25 + 37.5, "held": 35}
+    assert nobodys(ledger) == {"idle": 60}
 
 
 def test_the_worked_example_goes_on_after_a_restart_and_ends_in_departures() -> None:
     state = json.loads(json.dumps(worked_example().state()))
-    books = ledger(boot_id="boot", resume=state)
-    settle(books, 40, reading(800))
-    assert nobodys(books) == {"idle": 60, "unobserved": 40}
-    assert sum(joules(books, A).values()) == 522.5
-    assert sum(joules(books, B).values()) == 177.5
-    books.expire(400 * SECOND)
-    assert not books.charges()
-    assert nobodys(books) == {"idle": 60, "unobserved": 40, "expired": 700}
-    assert_balanced(books)
+    ledger = new_ledger(boot_id="boot", resume=state)
+    settle(ledger, 40, reading(800))
+    assert nobodys(ledger) == {"idle": 60, "unobserved": 40}
+    assert sum(joules(ledger, A).values()) == 522.5
+    assert sum(joules(ledger, B).values()) == 177.5
+    ledger.expire(400 * SECOND)
+    assert not ledger.charges()
+    assert nobodys(ledger) == {"idle": 60, "unobserved": 40, "expired": 700}
+    assert_balanced(ledger)
 
 
 # MIG.
@@ -200,20 +200,20 @@ def on_mig(instances: tuple[MigReading, ...], residents: list[Resident], holders
 def test_the_energy_of_the_parent_is_dealt_to_its_instances_by_size() -> None:
     instances = (mig(1, profile="4g.40gb"), mig(2, profile="2g.20gb"), mig(3, profile="1g.10gb"))
     there = [resident(1, A, uuid="MIG-1", busy=None), resident(2, B, uuid="MIG-2", busy=None)]
-    books = on_mig(instances, there)
-    assert (joules(books, A), joules(books, B)) == ({"measured": 400}, {"measured": 200})
-    assert nobodys(books) == {"initial": 1000, "idle": 100}
+    ledger = on_mig(instances, there)
+    assert (joules(ledger, A), joules(ledger, B)) == ({"measured": 400}, {"measured": 200})
+    assert nobodys(ledger) == {"initial": 1000, "idle": 100}
 
 
 def test_the_size_is_the_multiprocessors_where_they_are_known() -> None:
     instances = (mig(1, profile="1g.10gb", multiprocessors=60), mig(2, profile="1g.10gb", multiprocessors=10))
-    books = on_mig(instances, [resident(1, A, uuid="MIG-1", busy=None)])
-    assert joules(books, A) == {"measured": 600}
+    ledger = on_mig(instances, [resident(1, A, uuid="MIG-1", busy=None)])
+    assert joules(ledger, A) == {"measured": 600}
 
 
 def test_instances_of_which_nothing_is_known_get_the_same() -> None:
-    books = on_mig((mig(1), mig(2)), [resident(1, A, uuid="MIG-1", busy=None)])
-    assert joules(books, A) == {"measured": 350}
+    ledger = on_mig((mig(1), mig(2)), [resident(1, A, uuid="MIG-1", busy=None)])
+    assert joules(ledger, A) == {"measured": 350}
 
 
 def test_the_energy_is_dealt_by_activity_times_size_where_activity_is_told() -> None:
@@ -223,8 +223,8 @@ def test_the_energy_is_dealt_by_activity_times_size_where_activity_is_told() -> 
         mig(3, profile="1g.10gb", graphics_active_ratio=0.0),
     )
     there = [resident(n, owner, uuid=f"MIG-{n}", busy=None) for n, owner in ((1, A), (2, B), (3, C))]
-    books = on_mig(instances, there)
-    assert (joules(books, A), joules(books, B), joules(books, C)) == (
+    ledger = on_mig(instances, there)
+    assert (joules(ledger, A), joules(ledger, B), joules(ledger, C)) == (
         {"measured": 400},
         {"measured": 300},
         {},
@@ -237,8 +237,8 @@ def test_activity_that_is_none_or_not_told_of_all_says_nothing(ratios: tuple[flo
         mig(1, profile="3g.40gb", graphics_active_ratio=ratios[0]),
         mig(2, profile="4g.40gb", graphics_active_ratio=ratios[1]),
     )
-    books = on_mig(instances, [resident(1, A, uuid="MIG-1", busy=None)])
-    assert joules(books, A) == {"measured": 300}
+    ledger = on_mig(instances, [resident(1, A, uuid="MIG-1", busy=None)])
+    assert joules(ledger, A) == {"measured": 300}
 
 
 def test_within_an_instance_it_goes_as_on_a_whole_gpu() -> None:
@@ -252,36 +252,36 @@ def test_within_an_instance_it_goes_as_on_a_whole_gpu() -> None:
         resident(2, B, uuid="MIG-1", busy=None, memory=1 * GIB),
         resident(3, STRANGER, uuid="MIG-3", busy=None),
     ]
-    books = on_mig(instances, there, holds(C, uuid="MIG-2"))
-    assert (joules(books, A), joules(books, B)) == ({"shared": 200}, {"shared": 100})
-    assert joules(books, C, uuid="MIG-2") == {"held": 300}
-    assert nobodys(books) == {"initial": 1000, "unknown": 100}
+    ledger = on_mig(instances, there, holds(C, uuid="MIG-2"))
+    assert (joules(ledger, A), joules(ledger, B)) == ({"shared": 200}, {"shared": 100})
+    assert joules(ledger, C, uuid="MIG-2") == {"held": 300}
+    assert nobodys(ledger) == {"initial": 1000, "unknown": 100}
 
 
 def test_within_a_partition_whose_driver_samples_it_goes_by_sm_time() -> None:
     instances = (replace(mig(1), process_samples=()), replace(mig(2), process_samples=()))
     there = [resident(1, A, uuid="MIG-1", busy=6.0), resident(2, B, uuid="MIG-1", busy=1.0)]
-    books = on_mig(instances, there, holds(C, uuid="MIG-2"))
-    assert (joules(books, A), joules(books, B)) == ({"shared": 300}, {"shared": 50})
-    assert charge_of(books, A, uuid="MIG-1").busy_microseconds == 6 * SECOND
-    assert charge_of(books, C, uuid="MIG-2").busy_microseconds == 0, "it would have been sampled"
+    ledger = on_mig(instances, there, holds(C, uuid="MIG-2"))
+    assert (joules(ledger, A), joules(ledger, B)) == ({"shared": 300}, {"shared": 50})
+    assert charge_of(ledger, A, uuid="MIG-1").busy_microseconds == 6 * SECOND
+    assert charge_of(ledger, C, uuid="MIG-2").busy_microseconds == 0, "it would have been sampled"
 
 
 def test_the_time_on_an_instance_is_its_activity_for_its_only_owner() -> None:
-    books = on_mig((mig(1, graphics_active_ratio=0.4),), [resident(1, A, uuid="MIG-1", busy=None)])
-    charge = charge_of(books, A, uuid="MIG-1")
+    ledger = on_mig((mig(1, graphics_active_ratio=0.4),), [resident(1, A, uuid="MIG-1", busy=None)])
+    charge = charge_of(ledger, A, uuid="MIG-1")
     assert (charge.held_microseconds, charge.busy_microseconds) == (5 * SECOND, 2 * SECOND)
 
 
 def test_instances_that_are_made_anew_leave_what_was_charged_on_the_old_ones() -> None:
-    books = on_mig((mig(1),), [resident(1, A, uuid="MIG-1", busy=None)])
-    settle(books, 10, reading(1800, mig=(mig(2), mig(3))), [resident(2, B, uuid="MIG-2", busy=None)])
-    assert (joules(books, A), joules(books, B)) == ({"measured": 700}, {"measured": 50})
-    settle(books, 15, reading(1900), [resident(3, C)])
-    assert joules(books, C, uuid=GPU.uuid) == {"measured": 100}
-    assert joules(books, A, uuid="MIG-1") == {"measured": 700}
-    assert [one.active for one in books.charges()] == [False, False, True]
-    assert_balanced(books)
+    ledger = on_mig((mig(1),), [resident(1, A, uuid="MIG-1", busy=None)])
+    settle(ledger, 10, reading(1800, mig=(mig(2), mig(3))), [resident(2, B, uuid="MIG-2", busy=None)])
+    assert (joules(ledger, A), joules(ledger, B)) == ({"measured": 700}, {"measured": 50})
+    settle(ledger, 15, reading(1900), [resident(3, C)])
+    assert joules(ledger, C, uuid=GPU.uuid) == {"measured": 100}
+    assert joules(ledger, A, uuid="MIG-1") == {"measured": 700}
+    assert [one.active for one in ledger.charges()] == [False, False, True]
+    assert_balanced(ledger)
 
 
 # GPUs that come and go.
@@ -297,141 +297,141 @@ SECOND_DIE = Gpu("GPU-b", 1, "AMD", "MI250", metered_by=GPU.uuid)
 def test_two_dies_with_one_meter_share_its_energy_by_how_busy_they_are(
     busy: tuple[float | None, float | None], split: tuple[int, int]
 ) -> None:
-    books = ledger()
+    ledger = new_ledger()
     there = [resident(1, A), resident(2, B, uuid=SECOND_DIE.uuid)]
     for at, counted in ((0, 1000), (5, 1100)):
         first = replace(reading(counted), gpu_utilization_ratio=busy[0])
         second = replace(reading(None, gpu=SECOND_DIE), gpu_utilization_ratio=busy[1])
-        settle(books, at, [second, first], there)
-    assert_balanced(books)
-    charged = tuple(joules(books, owner).get("measured", 0) for owner in (A, B))
+        settle(ledger, at, [second, first], there)
+    assert_balanced(ledger)
+    charged = tuple(joules(ledger, owner).get("measured", 0) for owner in (A, B))
     assert charged == split
-    assert {charge.gpu_index for charge in books.charges()} == {0}, (
+    assert {charge.gpu_index for charge in ledger.charges()} == {0}, (
         "as MIG devices, by the index of the meter"
     )
 
 
 def test_a_die_whose_meter_is_gone_has_no_energy_but_its_time() -> None:
-    books = ledger()
+    ledger = new_ledger()
     for at in (0, 5):
-        settle(books, at, reading(None, gpu=SECOND_DIE), [resident(2, B, uuid=SECOND_DIE.uuid)])
-    (charge,) = books.charges()
+        settle(ledger, at, reading(None, gpu=SECOND_DIE), [resident(2, B, uuid=SECOND_DIE.uuid)])
+    (charge,) = ledger.charges()
     assert (charge.energy_millijoules, charge.held_microseconds) == (None, 5 * SECOND)
-    assert books.gpu_ledgers() == ()
+    assert ledger.gpu_ledgers() == ()
 
 
 def test_a_gpu_that_was_lost_for_a_moment_is_charged_and_one_that_was_lost_for_long_is_not() -> None:
-    books = ledger()
+    ledger = new_ledger()
     lost = reading(None).lost()
-    settle(books, 0, reading(0), [resident(1, A)])
-    settle(books, 5, lost)
-    assert not charge_of(books, A).active
-    settle(books, 10, reading(100), [resident(1, A)])
-    assert joules(books, A) == {"measured": 100}
-    settle(books, 15, lost)
-    settle(books, 75, reading(500), [resident(1, A)])
-    assert (joules(books, A), nobodys(books)) == ({"measured": 100}, {"unobserved": 400})
-    assert charge_of(books, A).held_microseconds == 10 * SECOND
+    settle(ledger, 0, reading(0), [resident(1, A)])
+    settle(ledger, 5, lost)
+    assert not charge_of(ledger, A).active
+    settle(ledger, 10, reading(100), [resident(1, A)])
+    assert joules(ledger, A) == {"measured": 100}
+    settle(ledger, 15, lost)
+    settle(ledger, 75, reading(500), [resident(1, A)])
+    assert (joules(ledger, A), nobodys(ledger)) == ({"measured": 100}, {"unobserved": 400})
+    assert charge_of(ledger, A).held_microseconds == 10 * SECOND
 
 
 def test_a_gpu_that_was_lost_before_it_said_who_it_is_has_no_books() -> None:
-    books = ledger()
+    ledger = new_ledger()
     nameless = replace(reading(5), gpu=replace(GPU, uuid=""))
-    settle(books, 0, [nameless, nameless.lost(), reading(None).lost()])
-    assert books.gpu_ledgers() == ()
+    settle(ledger, 0, [nameless, nameless.lost(), reading(None).lost()])
+    assert ledger.gpu_ledgers() == ()
 
 
 def test_each_gpu_has_its_own_books_and_a_number_that_may_change() -> None:
-    books = ledger()
+    ledger = new_ledger()
     other = replace(GPU, uuid="GPU-b", index=1)
     there = [resident(1, A), resident(1, A, uuid="GPU-b")]
-    settle(books, 0, [reading(0), reading(50, gpu=other)], there)
+    settle(ledger, 0, [reading(0), reading(50, gpu=other)], there)
     settle(
-        books, 5, [reading(10, gpu=replace(GPU, index=1)), reading(70, gpu=replace(other, index=0))], there
+        ledger, 5, [reading(10, gpu=replace(GPU, index=1)), reading(70, gpu=replace(other, index=0))], there
     )
-    assert [(book.gpu_index, book.uuid, book.energy_millijoules) for book in books.gpu_ledgers()] == [
+    assert [(book.gpu_index, book.uuid, book.energy_millijoules) for book in ledger.gpu_ledgers()] == [
         (1, "GPU-a", 10_000),
         (0, "GPU-b", 70_000),
     ]
-    assert [joules(books, A, uuid=uuid) for uuid in ("GPU-a", "GPU-b")] == [
+    assert [joules(ledger, A, uuid=uuid) for uuid in ("GPU-a", "GPU-b")] == [
         {"measured": 10},
         {"measured": 20},
     ]
-    assert_balanced(books)
+    assert_balanced(ledger)
 
 
 def test_the_clock_on_the_wall_says_when_the_ledger_start_and_nothing_else() -> None:
-    books = ledger()
+    ledger = new_ledger()
     for at, now in ((0, 1e9), (5, 2e9), (10, 5.0)):
-        books.settle(
+        ledger.settle(
             at_us=at * SECOND, now_seconds=now, readings=[reading(at)], residents=[resident(1, A)], holders=()
         )
-    assert books.gpu_ledgers()[0].began_at_seconds == 1e9
-    assert charge_of(books, A).held_microseconds == 10 * SECOND
-    assert joules(books, A) == {"measured": 10}
+    assert ledger.gpu_ledgers()[0].began_at_seconds == 1e9
+    assert charge_of(ledger, A).held_microseconds == 10 * SECOND
+    assert joules(ledger, A) == {"measured": 10}
 
 
 # Restarts.
 
 
 def state_after_a_window() -> dict[str, Any]:
-    books = ledger(boot_id="boot")
-    settle(books, 0, reading(1000), [resident(1, A)])
-    settle(books, 5, reading(1100), [resident(1, A)])
-    state: dict[str, Any] = json.loads(json.dumps(books.state()))
+    ledger = new_ledger(boot_id="boot")
+    settle(ledger, 0, reading(1000), [resident(1, A)])
+    settle(ledger, 5, reading(1100), [resident(1, A)])
+    state: dict[str, Any] = json.loads(json.dumps(ledger.state()))
     return state
 
 
 def test_on_the_same_boot_nothing_is_lost() -> None:
-    books = ledger(boot_id="boot", resume=state_after_a_window())
-    settle(books, 100, reading(1150), [resident(1, A)])
-    settle(books, 105, reading(1200), [resident(1, A)])
-    assert joules(books, A) == {"measured": 150}
-    assert nobodys(books) == {"initial": 1000, "unobserved": 50}
-    assert charge_of(books, A).held_microseconds == 10 * SECOND
+    ledger = new_ledger(boot_id="boot", resume=state_after_a_window())
+    settle(ledger, 100, reading(1150), [resident(1, A)])
+    settle(ledger, 105, reading(1200), [resident(1, A)])
+    assert joules(ledger, A) == {"measured": 150}
+    assert nobodys(ledger) == {"initial": 1000, "unobserved": 50}
+    assert charge_of(ledger, A).held_microseconds == 10 * SECOND
 
 
 @pytest.mark.parametrize(("boot_id", "counter"), [("another", 1150), ("boot", 1099)])
 def test_on_another_boot_or_after_the_driver_was_loaded_anew_a_new_epoch_begins(
     boot_id: str, counter: float
 ) -> None:
-    books = ledger(boot_id=boot_id, resume=state_after_a_window())
-    settle(books, 100, reading(counter), [resident(1, A)])
-    assert (joules(books, A), nobodys(books)) == ({}, {"initial": counter})
-    assert books.state()["gpus"][GPU.uuid]["owners"][0]["millijoules"] == [0, 0, 0]
+    ledger = new_ledger(boot_id=boot_id, resume=state_after_a_window())
+    settle(ledger, 100, reading(counter), [resident(1, A)])
+    assert (joules(ledger, A), nobodys(ledger)) == ({}, {"initial": counter})
+    assert ledger.state()["gpus"][GPU.uuid]["owners"][0]["millijoules"] == [0, 0, 0]
 
 
 def test_a_counter_that_cannot_be_read_at_the_first_look_costs_no_history() -> None:
-    books = ledger(boot_id="boot", resume=state_after_a_window())
-    settle(books, 100, reading(None, watts=300), [resident(1, A)])
-    assert books.state() == state_after_a_window()
-    settle(books, 105, reading(1150, watts=300), [resident(1, A)])
-    assert (joules(books, A), nobodys(books)) == ({"measured": 100}, {"initial": 1000, "unobserved": 50})
-    assert charge_of(books, A).active
-    assert charge_of(books, A).held_microseconds == 10 * SECOND
-    assert_balanced(books)
+    ledger = new_ledger(boot_id="boot", resume=state_after_a_window())
+    settle(ledger, 100, reading(None, watts=300), [resident(1, A)])
+    assert ledger.state() == state_after_a_window()
+    settle(ledger, 105, reading(1150, watts=300), [resident(1, A)])
+    assert (joules(ledger, A), nobodys(ledger)) == ({"measured": 100}, {"initial": 1000, "unobserved": 50})
+    assert charge_of(ledger, A).active
+    assert charge_of(ledger, A).held_microseconds == 10 * SECOND
+    assert_balanced(ledger)
 
 
 def test_a_counter_that_has_gone_for_good_begins_a_new_epoch_by_power() -> None:
-    books = ledger(boot_id="boot", resume=state_after_a_window())
+    ledger = new_ledger(boot_id="boot", resume=state_after_a_window())
     for at, counter in ((100, None), (105, None), (110, 2000), (115, None)):
-        settle(books, at, reading(counter, watts=300), [resident(1, A)])
-    assert (joules(books, A), nobodys(books)) == ({"measured": 3000}, {})
+        settle(ledger, at, reading(counter, watts=300), [resident(1, A)])
+    assert (joules(ledger, A), nobodys(ledger)) == ({"measured": 3000}, {})
 
 
 def test_a_gpu_that_has_not_been_seen_since_the_start_is_kept() -> None:
     state = state_after_a_window()
-    books = ledger(boot_id="boot", resume=state)
-    settle(books, 100, [reading(5, gpu=Gpu("GPU-b", 1, "NVIDIA", "H100")), reading(None).lost()])
-    again = ledger(boot_id="boot", resume=json.loads(json.dumps(books.state())))
+    ledger = new_ledger(boot_id="boot", resume=state)
+    settle(ledger, 100, [reading(5, gpu=Gpu("GPU-b", 1, "NVIDIA", "H100")), reading(None).lost()])
+    again = new_ledger(boot_id="boot", resume=json.loads(json.dumps(ledger.state())))
     settle(again, 200, [reading(1150)], [resident(1, A)])
     assert (joules(again, A), nobodys(again)) == ({"measured": 100}, {"initial": 1000, "unobserved": 50})
 
 
 def test_a_gpu_whose_counter_is_still_being_tested_is_not_kept() -> None:
-    books = ledger(boot_id="boot")
-    settle(books, 0, reading(1000, watts=300))
-    assert books.state() == {"boot_id": "boot", "gpus": {}}
+    ledger = new_ledger(boot_id="boot")
+    settle(ledger, 0, reading(1000, watts=300))
+    assert ledger.state() == {"boot_id": "boot", "gpus": {}}
 
 
 # Properties.
@@ -443,11 +443,11 @@ ACTIVITY = st.lists(
 )
 
 
-def totals(books: Ledger) -> dict[Any, float]:
-    found: dict[Any, float] = {(): books.gpu_ledgers()[0].energy_millijoules}
-    for book in books.gpu_ledgers():
+def totals(ledger: Ledger) -> dict[Any, float]:
+    found: dict[Any, float] = {(): ledger.gpu_ledgers()[0].energy_millijoules}
+    for book in ledger.gpu_ledgers():
         found |= {(book.uuid, *reason): amount for reason, amount in book.unattributed_millijoules.items()}
-    for charge in books.charges():
+    for charge in ledger.charges():
         for basis, amount in (charge.energy_millijoules or {}).items():
             found[charge.uuid, charge.owner, *basis] = amount
         found[charge.uuid, charge.owner, "held"] = charge.held_microseconds
@@ -468,15 +468,17 @@ def test_splitting_a_window_moves_no_more_than_a_millijoule_per_owner(
     holding: tuple[Owner, ...],
 ) -> None:
     def run(looks: list[int]) -> dict[Any, float]:
-        books = ledger()
+        ledger = new_ledger()
         for last, at in pairwise([0, 0, *looks]):
             there = [
                 resident(pid, owner, busy=(at - last) * mille / 1000, memory=memory * GIB)
                 for pid, (owner, mille, memory) in enumerate(activity)
             ]
-            settle(books, at, replace(reading(0), energy_millijoules=milliwatts * at), there, holds(*holding))
-        assert_balanced(books)
-        return totals(books)
+            settle(
+                ledger, at, replace(reading(0), energy_millijoules=milliwatts * at), there, holds(*holding)
+            )
+        assert_balanced(ledger)
+        return totals(ledger)
 
     whole, split = run([20]), run([*sorted(cuts), 20])
     assert whole.keys() == split.keys()
@@ -491,7 +493,7 @@ def test_the_order_of_readings_residents_and_holders_changes_nothing_at_all(
     seed: int, by_process: bool
 ) -> None:
     luck = random.Random(seed)
-    plain, shuffled = (ledger(process_accounts=by_process) for _ in range(2))
+    plain, shuffled = (new_ledger(process_accounts=by_process) for _ in range(2))
     gpus = [replace(GPU, uuid=f"GPU-{n}", index=n) for n in range(3)]
     owners = [*OWNERS, pod("a", pod_uid="1", container_id="x"), pod("a", pod_uid="2", container_id="w")]
     instances = (mig(1, profile="2g.20gb"), mig(2, profile="1g.10gb"))
@@ -516,14 +518,16 @@ def test_the_order_of_readings_residents_and_holders_changes_nothing_at_all(
             for started in luck.sample([None, 1.0, 2.0], luck.choice([1, 1, 2]))
         ]
         holders = [((0, uuid), one) for uuid in devices for one in (A, B) if luck.random() < 0.4]
-        for books in (plain, shuffled):
-            settle(books, turn * 5, readings, residents, holders)
-            books.expire(turn * 5 * SECOND)
+        for ledger in (plain, shuffled):
+            settle(ledger, turn * 5, readings, residents, holders)
+            ledger.expire(turn * 5 * SECOND)
             for some in (readings, residents, holders):
                 luck.shuffle(some)
 
-    def told(books: Ledger) -> list[list[str]]:
-        return [sorted(map(repr, some)) for some in (books.gpu_ledgers(), books.charges(), books.processes())]
+    def told(ledger: Ledger) -> list[list[str]]:
+        return [
+            sorted(map(repr, some)) for some in (ledger.gpu_ledgers(), ledger.charges(), ledger.processes())
+        ]
 
     assert told(plain) == told(shuffled)
     assert_balanced(plain)
@@ -532,7 +536,7 @@ def test_the_order_of_readings_residents_and_holders_changes_nothing_at_all(
 # Memory.
 
 
-def a_day_of_short_pods(books: Ledger, *, windows: int, pods: int, counter: bool) -> None:
+def a_day_of_short_pods(ledger: Ledger, *, windows: int, pods: int, counter: bool) -> None:
     """Windows of a minute, in each of which so many pods come and go, beside one that stays."""
     sizes: list[tuple[int, int, int]] = []
     for turn in range(windows):
@@ -541,10 +545,10 @@ def a_day_of_short_pods(books: Ledger, *, windows: int, pods: int, counter: bool
             resident(pid, pod(f"job-{turn}-{pid}"), busy=0.1, ended=pid % 2 == 0)
             for pid in range(2, 2 + pods)
         ]
-        settle(books, at, reading(300.007 * at if counter else None), [resident(1, A, busy=1), *short])
-        books.expire(at * SECOND)
+        settle(ledger, at, reading(300.007 * at if counter else None), [resident(1, A, busy=1), *short])
+        ledger.expire(at * SECOND)
         if turn % (windows // 4) == 10:  # more than the retention of five minutes later
-            sizes.append((len(books.charges()), len(books.processes()), len(pickle.dumps(books))))
+            sizes.append((len(ledger.charges()), len(ledger.processes()), len(pickle.dumps(ledger))))
     charges, processes, size = sizes[0]
     assert charges == 1 + 6 * pods
     assert len(sizes) == 4
@@ -554,16 +558,16 @@ def a_day_of_short_pods(books: Ledger, *, windows: int, pods: int, counter: bool
 
 
 def test_a_hundred_thousand_short_pods_in_a_day_leave_nothing_but_their_joules() -> None:
-    books = ledger(boot_id="boot")
-    a_day_of_short_pods(books, windows=1440, pods=70, counter=True)
-    [book] = assert_balanced(books)
+    ledger = new_ledger(boot_id="boot")
+    a_day_of_short_pods(ledger, windows=1440, pods=70, counter=True)
+    [book] = assert_balanced(ledger)
     assert book.energy_millijoules == round(300.007 * 1439 * 60 * 1000)
-    assert len(books.state()["gpus"][GPU.uuid]["owners"]) == 1 + 6 * 70
+    assert len(ledger.state()["gpus"][GPU.uuid]["owners"]) == 1 + 6 * 70
     # Each window: 1 s of the one that stays, 0.1 s of each of the others.
-    assert joules(books, A)["shared"] == pytest.approx(book.energy_millijoules / 1000 / 8, rel=0.01)
-    assert nobodys(books)["expired"] == pytest.approx(book.energy_millijoules / 1000 * 7 / 8, rel=0.01)
+    assert joules(ledger, A)["shared"] == pytest.approx(book.energy_millijoules / 1000 / 8, rel=0.01)
+    assert nobodys(ledger)["expired"] == pytest.approx(book.energy_millijoules / 1000 * 7 / 8, rel=0.01)
 
 
 @pytest.mark.parametrize("counter", [True, False])
 def test_nor_do_processes_nor_a_gpu_that_has_no_meter(counter: bool) -> None:
-    a_day_of_short_pods(ledger(process_accounts=True), windows=80, pods=20, counter=counter)
+    a_day_of_short_pods(new_ledger(process_accounts=True), windows=80, pods=20, counter=counter)

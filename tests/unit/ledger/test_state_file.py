@@ -18,7 +18,7 @@ from gputally.ledger.state_file import InUse, Rejected, StateFile, decode, encod
 from gputally.model import Unavailable
 from tests.support.disks import Disk, small_disk
 
-BOOKS = {"energy": {"GPU-0": 123456789012345}, "owner": "größer \udcff"}
+STATE = {"energy": {"GPU-0": 123456789012345}, "owner": "größer \udcff"}
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -49,7 +49,7 @@ def names(folder: Path) -> set[str]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "books"
+    return tmp_path / "ledger"
 
 
 @pytest.fixture
@@ -128,11 +128,11 @@ def test_another_version_is_called_that_whatever_it_holds(version: bytes) -> Non
 
 def test_a_state_that_was_saved_is_loaded_by_the_next_exporter(file: StateFile, path: Path) -> None:
     file.save({"old": 1})
-    file.save(BOOKS)
+    file.save(STATE)
     file.close()
-    assert StateFile(path).load() == BOOKS
+    assert StateFile(path).load() == STATE
     assert path.stat().st_mode & 0o777 == 0o600
-    assert names(path.parent) == {"books", "books.lock"}
+    assert names(path.parent) == {"ledger", "ledger.lock"}
 
 
 def test_no_file_is_no_state(file: StateFile) -> None:
@@ -143,19 +143,19 @@ def test_no_file_is_no_state(file: StateFile) -> None:
     ("document", "reason"),
     [
         (b"", "torn"),
-        (encode(BOOKS)[:-20], "torn"),
+        (encode(STATE)[:-20], "torn"),
         (b"[Unit]\nDescription=a file of someone else\n", "foreign"),
-        (encode(BOOKS) + bytes(8 << 20), "foreign"),
+        (encode(STATE) + bytes(8 << 20), "foreign"),
         (signed(b"{}", b"2"), "version"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_kept_aside(
     file: StateFile, path: Path, document: bytes, reason: str
 ) -> None:
-    aside = path.with_name("books.rejected")
+    aside = path.with_name("ledger.rejected")
     aside.write_bytes(b"an older one")
     path.write_bytes(document)
-    with pytest.raises(Rejected, match=f"kept as {aside}") as caught:
+    with pytest.raises(Rejected, match=f"renamed to {aside}") as caught:
         file.load()
     assert caught.value.reason == reason
     assert aside.read_bytes() == document
@@ -164,22 +164,22 @@ def test_a_file_that_cannot_be_used_is_kept_aside(
 
 def test_a_symbolic_link_is_put_aside_and_its_target_left_alone(file: StateFile, path: Path) -> None:
     target = path.with_name("target")
-    target.write_bytes(encode(BOOKS))
+    target.write_bytes(encode(STATE))
     path.symlink_to(target)
-    with pytest.raises(Rejected, match=r"books\.rejected") as caught:
+    with pytest.raises(Rejected, match=r"ledger\.rejected") as caught:
         file.load()
     assert caught.value.reason == "foreign"
     file.save({"new": 1})
     assert (path.is_symlink(), decode(path.read_bytes())) == (False, {"new": 1})
-    assert decode(target.read_bytes()) == BOOKS
+    assert decode(target.read_bytes()) == STATE
 
 
 def test_a_save_replaces_a_symbolic_link_and_leaves_its_target_alone(file: StateFile, path: Path) -> None:
     target = path.with_name("target")
     target.write_bytes(b"precious")
     path.symlink_to(target)
-    file.save(BOOKS)
-    assert (path.is_symlink(), decode(path.read_bytes())) == (False, BOOKS)
+    file.save(STATE)
+    assert (path.is_symlink(), decode(path.read_bytes())) == (False, STATE)
     assert target.read_bytes() == b"precious"
 
 
@@ -204,11 +204,11 @@ def test_what_is_no_file_is_neither_read_nor_replaced_nor_removed(
 ) -> None:
     make(path)
     before = path.lstat()
-    with pytest.raises(Rejected, match="is no regular file") as caught:
+    with pytest.raises(Rejected, match="is not a regular file") as caught:
         file.load()
     assert caught.value.reason == "foreign"
-    with pytest.raises(Unavailable, match="is no regular file"):
-        file.save(BOOKS)
+    with pytest.raises(Unavailable, match="is not a regular file"):
+        file.save(STATE)
     file.forget()
     assert (path.lstat().st_ino, path.lstat().st_mode) == (before.st_ino, before.st_mode)
 
@@ -217,7 +217,7 @@ def test_what_is_no_file_is_neither_read_nor_replaced_nor_removed(
 def test_a_fifo_that_takes_the_place_of_the_file_while_it_is_looked_at_does_not_block(
     file: StateFile, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file.save(BOOKS)
+    file.save(STATE)
     lstat = Path.lstat
 
     def swapped_afterwards(self: Path) -> os.stat_result:
@@ -237,10 +237,10 @@ def test_a_link_planted_at_the_unfinished_file_is_not_followed(
 ) -> None:
     target = path.with_name("target")
     target.write_bytes(b"precious")
-    plant(path.with_name("books.tmp"), target)
-    file.save(BOOKS)
+    plant(path.with_name("ledger.tmp"), target)
+    file.save(STATE)
     assert target.read_bytes() == b"precious"
-    assert decode(path.read_bytes()) == BOOKS
+    assert decode(path.read_bytes()) == STATE
 
 
 def test_a_link_planted_just_before_the_file_is_made_is_refused(
@@ -256,27 +256,27 @@ def test_a_link_planted_just_before_the_file_is_made_is_refused(
 
     monkeypatch.setattr(Path, "unlink", replaced_at_once)
     with pytest.raises(Unavailable, match="File exists"):
-        file.save(BOOKS)
+        file.save(STATE)
 
 
 def test_a_link_planted_at_the_lock_is_refused(file: StateFile, path: Path) -> None:
-    path.with_name("books.lock").symlink_to(path.with_name("target"))
+    path.with_name("ledger.lock").symlink_to(path.with_name("target"))
     with pytest.raises(Unavailable, match="symbolic links"):
-        file.save(BOOKS)
-    assert names(path.parent) == {"books.lock"}
+        file.save(STATE)
+    assert names(path.parent) == {"ledger.lock"}
 
 
 # Disks that fail
 
 
 def test_a_full_disk_is_said_and_leaves_no_litter(disk: Disk) -> None:
-    file = StateFile(disk.directory / "books")
-    file.save(BOOKS)
+    file = StateFile(disk.directory / "ledger")
+    file.save(STATE)
     disk.fill()
     with pytest.raises(Unavailable, match=r"--state-file .*: No space left") as caught:
-        file.save(BOOKS | {"much": "x" * 8192})
-    assert caught.value.fix.startswith("make room: df -h ")
-    assert names(disk.directory) == {"books", "books.lock", "filler"}
+        file.save(STATE | {"much": "x" * 8192})
+    assert caught.value.fix.startswith("free space: df -h ")
+    assert names(disk.directory) == {"ledger", "ledger.lock", "filler"}
     disk.make_room()
     file.save({"new": 1})
     assert file.load() == {"new": 1}
@@ -284,32 +284,32 @@ def test_a_full_disk_is_said_and_leaves_no_litter(disk: Disk) -> None:
 
 
 def test_a_disk_that_became_read_only_is_said(disk: Disk) -> None:
-    file = StateFile(disk.directory / "books")
-    file.save(BOOKS)
+    file = StateFile(disk.directory / "ledger")
+    file.save(STATE)
     disk.make_read_only()
     with pytest.raises(Unavailable, match="Read-only file system") as caught:
         file.save({"new": 1})
     assert "writable" in caught.value.fix
     file.forget()
-    assert file.load() == BOOKS
+    assert file.load() == STATE
     with pytest.raises(Unavailable, match="Read-only file system"):
         StateFile(disk.directory / "other").load()
     file.close()
 
 
 def test_what_cannot_be_put_aside_is_rejected_all_the_same(disk: Disk) -> None:
-    file = StateFile(disk.directory / "books")
-    file.save(BOOKS)
-    (disk.directory / "books").write_bytes(b"foreign")
+    file = StateFile(disk.directory / "ledger")
+    file.save(STATE)
+    (disk.directory / "ledger").write_bytes(b"foreign")
     disk.make_read_only()
-    with pytest.raises(Rejected, match="cannot be put aside: Read-only file system"):
+    with pytest.raises(Rejected, match="cannot be renamed: Read-only file system"):
         file.load()
     file.close()
 
 
 def test_a_folder_that_is_not_there_is_to_be_made(tmp_path: Path) -> None:
     folder = tmp_path / "not" / "there"
-    for use in (StateFile(folder / "books").load, lambda: StateFile(folder / "books").save(BOOKS)):
+    for use in (StateFile(folder / "ledger").load, lambda: StateFile(folder / "ledger").save(STATE)):
         with pytest.raises(Unavailable) as caught:
             use()
         assert caught.value.fix == f"mkdir -p {folder}"
@@ -318,25 +318,25 @@ def test_a_folder_that_is_not_there_is_to_be_made(tmp_path: Path) -> None:
 def test_a_folder_that_vanished_and_came_back_is_used_and_locked_again(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    file = StateFile(folder / "books")
-    file.save(BOOKS)
+    file = StateFile(folder / "ledger")
+    file.save(STATE)
     folder.rename(tmp_path / "gone")
     for path in (tmp_path / "gone").iterdir():
         path.unlink()
     with pytest.raises(Unavailable, match="No such file"):
-        file.save(BOOKS)
+        file.save(STATE)
     file.forget()
     folder.mkdir()
-    file.save(BOOKS)
+    file.save(STATE)
     with pytest.raises(InUse):
-        StateFile(folder / "books").load()
+        StateFile(folder / "ledger").load()
     file.close()
 
 
 def test_a_failure_of_the_disk_before_the_file_is_replaced_keeps_the_old_one(
     file: StateFile, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file.save(BOOKS)
+    file.save(STATE)
 
     def fails(_: int) -> None:
         raise OSError(5, "Input/output error")
@@ -345,8 +345,8 @@ def test_a_failure_of_the_disk_before_the_file_is_replaced_keeps_the_old_one(
         patched.setattr(os, "fsync", fails)
         with pytest.raises(Unavailable, match="Input/output error"):
             file.save({"new": 1})
-    assert file.load() == BOOKS
-    assert names(path.parent) == {"books", "books.lock"}
+    assert file.load() == STATE
+    assert names(path.parent) == {"ledger", "ledger.lock"}
 
 
 def test_file_and_folder_are_on_disk_in_that_order(
@@ -357,7 +357,7 @@ def test_file_and_folder_are_on_disk_in_that_order(
     monkeypatch.setattr(
         os, "fsync", lambda fd: seen.append((str(Path(f"/proc/self/fd/{fd}").readlink()), path.exists()))
     )
-    file.save(BOOKS)
+    file.save(STATE)
     assert seen == [(f"{path}.tmp", False), (str(path.parent), True)]
 
 
@@ -365,30 +365,30 @@ def test_file_and_folder_are_on_disk_in_that_order(
 
 
 def test_a_file_belongs_to_one_exporter(file: StateFile, path: Path) -> None:
-    file.save(BOOKS)
+    file.save(STATE)
     other = StateFile(path)
     with pytest.raises(InUse, match="another exporter"):
         other.load()
     with pytest.raises(InUse):
         other.save({"new": 1})
     other.forget()
-    assert file.load() == BOOKS
+    assert file.load() == STATE
     file.close()
-    assert other.load() == BOOKS
+    assert other.load() == STATE
     other.close()
 
 
 def test_a_program_that_the_exporter_starts_does_not_hold_the_lock(file: StateFile, path: Path) -> None:
-    file.save(BOOKS)
+    file.save(STATE)
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False):
         file.close()
         other = StateFile(path)
-        assert other.load() == BOOKS
+        assert other.load() == STATE
         other.close()
 
 
 def test_what_is_forgotten_is_not_loaded(file: StateFile) -> None:
-    file.save(BOOKS)
+    file.save(STATE)
     file.forget()
     file.forget()
     assert file.load() is None
@@ -418,4 +418,4 @@ def test_an_exporter_that_is_killed_leaves_a_whole_file_no_older_than_it_said(pa
             said += child.stdout.readlines()
         state = decode(path.read_bytes())
         assert state["number"] >= int(said[-1])
-    assert names(path.parent) <= {"books", "books.lock", "books.tmp"}
+    assert names(path.parent) <= {"ledger", "ledger.lock", "ledger.tmp"}

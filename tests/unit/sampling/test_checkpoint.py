@@ -17,7 +17,7 @@ AMPLE = 30.0
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "books"
+    return tmp_path / "ledger"
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_a_rejected_file_is_counted_and_the_books_begin_anew(
     checkpoint = Checkpoint(path)
     assert checkpoint.resume(AMPLE) is None
     assert not checkpoint.state().up
-    assert "books.rejected" in caplog.text
+    assert "ledger.rejected" in caplog.text
     checkpoint.write({"total": 1}, AMPLE)
     state = checkpoint.state()
     assert (state.up, state.errors) == (True, {("state_file", reason): 1})
@@ -112,7 +112,7 @@ def test_a_rejected_file_is_counted_and_the_books_begin_anew(
 
 def test_a_folder_that_is_not_there_is_to_be_made(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = tmp_path / "not there"
-    checkpoint = Checkpoint(folder / "books")
+    checkpoint = Checkpoint(folder / "ledger")
     assert checkpoint.resume(AMPLE) is None
     state = checkpoint.state()
     assert (state.up, state.failures, state.fix) == (False, 1, f"mkdir -p {folder}")
@@ -124,35 +124,35 @@ def test_a_folder_that_is_not_there_is_to_be_made(tmp_path: Path, caplog: pytest
 
 
 def test_a_file_that_can_be_read_but_not_written_is_not_resumed_from(disk: Disk) -> None:
-    path = disk.directory / "books"
+    path = disk.directory / "ledger"
     path.write_bytes(encode({"total": 1, "much": "x" * 5000}))
-    path.with_name("books.lock").touch()
+    path.with_name("ledger.lock").touch()
     disk.fill()
     checkpoint = Checkpoint(path)
     assert checkpoint.resume(AMPLE) is None
     assert "No space left" in checkpoint.state().reason
-    # The books begin anew, so that the old ones must not come back.
+    # The ledger begin anew, so that the old ones must not come back.
     assert not path.exists()
     checkpoint.close(AMPLE, {"total": 0})
 
 
 def test_nothing_is_resumed_from_a_read_only_disk(disk: Disk) -> None:
-    (disk.directory / "books").write_bytes(encode({"total": 1}))
+    (disk.directory / "ledger").write_bytes(encode({"total": 1}))
     disk.make_read_only()
-    checkpoint = Checkpoint(disk.directory / "books")
+    checkpoint = Checkpoint(disk.directory / "ledger")
     assert checkpoint.resume(AMPLE) is None
     assert "Read-only" in checkpoint.state().reason
     disk.make_writable()
     checkpoint.write({"total": 0}, AMPLE)
     assert checkpoint.state().up
-    assert held(disk.directory / "books") == 0
+    assert held(disk.directory / "ledger") == 0
     checkpoint.close(AMPLE, {"total": 0})
 
 
 def test_a_full_disk_costs_the_file_and_is_recovered_from(
     disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = disk.directory / "books"
+    path = disk.directory / "ledger"
     checkpoint = Checkpoint(path)
     checkpoint.resume(AMPLE)
     checkpoint.write({"total": 1}, AMPLE)
@@ -182,14 +182,14 @@ def test_a_state_that_cannot_be_written_down_costs_the_file_too(path: Path) -> N
 def test_a_folder_that_vanishes_is_said_and_used_again_when_it_is_back(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    checkpoint = Checkpoint(folder / "books")
+    checkpoint = Checkpoint(folder / "ledger")
     checkpoint.write({"total": 1}, AMPLE)
     folder.rename(tmp_path / "gone")
     checkpoint.write({"total": 2}, AMPLE)
     assert checkpoint.state().fix == f"mkdir -p {folder}"
     folder.mkdir()
     checkpoint.write({"total": 3}, AMPLE)
-    assert (checkpoint.state().up, held(folder / "books")) == (True, 3)
+    assert (checkpoint.state().up, held(folder / "ledger")) == (True, 3)
     checkpoint.close(AMPLE, {"total": 3})
 
 

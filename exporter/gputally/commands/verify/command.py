@@ -7,18 +7,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from gputally.commands.verify import FAILURE, Finding, passed, report_text
-from gputally.commands.verify.asking import Login, Server, read_login
+from gputally.commands.findings import FAILURE, Finding, passed, report_text
 from gputally.commands.verify.installation import Installation, verify
 from gputally.commands.verify.pod import PodLoad, verify_pod
-from gputally.commands.verify.prometheus import Prometheus
+from gputally.commands.verify.servers import Login, Prometheus, Server, read_login
 from gputally.flags import OneLineParser, duration
 
-_SECONDS_BETWEEN_LOOKS = 5.0
+_SECONDS_BETWEEN_CHECKS = 5.0
 
 
 def run(arguments: Sequence[str], out: TextIO) -> int:
-    """The exit status: 0 when nothing fails, 1 when something does, 2 for wrong flags."""
+    """The exit status: 0 if nothing fails, 1 if a check fails, 2 for wrong flags."""
     if list(arguments[:1]) == ["pod"]:
         return _pod(arguments[1:], out)
     parser = _parser()
@@ -26,9 +25,9 @@ def run(arguments: Sequence[str], out: TextIO) -> int:
     try:
         installation = _installation(options)
     except OSError as error:
-        parser.error(f"the login in {error.filename} cannot be read: {error.strerror}")
+        parser.error(f"cannot read the login {error.filename}: {error.strerror}")
     if installation == Installation():
-        parser.error("give at least one of --exporter, --prometheus, --alertmanager and --grafana")
+        parser.error("set at least one of --exporter, --prometheus, --alertmanager and --grafana")
     return report(until_passed(lambda: verify(installation), options.wait, out), out)
 
 
@@ -38,26 +37,26 @@ def report(findings: Sequence[Finding], out: TextIO) -> int:
 
 
 def until_passed(
-    look: Callable[[], list[Finding]],
+    check: Callable[[], list[Finding]],
     seconds: float,
     out: TextIO,
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> list[Finding]:
-    """Look again and again, since what is fresh needs time; says what it waits for, when that changes."""
+    """Checks until nothing fails or the time is over; prints the subjects it waits for when they change."""
     deadline = clock() + seconds
     awaited: list[str] = []
     while True:
-        found = look()
+        found = check()
         missing = sorted({one.subject for one in found if one.level == FAILURE or one.early})
         final = any(finding.final for finding in found)
-        if not missing or final or clock() + _SECONDS_BETWEEN_LOOKS > deadline:
+        if not missing or final or clock() + _SECONDS_BETWEEN_CHECKS > deadline:
             return found
         if missing != awaited:
             print(f"waiting for: {', '.join(missing)}", file=out, flush=True)
             awaited = missing
-        sleep(_SECONDS_BETWEEN_LOOKS)
+        sleep(_SECONDS_BETWEEN_CHECKS)
 
 
 def _pod(arguments: Sequence[str], out: TextIO) -> int:
@@ -86,42 +85,53 @@ def _installation(options: argparse.Namespace) -> Installation:
     )
 
 
-def _login(folder: Path | None) -> Login | None:
-    return read_login(folder) if folder else None
+def _login(directory: Path | None) -> Login | None:
+    return read_login(directory) if directory else None
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = OneLineParser(
         prog="gputally verify",
-        description="Looks at an installation from the exporters to the dashboards, and says line by line "
-        "what works, what does not, and what to do about it. What is not given is not checked.",
-        epilog="Exits with 0 when nothing fails, with 1 when something does. "
-        "`gputally verify pod --help`: was a certain pod seen on a GPU?",
+        description="Checks an installation from the exporters to the dashboards. Each line is one check, "
+        "with the fix if it fails. Parts without an address are not checked.",
+        epilog="Exits with 0 if nothing fails, with 1 if a check fails. "
+        "`gputally verify pod --help`: check that one pod was seen on a GPU.",
     )
-    servers = parser.add_argument_group("where the parts answer")
+    servers = parser.add_argument_group("addresses")
     servers.add_argument(
-        "--exporter", action="append", default=[], type=_url, metavar="URL", help="may be given several times"
+        "--exporter",
+        action="append",
+        default=[],
+        type=_url,
+        metavar="URL",
+        help="an exporter; may be repeated",
     )
     for name in ("prometheus", "alertmanager", "grafana"):
-        servers.add_argument(f"--{name}", type=_url, metavar="URL")
-    protected = parser.add_argument_group("where they are protected; a login is a folder with two files")
+        servers.add_argument(f"--{name}", type=_url, metavar="URL", help=f"{name.capitalize()}")
+    protected = parser.add_argument_group("logins and TLS")
     protected.add_argument(
-        "--exporter-login", type=Path, metavar="FOLDER", help="with the files username and password"
+        "--exporter-login", type=Path, metavar="DIR", help="directory with the files username and password"
     )
     protected.add_argument(
-        "--exporter-ca", type=Path, metavar="FILE", help="certificates to trust, instead of the system's"
+        "--exporter-ca", type=Path, metavar="FILE", help="CA certificates to trust instead of the system's"
     )
     protected.add_argument(
-        "--exporter-server-name", default="", metavar="NAME", help="the name in its certificate"
+        "--exporter-server-name",
+        default="",
+        metavar="NAME",
+        help="the name in the exporters' certificate, if it differs from the URL",
     )
-    protected.add_argument("--exporter-insecure", action="store_true", help="do not check its certificate")
+    protected.add_argument(
+        "--exporter-insecure", action="store_true", help="do not check the exporters' certificate"
+    )
     protected.add_argument(
         "--grafana-login",
         type=Path,
-        metavar="FOLDER",
-        help="likewise; without it dashboards are only counted, and the data source is not checked",
+        metavar="DIR",
+        help="the same for Grafana; without it dashboards are only counted, and the data source is not "
+        "checked",
     )
-    expected = parser.add_argument_group("what there should be")
+    expected = parser.add_argument_group("expected")
     expected.add_argument(
         "--job", default="gputally", help="job of the exporters in Prometheus (default: gputally)"
     )
@@ -129,10 +139,12 @@ def _parser() -> argparse.ArgumentParser:
         "--cluster",
         default="",
         metavar="NAME",
-        help="only series with this label, where Prometheus has several",
+        help="only series with this cluster label, if Prometheus has several clusters",
     )
-    expected.add_argument("--rule-groups", type=_number, metavar="N", help="at least so many; 0: none")
-    expected.add_argument("--dashboards", type=_number, metavar="N", help="at least so many")
+    expected.add_argument(
+        "--rule-groups", type=_number, metavar="N", help="minimum number of rule groups; 0: none are expected"
+    )
+    expected.add_argument("--dashboards", type=_number, metavar="N", help="minimum number of dashboards")
     _add_wait(parser)
     return parser
 
@@ -140,20 +152,20 @@ def _parser() -> argparse.ArgumentParser:
 def _pod_parser() -> argparse.ArgumentParser:
     parser = OneLineParser(
         prog="gputally verify pod",
-        description="Asks Prometheus whether a pod was seen on a GPU, with enough use, and charged for it.",
+        description="Checks in Prometheus that a pod was seen on a GPU, was busy enough, and was charged.",
     )
     parser.add_argument("--prometheus", type=_url, metavar="URL", required=True)
     parser.add_argument("--namespace", required=True)
-    parser.add_argument("--pod", required=True, help="its name, or a regular expression of names")
+    parser.add_argument("--pod", required=True, help="name, or regular expression of names")
     parser.add_argument(
-        "--utilization", type=float, default=0.01, metavar="0..1", help="at least so much (default: 0.01)"
+        "--utilization", type=float, default=0.01, metavar="0..1", help="minimum utilisation (default: 0.01)"
     )
     parser.add_argument(
         "--window",
         type=_value(duration),
         default=1800.0,
         metavar="DURATION",
-        help="how far to look back (default: 30m)",
+        help="period to query (default: 30m)",
     )
     _add_wait(parser)
     return parser
@@ -165,18 +177,18 @@ def _add_wait(parser: argparse.ArgumentParser) -> None:
         type=_value(duration),
         default=0.0,
         metavar="DURATION",
-        help="look again until nothing fails, for at most this long: a fresh installation needs two scrapes",
+        help="repeat until nothing fails, at most this long; a new one needs two scrapes (default: 0)",
     )
 
 
 def _number(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
 
 def _value(parse: Callable[[str], object]) -> Callable[[str], object]:
-    """With its own words about what is wrong."""
+    """The parser, with its own error message."""
 
     def parsed(text: str) -> object:
         try:
@@ -190,5 +202,7 @@ def _value(parse: Callable[[str], object]) -> Callable[[str], object]:
 def _url(text: str) -> str:
     parts = urllib.parse.urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise argparse.ArgumentTypeError(f"{text!r} is no address as in http://HOST:PORT")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a URL; allowed: http://HOST:PORT or https://HOST:PORT"
+        )
     return text.rstrip("/")

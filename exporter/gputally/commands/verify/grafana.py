@@ -1,40 +1,40 @@
-"""Checks of Grafana: dashboards and data source; with a login what it lists, without one what it counts."""
+"""Checks in Grafana: dashboards and data source. Without a login, only the number of dashboards."""
 
 import re
 from collections.abc import Iterator
 
-from gputally.commands.verify import FAILURE, NOT_CHECKED, OK, WARNING, Finding
-from gputally.commands.verify.asking import LoginNeeded, NotAnswered, Server
+from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, WARNING, Finding
+from gputally.commands.verify.servers import LoginRequired, RequestFailed, Server
 
 _DASHBOARDS = (
-    "dashboards.configMaps.enabled=true, with the labels that Grafana's sidecar looks for; its log and "
-    "Grafana's say what was refused"
+    "dashboards.configMaps.enabled=true, with the labels that Grafana's sidecar selects; rejected dashboards "
+    "are in its log and in Grafana's"
 )
-_SOURCE = "a data source of type Prometheus, as the default one or chosen on the dashboard"
+_SOURCE = "add a data source of type Prometheus, as the default one or selected on the dashboard"
 _COUNTED = re.compile(r"^grafana_stat_totals_dashboard (\S+)$", re.MULTILINE)
 
 
 def grafana(server: Server, expected: int | None) -> Iterator[Finding]:
     try:
         server.get_json("/api/health")
-    except NotAnswered as error:
+    except RequestFailed as error:
         yield Finding(
             FAILURE,
             "grafana",
-            f"{server.url} does not answer: {error}",
+            f"{server.url} is unavailable: {error}",
             "kubectl get pods -l app.kubernetes.io/component=grafana -A, and its log",
         )
         return
     try:
         yield _listed(server, expected)
         yield _data_source(server)
-    except LoginNeeded as error:
-        # Who asks again and again with a wrong password is locked out, and everybody with that name.
+    except LoginRequired as error:
+        # Repeated attempts with a wrong password lock out the user.
         yield Finding(
             FAILURE,
             "grafana",
-            f"{error}, and the one that is given is not accepted",
-            "has the password been changed in Grafana? The Secret has to have the same",
+            f"{error}; the given login is not accepted",
+            "check whether the password was changed in Grafana: the Secret must have the same one",
             final=True,
         )
 
@@ -42,7 +42,7 @@ def grafana(server: Server, expected: int | None) -> Iterator[Finding]:
 def _listed(server: Server, expected: int | None) -> Finding:
     try:
         found = server.get_json("/api/search", type="dash-db", tag="gputally", limit="5000")
-    except LoginNeeded:
+    except LoginRequired:
         if server.login:
             raise
         return _counted(server, expected)
@@ -59,27 +59,25 @@ def _data_source(server: Server) -> Finding:
     path = f"/api/datasources/proxy/uid/{source['uid']}/api/v1/query"
     try:
         seen = server.get_json(path, query="count(gputally_gpu_info)")["data"]["result"]
-    except (NotAnswered, KeyError, TypeError) as error:
+    except (RequestFailed, KeyError, TypeError) as error:
         return Finding(
-            FAILURE, "data source", f"{source['name']} ({source['url']}) does not answer: {error}", _SOURCE
+            FAILURE, "data source", f"{source['name']} ({source['url']}) is unavailable: {error}", _SOURCE
         )
     if not seen:
-        return Finding(
-            WARNING, "data source", f"{source['name']} ({source['url']}) answers, but has no GPU", _SOURCE
-        )
+        return Finding(WARNING, "data source", f"{source['name']} ({source['url']}) has no GPU", _SOURCE)
     return Finding(OK, "data source", f"{source['name']} shows {float(seen[0]['value'][1]):.0f} GPUs")
 
 
 def _counted(server: Server, expected: int | None) -> Finding:
-    """What Grafana tells strangers: how many there were when it last counted, and not whose."""
+    """From the metric that needs no login: the number of all dashboards at Grafana's last count."""
     try:
         counted = _COUNTED.search(server.get("/metrics").decode(errors="replace"))
-    except NotAnswered:
+    except RequestFailed:
         counted = None
     if counted is None or expected is None:
         return Finding(NOT_CHECKED, "dashboards", "no login for Grafana")
     if float(counted[1]) == 0:
-        # The count of its start; older Grafanas count again only after half an hour.
+        # The count at its start; older versions count again only after half an hour.
         return Finding(
             NOT_CHECKED, "dashboards", "no login, and Grafana has not counted them yet", early=True
         )

@@ -1,12 +1,12 @@
-"""All checks of an installation, in the order in which its parts depend on each other."""
+"""All checks of an installation, in the order of the dependencies of its parts."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from gputally.commands.verify import FAILURE, NOT_CHECKED, OK, Finding, passed, rules, series
-from gputally.commands.verify.asking import LoginNeeded, NotAnswered, NotThere, Server
+from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, Finding, passed
+from gputally.commands.verify import prometheus as checks
 from gputally.commands.verify.grafana import grafana
-from gputally.commands.verify.prometheus import Prometheus
+from gputally.commands.verify.servers import LoginRequired, NotFound, Prometheus, RequestFailed, Server
 
 _OF_PROMETHEUS = ("targets", "sources", "gpus", "pods", "labels", "rules", "records")
 _OF_EXPORTERS = ("sources", "gpus", "pods", "labels")
@@ -14,7 +14,7 @@ _OF_EXPORTERS = ("sources", "gpus", "pods", "labels")
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Where its parts answer, as far as that is known, and how much of everything there should be."""
+    """The addresses of its parts, as far as they are given, and the expected numbers."""
 
     exporters: tuple[Server, ...] = ()
     prometheus: Prometheus | None = None
@@ -25,7 +25,7 @@ class Installation:
 
 
 def verify(installation: Installation) -> list[Finding]:
-    """A line or more about each part; never raises."""
+    """One finding or more for each part; never raises."""
     found = list(_prometheus(installation))
     scraped = any(finding.subject == "targets" and finding.level == OK for finding in found)
     return [
@@ -44,85 +44,85 @@ def _exporters(servers: tuple[Server, ...], *, scraped: bool) -> Iterator[Findin
 
 def _exporter(server: Server, *, scraped: bool) -> Finding:
     try:
-        said = server.get("/metrics")
-    except LoginNeeded as error:
-        return Finding(NOT_CHECKED, "exporter", f"{server.url}: {error}, and none is given")
-    except NotAnswered as error:
+        body = server.get("/metrics")
+    except LoginRequired as error:
+        return Finding(NOT_CHECKED, "exporter", f"{server.url}: {error}, and no login is given")
+    except RequestFailed as error:
         if scraped:
-            told = f"{server.url} cannot be reached from here ({error}), but by Prometheus: a NetworkPolicy?"
-            return Finding(NOT_CHECKED, "exporter", told)
+            text = f"{server.url} is not reachable from here ({error}); Prometheus scrapes it: NetworkPolicy?"
+            return Finding(NOT_CHECKED, "exporter", text)
         return Finding(
             FAILURE,
             "exporter",
-            f"{server.url} does not answer: {error}",
+            f"{server.url} is unavailable: {error}",
             "kubectl get daemonsets,pods -l app.kubernetes.io/component=exporter -A",
         )
-    if b"\ngputally_exporter_info{" not in said:
+    if b"\ngputally_exporter_info{" not in body:
         return Finding(
-            FAILURE, "exporter", f"{server.url} answers, but is no exporter of gputally", final=True
+            FAILURE, "exporter", f"{server.url} responds, but is not an exporter of gputally", final=True
         )
-    return Finding(OK, "exporter", f"{server.url} answers")
+    return Finding(OK, "exporter", f"{server.url} responds")
 
 
 def _prometheus(installation: Installation) -> Iterator[Finding]:
     prometheus = installation.prometheus
     if prometheus is None:
         yield from _unchecked(_OF_PROMETHEUS, "no address of Prometheus")
-        yield rules.alertmanager(None, installation.alertmanager)
+        yield checks.alertmanager(None, installation.alertmanager)
         return
     try:
         up = prometheus.rows(f"up{{{prometheus.ours}}}")
-    except LoginNeeded as error:
+    except LoginRequired as error:
         yield from _unchecked(["prometheus", *_OF_PROMETHEUS, "alertmanager"], str(error))
         return
-    except NotAnswered as error:
+    except RequestFailed as error:
         yield Finding(
             FAILURE,
             "prometheus",
-            f"{prometheus.server.url} does not answer: {error}",
+            f"{prometheus.server.url} is unavailable: {error}",
             "kubectl get pods -l app.kubernetes.io/component=prometheus -A, and its log; or another address",
         )
-        yield from _unchecked((*_OF_PROMETHEUS, "alertmanager"), "Prometheus does not answer")
+        yield from _unchecked((*_OF_PROMETHEUS, "alertmanager"), "Prometheus is unavailable")
         return
-    yield from _asked("targets", lambda: [series.targets(prometheus, up)])
+    yield from _run("targets", lambda: [checks.targets(prometheus, up)])
     seen = False
     if any(row.value for row in up):
-        yield from _asked("sources", lambda: series.sources(prometheus))
-        gpus = _asked("gpus", lambda: series.gpus(prometheus))
+        yield from _run("sources", lambda: checks.sources(prometheus))
+        gpus = _run("gpus", lambda: checks.gpus(prometheus))
         yield from gpus
         seen = passed(gpus)
-        yield from _asked("pods", lambda: [series.pods(prometheus)])
-        yield from _asked("labels", lambda: [series.labels(prometheus)])
+        yield from _run("pods", lambda: [checks.pods(prometheus)])
+        yield from _run("labels", lambda: [checks.labels(prometheus)])
     else:
         yield from _unchecked(_OF_EXPORTERS, "no exporter is scraped")
-    yield from _asked("rules", lambda: _rules(prometheus, installation.rule_groups, seen=seen))
-    yield from _asked("alertmanager", lambda: [rules.alertmanager(prometheus, installation.alertmanager)])
+    yield from _run("rules", lambda: _rules(prometheus, installation.rule_groups, seen=seen))
+    yield from _run("alertmanager", lambda: [checks.alertmanager(prometheus, installation.alertmanager)])
 
 
 def _rules(prometheus: Prometheus, expected: int | None, *, seen: bool) -> Iterator[Finding]:
     groups = prometheus.rule_groups()
-    yield rules.rules(groups, expected)
+    yield checks.rules(groups, expected)
     if seen and groups:
-        yield from _asked("records", lambda: [rules.records(prometheus, groups)])
+        yield from _run("records", lambda: [checks.records(prometheus, groups)])
     else:
-        yield from _unchecked(["records"], "no GPU is seen" if groups else "no rules are loaded")
+        yield from _unchecked(["records"], "no GPU is found" if groups else "no rules are loaded")
 
 
 def _grafana(server: Server | None, expected: int | None) -> Iterable[Finding]:
     if server is None:
         return _unchecked(["dashboards", "data source"], "no address of Grafana")
-    return _asked("grafana", lambda: grafana(server, expected))
+    return _run("grafana", lambda: grafana(server, expected))
 
 
 def _unchecked(subjects: Iterable[str], why: str) -> Iterator[Finding]:
     return (Finding(NOT_CHECKED, subject, why) for subject in subjects)
 
 
-def _asked(subject: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """What a check finds; a server that has stopped to answer is found, too."""
+def _run(subject: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """The findings of a check; a server that becomes unavailable is a finding, too."""
     try:
         return list(check())
-    except NotThere as error:
-        return [Finding(NOT_CHECKED, subject, f"this kind of server does not tell: {error}")]
-    except NotAnswered as error:
-        return [Finding(FAILURE, subject, f"could not be asked: {error}")]
+    except NotFound as error:
+        return [Finding(NOT_CHECKED, subject, f"not supported by this server: {error}")]
+    except RequestFailed as error:
+        return [Finding(FAILURE, subject, f"the check failed: {error}")]

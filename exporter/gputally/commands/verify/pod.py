@@ -1,18 +1,17 @@
-"""`gputally verify pod`: was this pod seen on a GPU, and was it charged for it?"""
+"""`gputally verify pod`: checks that a pod was seen on a GPU and charged for it."""
 
 from dataclasses import dataclass
 
-from gputally.commands.verify import FAILURE, NOT_CHECKED, OK, Finding
-from gputally.commands.verify.asking import NotAnswered
-from gputally.commands.verify.prometheus import Prometheus
-from gputally.commands.verify.series import CHECK_THERE
+from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, Finding
+from gputally.commands.verify.prometheus import CHECK_THERE
+from gputally.commands.verify.servers import Prometheus, RequestFailed
 
 _SUBJECTS = ("pod", "utilization", "gpu seconds", "energy")
 
 
 @dataclass(frozen=True, slots=True)
 class PodLoad:
-    """A pod (a name, or a regular expression of it), and the use it must have made of a GPU."""
+    """A pod (a name, or a regular expression), and its minimal use of a GPU."""
 
     namespace: str
     pod: str
@@ -25,20 +24,20 @@ class PodLoad:
 
 
 def verify_pod(prometheus: Prometheus, load: PodLoad) -> list[Finding]:
-    """A line for each of _SUBJECTS; never raises."""
+    """One finding for each of _SUBJECTS; never raises."""
     try:
-        return _look(prometheus, load)
-    except NotAnswered as error:
-        told = f"{prometheus.server.url} does not answer: {error}"
-        return [Finding(FAILURE, "prometheus", told, "--prometheus")]
+        return _check(prometheus, load)
+    except RequestFailed as error:
+        text = f"{prometheus.server.url} is unavailable: {error}"
+        return [Finding(FAILURE, "prometheus", text, "check --prometheus")]
 
 
-def _look(prometheus: Prometheus, load: PodLoad) -> list[Finding]:
+def _check(prometheus: Prometheus, load: PodLoad) -> list[Finding]:
     name = f"{load.namespace}/{load.pod}"
     if not prometheus.count(f"count_over_time({load.series('gputally_pod_info')})"):
-        told = f"{name} was not seen on a GPU in the last {load.window_seconds} s"
+        text = f"{name} was not seen on a GPU in the last {load.window_seconds} s"
         return [
-            Finding(FAILURE, "pod", told, f"is its node's exporter up? {CHECK_THERE}"),
+            Finding(FAILURE, "pod", text, f"check that the exporter on its node is up; {CHECK_THERE}"),
             *(Finding(NOT_CHECKED, subject, "the pod was not seen") for subject in _SUBJECTS[1:]),
         ]
     return [
@@ -50,7 +49,7 @@ def _look(prometheus: Prometheus, load: PodLoad) -> list[Finding]:
 
 
 def _most_used(prometheus: Prometheus, load: PodLoad) -> float | None:
-    """The pod's own use, else that of the GPU it was on, where the driver does not tell it by process."""
+    """The pod's own utilisation, else that of its GPU if the driver does not report it by process."""
     own = prometheus.number(f"max(max_over_time({load.series('gputally_pod_sm_utilization_ratio')}))")
     if own is not None:
         return own
@@ -63,13 +62,13 @@ def _most_used(prometheus: Prometheus, load: PodLoad) -> float | None:
 
 def _utilization(found: float | None, wanted: float) -> Finding:
     if found is None:
-        return Finding(NOT_CHECKED, "utilization", "the driver does not tell it here, as on MIG devices")
+        return Finding(NOT_CHECKED, "utilization", "not reported by the driver, as on MIG devices")
     if found < wanted:
         return Finding(
             FAILURE,
             "utilization",
-            f"{found:.2f} at most, and not {wanted:.2f}",
-            "more load for longer than two scrapes, or a lower --utilization",
+            f"at most {found:.2f}, less than {wanted:.2f}",
+            "run more load for longer than two scrapes, or lower --utilization",
         )
     return Finding(OK, "utilization", f"up to {found:.2f}")
 
@@ -78,4 +77,4 @@ def _above_zero(prometheus: Prometheus, load: PodLoad, subject: str, name: str, 
     found = prometheus.number(f"sum(max_over_time({load.series(name)}))") or 0
     if found > 0:
         return Finding(OK, subject, f"{found:.1f} {unit}")
-    return Finding(FAILURE, subject, f"nothing is charged to the pod: no {name} above 0", CHECK_THERE)
+    return Finding(FAILURE, subject, f"the pod is not charged: {name} is 0 or missing", CHECK_THERE)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gputally.cli import main
-from gputally.commands.verify import FAILURE, NOT_CHECKED, OK, Finding, passed, report_text, some
+from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, Finding, passed, report_text, some
 from gputally.commands.verify.command import run, until_passed
 from tests.support.fake_servers import site
 
@@ -45,7 +45,7 @@ def test_what_is_early_is_waited_for_but_does_not_fail() -> None:
 
 def test_the_report_is_a_line_for_each_finding_and_one_for_what_to_do() -> None:
     assert report_text([WELL, ILL]) == (
-        "ok           rules    loaded\nfailure      targets  down\n                      fix: start them"
+        "ok       rules    loaded\nfailure  targets  down\n                  fix: start them"
     )
 
 
@@ -87,13 +87,13 @@ def test_the_exit_status_says_whether_something_fails(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "give at least one of --exporter"),
-        (["--rule-groups", "3", "--dashboards", "2"], "give at least one of --exporter"),
-        (["--prometheus", "prometheus:9090"], "'prometheus:9090' is no address as in http://HOST:PORT"),
-        (["--prometheus", "file:///etc/passwd"], "is no address"),
+        ([], "at least one of --exporter"),
+        (["--rule-groups", "3", "--dashboards", "2"], "at least one of --exporter"),
+        (["--prometheus", "prometheus:9090"], "'prometheus:9090' is not a URL"),
+        (["--prometheus", "file:///etc/passwd"], "is not a URL"),
         (["--exporter", "http://a", "--wait", "soon"], "'soon' is not allowed; it takes a duration"),
         (["--exporter", "http://a", "--rule-groups", "-1"], "--rule-groups"),
-        (["--exporter", "http://a", "--exporter-login", "/nowhere"], "the login in /nowhere/username"),
+        (["--exporter", "http://a", "--exporter-login", "/nowhere"], "/nowhere/username"),
         (["pod", "--prometheus", "http://a"], "the following arguments are required: --namespace, --pod"),
     ],
 )

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from gputally.commands.verify import FAILURE, NOT_CHECKED, OK, WARNING, Finding
-from gputally.commands.verify.asking import Login, Server
+from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, WARNING, Finding
 from gputally.commands.verify.grafana import grafana
+from gputally.commands.verify.servers import Login, Server
 from tests.support.fake_servers import site
 
 LOGIN = Login("admin", "x")
@@ -51,7 +51,7 @@ def test_data_sources_that_are_of_no_use() -> None:
     listed = {"/api/search": TWO}
     assert look(listed | {"/api/datasources": SOURCES[:1]})["data source"].level == FAILURE
     silent = look(listed | {"/api/datasources": SOURCES})["data source"]
-    assert (silent.level, "Prometheus (http://prometheus) does not answer" in silent.text) == (FAILURE, True)
+    assert (silent.level, "Prometheus (http://prometheus) is unavailable" in silent.text) == (FAILURE, True)
     empty = look(listed | {"/api/datasources": SOURCES} | answer("p"))["data source"]
     assert empty.level == WARNING
 

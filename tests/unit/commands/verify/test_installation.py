@@ -1,9 +1,8 @@
 """All checks together: what depends on what, and what is not looked at."""
 
-from gputally.commands.verify import FAILURE, NOT_CHECKED, OK, Finding
-from gputally.commands.verify.asking import LoginNeeded, NotAnswered, NotThere, Server
+from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, Finding
 from gputally.commands.verify.installation import Installation, verify
-from gputally.commands.verify.prometheus import Prometheus
+from gputally.commands.verify.servers import LoginRequired, NotFound, Prometheus, RequestFailed, Server
 from tests.support.fake_servers import Told, prometheus, site
 
 METRICS = b'# TYPE x gauge\ngputally_exporter_info{version="1"} 1\n'
@@ -38,25 +37,25 @@ def test_an_exporter_answers_as_one() -> None:
 def test_an_exporter_that_asks_for_a_login_is_not_checked() -> None:
     with site({"/metrics": METRICS}, login="Basic x") as served:
         (found, *_) = verify(Installation(exporters=(Server(served.url),)))
-    assert (found.level, "asks for a login" in found.text) == (NOT_CHECKED, True)
+    assert (found.level, "login required" in found.text) == (NOT_CHECKED, True)
 
 
 def test_an_exporter_that_only_prometheus_can_reach_is_not_checked() -> None:
     up = prometheus({"gputally_": [], "up{": [({"node": "a"}, 1)]}, rules={"groups": []})
     (found, *_) = verify(Installation(exporters=(NOBODY,), prometheus=up))
-    assert (found.level, "by Prometheus: a NetworkPolicy?" in found.text) == (NOT_CHECKED, True)
+    assert (found.level, "NetworkPolicy" in found.text) == (NOT_CHECKED, True)
     (found, *_) = verify(Installation(exporters=(NOBODY,)))
     assert found.level == FAILURE
 
 
 def test_a_prometheus_that_does_not_answer_fails_and_the_rest_is_not_checked() -> None:
-    found = levels(verify(Installation(prometheus=refusing(NotAnswered("gone")))))
+    found = levels(verify(Installation(prometheus=refusing(RequestFailed("gone")))))
     assert found.pop("prometheus") == FAILURE
     assert set(found.values()) == {NOT_CHECKED}
 
 
 def test_a_prometheus_that_asks_for_a_login_is_not_checked() -> None:
-    found = levels(verify(Installation(prometheus=refusing(LoginNeeded("HTTP 401")))))
+    found = levels(verify(Installation(prometheus=refusing(LoginRequired("HTTP 401")))))
     assert set(found.values()) == {NOT_CHECKED}
     assert "prometheus" in found
 
@@ -71,8 +70,8 @@ def test_without_a_scraped_exporter_only_the_targets_and_rules_fail() -> None:
 def test_servers_that_know_less_than_prometheus_are_not_at_fault() -> None:
     thanos = prometheus(
         {"gputally_": [], "up{": [({"node": "a"}, 1)]},
-        rules=NotAnswered("no answer in 10 s"),
-        alertmanagers=NotThere("HTTP 404: not found"),
+        rules=RequestFailed("no answer in 10 s"),
+        alertmanagers=NotFound("HTTP 404: not found"),
     )
     found = levels(verify(Installation(prometheus=thanos)))
     assert found["alertmanager"] == NOT_CHECKED

@@ -1,9 +1,8 @@
 """Was a pod seen, used and charged?"""
 
-from gputally.commands.verify import FAILURE, NOT_CHECKED, OK
-from gputally.commands.verify.asking import Server
+from gputally.commands.findings import FAILURE, NOT_CHECKED, OK
 from gputally.commands.verify.pod import PodLoad, verify_pod
-from gputally.commands.verify.prometheus import Prometheus
+from gputally.commands.verify.servers import Prometheus, Server
 from tests.support.fake_servers import Sample, prometheus
 
 LOAD = PodLoad("nlp", "train-.+", 0.5, 1800)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gputally.commands.verify import FAILURE, NOT_CHECKED, OK, WARNING
-from gputally.commands.verify.prometheus import Row
-from gputally.commands.verify.series import gpus, labels, pods, sources, targets
+from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, WARNING
+from gputally.commands.verify.prometheus import gpus, labels, pods, sources, targets
+from gputally.commands.verify.servers import Row
 from tests.support.fake_servers import Sample, prometheus
 
 UP = Row({"node": "a"}, 1)
@@ -55,24 +55,25 @@ def test_no_target_at_all() -> None:
 
 def test_targets_under_another_job() -> None:
     found = targets(prometheus({"gputally_exporter_info": [({"job": "pods"}, 1)]}), [])
-    assert "scraped as job pods, and not as gputally" in found.text
+    assert "job pods, not as gputally" in found.text
 
 
-def test_sources_that_do_not_answer_have_a_line_each_with_their_privilege() -> None:
+def test_sources_that_are_down_have_a_line_each_with_their_privilege() -> None:
     down: list[Sample] = [
         ({"source": "cgroup", "node": "b"}, 0),
         ({"source": "cgroup", "node": "a"}, 0),
         ({"source": "nvml", "node": "a"}, 0),
     ]
     first, second = sources(prometheus({"gputally_source_up": down}))
-    assert (first.level, first.text) == (FAILURE, "cgroup does not answer on a, b")
+    assert (first.level, first.text) == (FAILURE, "cgroup is down on a, b")
     assert first.fix == "privileges.hostPID=true"
     assert "gputally check" in second.fix
 
 
-def test_sources_that_answer() -> None:
+def test_sources_that_are_up() -> None:
     (found,) = sources(prometheus({"count(count": [({}, 4)]}))
-    assert (found.level, found.text) == (OK, "all 4 kinds answer on every node")
+    assert found.level == OK
+    assert "4 sources" in found.text
 
 
 def test_gpus_on_nodes() -> None:
@@ -87,7 +88,8 @@ def test_simulated_gpus_are_said_to_be() -> None:
 
 def test_no_gpu_at_all() -> None:
     (found,) = gpus(prometheus())
-    assert (found.level, found.text) == (FAILURE, "no exporter sees a GPU")
+    assert found.level == FAILURE
+    assert "no exporter" in found.text
 
 
 def test_a_node_without_gpus_and_lost_ones_are_no_fault_of_the_installation_but_said() -> None:
@@ -98,7 +100,7 @@ def test_a_node_without_gpus_and_lost_ones_are_no_fault_of_the_installation_but_
     }
     found = list(gpus(prometheus(known)))
     assert [(one.level, one.text) for one in found] == [
-        (WARNING, "no GPU is seen on b"),
+        (WARNING, "no GPU is found on b"),
         (WARNING, "lost: a GPU 0"),
     ]
 
@@ -114,19 +116,22 @@ def unnamed(*reasons: str) -> list[Sample]:
 
 def test_pods_that_are_named() -> None:
     found = pods(prometheus({"gputally_pod_info": [({}, 3)]}))
-    assert (found.level, found.text) == (OK, "3 pods that use or hold a GPU are named")
+    assert found.level == OK
+    assert "3 pods" in found.text
 
 
 def test_processes_without_any_pod_are_a_failure_with_what_is_missing() -> None:
     found = pods(prometheus({"gputally_gpu_unattributed": unnamed("unknown_pod", "pid_namespace")}))
     assert found.level == FAILURE
     assert "pid_namespace (2 processes), unknown_pod (2 processes)" in found.text
-    assert found.fix == "privileges.hostPID=true; privileges.podLogs=true, or another source of names"
+    assert found.fix == "privileges.hostPID=true; privileges.podLogs=true, or another pod source"
 
 
 def test_some_processes_without_a_pod_are_a_warning() -> None:
     found = pods(prometheus({"gputally_pod_info": [({}, 3)], "unattributed": unnamed("permission")}))
-    assert (found.level, found.text) == (WARNING, "3 pods are named, but not all: permission (2 processes)")
+    assert found.level == WARNING
+    assert "3 pods are named" in found.text
+    assert found.text.endswith("permission (2 processes)")
 
 
 def test_reasons_for_which_nothing_helps_are_no_fault() -> None:
@@ -148,7 +153,7 @@ def test_idle_gpus_are_not_checked() -> None:
     assert pods(prometheus()).level == NOT_CHECKED
 
 
-def test_labels_that_the_scrape_has_put_in_place_of_the_exporters() -> None:
+def test_labels_that_the_scrape_replaces() -> None:
     found = labels(prometheus({"exported_pod": [({}, 5)], "exported_namespace": [({}, 5)]}))
     assert found.level == FAILURE
     assert found.text.endswith("exported_pod, exported_namespace")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from gputally.commands.verify.asking import Login, LoginNeeded, NotAnswered, NotThere, Server, read_login
+from gputally.commands.verify.servers import Login, LoginRequired, NotFound, RequestFailed, Server, read_login
 from tests.support.fake_servers import site
 
 
@@ -21,12 +21,12 @@ def test_an_answer_is_given_with_the_query_as_it_was_meant() -> None:
 @pytest.mark.parametrize(
     ("page", "kind", "said"),
     [
-        ((404, "text/plain", b"404 page not found"), NotThere, "HTTP 404: 404 page not found"),
-        ((503, "text/plain", b""), NotAnswered, "HTTP 503: Service Unavailable"),
-        ((400, "application/json", b'{"error": "parse error"}'), NotAnswered, "HTTP 400: parse error"),
-        ((400, "application/json", b"[1]"), NotAnswered, r"HTTP 400: \[1\]"),
-        ((403, "text/html", b"<html>"), LoginNeeded, "HTTP 403: it asks for a login"),
-        (b"<html>not JSON", NotAnswered, "the answer is not JSON"),
+        ((404, "text/plain", b"404 page not found"), NotFound, "HTTP 404: 404 page not found"),
+        ((503, "text/plain", b""), RequestFailed, "HTTP 503: Service Unavailable"),
+        ((400, "application/json", b'{"error": "parse error"}'), RequestFailed, "HTTP 400: parse error"),
+        ((400, "application/json", b"[1]"), RequestFailed, r"HTTP 400: \[1\]"),
+        ((403, "text/html", b"<html>"), LoginRequired, "HTTP 403: login required"),
+        (b"<html>not JSON", RequestFailed, "the response is not JSON"),
     ],
 )
 def test_a_refusal_is_told_in_one_line(page: object, kind: type[Exception], said: str) -> None:
@@ -35,9 +35,9 @@ def test_a_refusal_is_told_in_one_line(page: object, kind: type[Exception], said
 
 
 def test_nobody_there_is_told_in_one_line() -> None:
-    with pytest.raises(NotAnswered, match=r"^connection refused$"):
+    with pytest.raises(RequestFailed, match=r"^connection refused$"):
         Server("http://127.0.0.1:1").get("/")
-    with pytest.raises(NotAnswered, match=r"not known|resolution"):
+    with pytest.raises(RequestFailed, match=r"not known|resolution"):
         Server("http://nowhere.invalid").get("/")
 
 
@@ -54,7 +54,7 @@ def test_a_login_is_read_from_a_mounted_secret_and_sent(tmp_path: Path) -> None:
     assert login == Login("ann", "b:c")
     with site({"/a": b"here"}, login="Basic YW5uOmI6Yw==") as served:
         assert Server(served.url, login).get("/a") == b"here"
-        with pytest.raises(LoginNeeded):
+        with pytest.raises(LoginRequired):
             Server(served.url).get("/a")
 
 
@@ -81,11 +81,11 @@ def test_tls_is_checked_against_the_authority_and_the_name_that_are_given(tmp_pa
         try:
             assert Server(url, authority=known, server_name="gputally.gpu.svc").get("/") == b"hello"
             assert Server(url, insecure=True).get("/") == b"hello"
-            with pytest.raises(NotAnswered, match=r"(?i)certificate"):
+            with pytest.raises(RequestFailed, match=r"(?i)certificate"):
                 Server(url, authority=known).get("/")
-            with pytest.raises(NotAnswered, match=r"(?i)certificate"):
+            with pytest.raises(RequestFailed, match=r"(?i)certificate"):
                 Server(url, server_name="gputally.gpu.svc").get("/")
-            with pytest.raises(NotAnswered, match="no such file"):
+            with pytest.raises(RequestFailed, match="no such file"):
                 Server(url, authority=tmp_path / "gone").get("/")
         finally:
             server.shutdown()

@@ -50,7 +50,7 @@ class Host:
         self._ledger = Ledger(retention_seconds=300, max_window_seconds=60)
 
     def look(self, seconds_later: float = 0) -> Samples:
-        """What a scrape says now. The books balance in each."""
+        """What a scrape says now. The ledger balance in each."""
         self._now_ns += round(seconds_later * SECOND_NS)
         readings = self._reader.read().readings
         found = self._owners.find(listed_pids(readings), self._directory, ended_pids(readings))

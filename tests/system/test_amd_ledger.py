@@ -72,7 +72,7 @@ def test_two_pods_on_one_card_while_its_counter_runs(tmp_path: Path) -> None:
         counted = energy_counter(card)
         exporter.wait_until(
             lambda: exporter.value("gputally_gpu_energy_joules_total", "1") == counted / 1000,
-            "all that was counted is in the books",
+            "all that was counted is in the ledger",
         )
         samples = exporter.samples()
         check_balance(samples)

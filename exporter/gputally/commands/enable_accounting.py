@@ -1,4 +1,4 @@
-"""`gputally enable-accounting`: has the NVIDIA driver keep account of every process, on every GPU."""
+"""`gputally enable-accounting`: turns on accounting mode of the NVIDIA driver, on every GPU."""
 
 import sys
 from enum import Enum, auto
@@ -13,23 +13,23 @@ _NOT_ROOT = (
     "run `gputally enable-accounting` as root, or in a privileged init container",
 )
 _NO_GPU = (
-    "the driver shows no GPU",
+    "the driver lists no GPU",
     "in a container: run it with the NVIDIA runtime and NVIDIA_VISIBLE_DEVICES=all",
 )
 
 
 class _Outcome(Enum):
     DONE = auto()
-    """It is on, or this GPU cannot account and nothing is to be done about that."""
+    """It is on, or this GPU does not support it."""
     DENIED = auto()
     FAILED = auto()
 
 
 def enable_accounting(out: TextIO) -> int:
-    """Writes a line about each GPU; what stands in the way goes to stderr. The exit status.
+    """Writes a line for each GPU, and errors to stderr; returns the exit status.
 
-    A GPU that does not support accounting is no failure, not even when it is the only one: a pod whose init
-    container this is would never start on a node in MIG mode.
+    A GPU that does not support accounting is not a failure, even if it is the only one: otherwise a pod with
+    this init container would never start on a node in MIG mode.
     """
     library = Library()
     try:
@@ -68,7 +68,7 @@ def _turn_on(library: Library, index: int, out: TextIO) -> _Outcome:
             nvml.nvmlDeviceSetAccountingMode(handle, _ON)
             text = "accounting is on"
         if not _persists(nvml, handle):
-            text += ", until nobody uses the GPU: persistence mode is off (nvidia-smi -pm 1)"
+            text += " until the last process leaves the GPU: persistence mode is off (fix: nvidia-smi -pm 1)"
         outcome = _Outcome.DONE
     except nvml.NVMLError as error:
         text, outcome = _explain(library, error.value)
@@ -77,11 +77,11 @@ def _turn_on(library: Library, index: int, out: TextIO) -> _Outcome:
 
 
 def _persists(nvml: Any, handle: Any) -> bool:
-    """Without persistence mode the driver lets go of the GPU after its last user, and forgets its modes."""
+    """Without persistence mode the driver releases the GPU after its last process, and resets its modes."""
     try:
         return bool(nvml.nvmlDeviceGetPersistenceMode(handle) == _ON)
     except nvml.NVMLError:
-        return True  # there is no such mode here
+        return True  # the mode is not supported
 
 
 def _explain(library: Library, code: int) -> tuple[str, _Outcome]:
@@ -91,9 +91,9 @@ def _explain(library: Library, code: int) -> tuple[str, _Outcome]:
         case ErrorMeaning.GONE:
             raise LibraryGone(code)
         case ErrorMeaning.UNSUPPORTED:
-            return "accounting is not supported by this card or driver, or in MIG mode", _Outcome.DONE
+            return "accounting is not supported by this GPU or driver, or in MIG mode", _Outcome.DONE
         case ErrorMeaning.LOST:
-            return "the GPU does not answer", _Outcome.FAILED
+            return "the GPU is lost", _Outcome.FAILED
         case _:
             return f"accounting could not be turned on: {library.error_name(code)}", _Outcome.FAILED
 
