@@ -1,3 +1,3 @@
-"""GPUTally: every GPU second, byte and joule, charged to whoever used it."""
+"""GPUTally: every GPU second, byte and joule, charged to its owner."""
 
 __version__ = "0.2.0"

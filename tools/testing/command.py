@@ -1,4 +1,4 @@
-"""Runs format, lint, types, layers, generated files and all tests in .venv.
+"""Runs format, lint, types, layers, generated files, words and all tests in .venv.
 
 tools/test            everything
 tools/test unit       only the tests in tests/unit
@@ -40,6 +40,7 @@ def checks(python: Path) -> dict[str, list[str]]:
         "types": [run, "-m", "mypy"],
         "layers": [str(python.with_name("lint-imports"))],
         "generated files": [run, "-m", "tools.rendering.command", "--check"],
+        "words": [run, "-m", "tools.wording.check"],
     }
 
 

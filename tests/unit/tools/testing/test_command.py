@@ -118,7 +118,7 @@ def test_a_directory_of_tests_may_be_named_alone_and_the_rest_is_pytests(given: 
 
 
 def test_every_check_is_there() -> None:
-    assert list(test.checks(PYTHON)) == ["format", "lint", "types", "layers", "generated files"]
+    assert list(test.checks(PYTHON)) == ["format", "lint", "types", "layers", "generated files", "words"]
 
 
 def test_the_ci_runs_the_test_command() -> None:
