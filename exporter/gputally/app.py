@@ -1,4 +1,4 @@
-"""`gputally serve`: builds collector, exposition and server, and runs them until it is told to stop."""
+"""`gputally serve`: builds the collector, the endpoints and the server, and runs them until a signal."""
 
 import gc
 import logging
@@ -87,11 +87,11 @@ def serve(config: Config) -> int:
     )
     sampler.start()
     if config.sidecar:
-        from gputally.attribution.sidecar import start_watch  # noqa: PLC0415  # memory that nobody uses is not free
+        from gputally.attribution.sidecar import start_watch  # noqa: PLC0415  # only for --sidecar
 
         start_watch(config.procfs, server.stop, stop)
     gc.collect()
-    gc.freeze()  # what start-up made stays: the collector need not walk it again and again
+    gc.freeze()  # objects of the start-up live on: the garbage collector skips them
     server.run()
     stop.set()
     sampler.join(0.5)
@@ -203,7 +203,7 @@ def build_upstream(config: Config) -> "Upstream":
 def _checkpoint(state_file: Path | None) -> "Checkpoint | None":
     if state_file is None:
         return None
-    from gputally.sampling.checkpoint import Checkpoint  # noqa: PLC0415  # memory that nobody uses is not free
+    from gputally.sampling.checkpoint import Checkpoint  # noqa: PLC0415  # only for --state-file
 
     return Checkpoint(state_file)
 
@@ -212,13 +212,13 @@ def _ledger(config: Config, checkpoint: "Checkpoint | None") -> Ledger:
     boot_id = read_boot_id(config.procfs)
     state = checkpoint.resume(config.timeout_seconds) if checkpoint else None
     if state is not None and (not boot_id or state.get("boot_id") != boot_id):
-        # The counters may be others by now.
+        # The counters may have been reset.
         why = "of another boot" if boot_id else f"of a boot that {config.procfs}/sys does not name"
         log.info("--state-file %s is %s: a new ledger is started", config.state_file, why)
         state = None
     return Ledger(
         retention_seconds=config.retention_seconds,
-        # What lies between two looks that are further apart than this was not observed.
+        # Energy between two samples that are further apart is unobserved.
         max_window_seconds=max(60.0, 3 * config.interval_seconds),
         process_accounts=config.process_metrics or "process-energy" in config.profiles,
         boot_id=boot_id,

@@ -80,7 +80,8 @@ def test_a_disk_that_is_full(simulation: Simulation, tmp_path: Path) -> None:
                 fill(disk, exporter)
                 said = exporter.log.read_text()
                 assert (
-                    f"--state-file {path}: No space left on device (free space: df -h {disk.directory};" in said
+                    f"--state-file {path}: No space left on device (free space: df -h {disk.directory};"
+                    in said
                 )
                 disk.make_room()
                 wait_for_file(exporter, up=True)

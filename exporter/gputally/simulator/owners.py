@@ -67,11 +67,11 @@ class SimulatedPods:
         return PodReport(tuple(pods.values()), tuple(dict.fromkeys(allocations)))
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """There is nothing to release."""
 
 
 def _recent_runs(reader: SimulatedReader) -> list[Run]:
-    """What runs, and what has ended so lately that the driver may still tell of it."""
+    """The present runs, and those that ended so recently that the driver may still report them."""
     now = int(reader.elapsed_seconds)
     return list(reader.engine.runs(max(0, now - 2 * DRIVER_BUFFER_SECONDS), now + _AHEAD_SECONDS))
 
