@@ -67,6 +67,10 @@ def test_two_pods_on_one_card_while_its_counter_runs(tmp_path: Path) -> None:
             check_balance(samples)
             return shared(samples, TRAIN) > 2 * WATTS * 1000
 
+        exporter.wait_until(
+            lambda: exporter.value("gputally_gpu_energy_joules_total", "1") == before / 1000,
+            "the ledger begins before the counter runs",
+        )
         with turning(card):
             exporter.wait_until(enough, "two seconds' worth is charged")
         counted = energy_counter(card)

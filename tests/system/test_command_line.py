@@ -41,7 +41,7 @@ def test_version() -> None:
         (("serve", "--relay-metrics"), "gputally serve: --relay-metrics needs --relay"),
         (
             ("serve", "--metrics-path", "/healthz"),
-            "gputally serve: --metrics-path: the metrics path cannot be",
+            "gputally serve: --metrics-path: /healthz",
         ),
         (("polish",), "gputally: argument COMMAND: invalid choice: 'polish' (choose from "),
         ((), "gputally: the following arguments are required: COMMAND"),

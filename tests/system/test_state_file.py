@@ -158,7 +158,7 @@ def test_a_file_that_is_another_exporters(simulation: Simulation, tmp_path: Path
                 assert second.value("gputally_source_up", "state_file") == 0
                 assert (
                     f"--state-file {path} is in use by another exporter "
-                    "(give each exporter a --state-file of its own)"
+                    "(set another --state-file for each exporter)"
                 ) in second.log.read_text()
                 assert first.value("gputally_source_up", "state_file") == 1
                 last = wait_for_ledger(first, charged, "the last scrape of the first")

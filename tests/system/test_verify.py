@@ -195,8 +195,8 @@ def test_a_whole_installation_is_well_and_each_missing_dashboard_is_missed(
         (labels_not_honoured, {"labels"}, "exported_pod, exported_namespace"),
         (without_a_rule_group, {"rules"}, "groups of gputally are loaded"),
         (with_a_rule_that_fails, {"rules"}, "1 rules fail: x:gputally_wrong:ratio"),
-        (without_alertmanager, {"alertmanager"}, "Prometheus knows no Alertmanager"),
-        (under_another_job, {"targets"}, "scraped as job gpus, and not as gputally"),
+        (without_alertmanager, {"alertmanager"}, "Prometheus has no Alertmanager"),
+        (under_another_job, {"targets"}, "job gpus, not as gputally"),
     ],
 )
 def test_a_fault_of_prometheus_fails_its_own_line_and_no_other(
@@ -230,7 +230,7 @@ def test_an_exporter_that_is_down_is_named_with_the_reason(world: World, tmp_pat
     [
         (NOBODY_IS_NAMED, RECORDED, {"pods"}, "no pod is named: unknown_container (1 processes)"),
         (SOURCE_IS_DOWN, RECORDED, {"sources"}, "simulated_pods is down on n0"),
-        (NO_GPU, "vector(1)", {"sources", "gpus"}, "no exporter sees a GPU"),
+        (NO_GPU, "vector(1)", {"sources", "gpus"}, "no exporter finds a GPU"),
     ],
     ids=["nobody is named", "a source is down", "no GPU"],
 )
