@@ -22,9 +22,9 @@ from gputally.flags import ConfigError
 from gputally.ledger import Ledger
 from gputally.metrics.all_names import FamiliesOf, families_of_profiles, merge_families
 from gputally.metrics.compat import DEFAULT_METRIC_PREFIX, Options
+from gputally.metrics.exposition import write_metrics_file
 from gputally.metrics.families import Family, build_families
 from gputally.metrics.own_process import read_exporter_facts
-from gputally.metrics.textfile import write_metrics_file
 from gputally.model import Snapshot
 from gputally.pages.endpoints import Endpoints
 from gputally.sampling.collect import Collector

@@ -17,9 +17,9 @@ from gputally.simulator.gpu import SimulatedGpu
 from gputally.simulator.owners import SimulatedOwners, SimulatedPods
 from gputally.simulator.ownership import PodOwner
 from gputally.simulator.scenario import Scenario, Shape, Workload
-from gputally.simulator.truth import true_energy
 from gputally.simulator.workload_processes import processes_at, samples_between
 from gputally.simulator.workloads import MINUTE
+from tools.rendering.true_energy import true_energy
 
 WINDOWS_SECONDS = (1, 5, 15)
 HOUR = 3600

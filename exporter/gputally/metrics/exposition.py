@@ -4,9 +4,11 @@ prometheus_client would render the same, but importing it costs 14 MiB of memory
 times the CPU time; its parser and promtool check this module in the tests.
 """
 
+import os
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from gputally.metrics.catalog import Kind, Metric
 from gputally.metrics.families import Family
@@ -172,3 +174,16 @@ class Exposition:
             plain = render(families, self._blocks)
         rendered[variant] = zlib.compress(plain, GZIP_LEVEL, wbits=_GZIP_FORMAT) if gzipped else plain
         return rendered[variant]
+
+
+def write_metrics_file(path: Path, body: bytes) -> None:
+    """Replace the file atomically: a reader gets the old metrics or the new ones, never a part."""
+    # The collector reads *.prom, so the unfinished file must not match.
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        unfinished.write_bytes(body)
+        unfinished.chmod(0o644)
+        unfinished.replace(path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gputally.metrics.textfile import write_metrics_file
+from gputally.metrics.exposition import write_metrics_file
 
 
 def test_the_file_is_replaced_and_readable_by_all(tmp_path: Path) -> None:

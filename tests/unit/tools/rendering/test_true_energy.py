@@ -10,7 +10,7 @@ from gputally.simulator.engine import Engine
 from gputally.simulator.model_registry import GPU_MODELS
 from gputally.simulator.scenario import Fault, FaultKind, MigLayout, Scenario, Shape, Workload
 from gputally.simulator.schedule import Span
-from gputally.simulator.truth import TrueEnergy, true_energy
+from tools.rendering.true_energy import TrueEnergy, true_energy
 
 IDLE_MJ = GPU_MODELS["h100"].idle_watts * 1000
 
