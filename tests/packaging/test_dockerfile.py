@@ -14,11 +14,12 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tools.servers.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -144,10 +145,7 @@ def health(image: Path, port: int) -> int:
 
 @pytest.mark.usefixtures("served")
 def test_the_replayed_image_serves_and_its_health_check_sees_that(image: Path, port: int) -> None:
-    deadline = time.monotonic() + 30
-    while (code := health(image, port)) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert code == 0
+    wait_until(lambda: health(image, port) == 0, "the health check succeeds")
 
 
 def test_the_health_check_fails_when_nothing_serves(image: Path, port: int) -> None:

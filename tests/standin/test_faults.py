@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.standin.patience import wait_until
 from tests.standin.real_pynvml import nvml
+from tools.servers.waiting import wait_until
 from tools.standin.scenario import held_file, preload, replace_scenario
 
 # A call that hangs where it must not is in C, where only the end of the process reaches it.

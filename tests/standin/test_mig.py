@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.standin.patience import wait_until
 from tests.standin.real_pynvml import nvml
+from tools.servers.waiting import wait_until
 
 Play = Callable[[str], Path]
 

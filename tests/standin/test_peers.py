@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.standin.patience import wait_until
 from tests.support.exporter import parse_samples
 from tests.support.worlds import play, world
 from tools.dependencies import programs
+from tools.servers.waiting import wait_until
 from tools.standin.scenario import environment
 
 

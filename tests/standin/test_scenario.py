@@ -22,8 +22,8 @@ from gputally.model import (
     Reading,
     state_set,
 )
-from tests.standin.patience import wait_until
 from tests.standin.real_pynvml import nvml
+from tools.servers.waiting import wait_until
 from tools.standin.raw import raw_gpu
 from tools.standin.scenario import (
     Fault,

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 
 from tests.support.exporter import Exporter
+from tools.servers.waiting import wait_until
 
 Watch = Callable[[Exporter], AbstractContextManager[None]]
 
@@ -38,8 +39,7 @@ def watched() -> Watch:
         thread.start()
         try:
             yield
-            while len(seconds) < 10:
-                time.sleep(0.02)
+            wait_until(lambda: len(seconds) >= 10, "ten scrapes are done")
         finally:
             stop.set()
             thread.join()

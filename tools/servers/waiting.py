@@ -15,7 +15,7 @@ _SECONDS_BETWEEN_CHECKS = 0.1
 
 def wait_until(
     condition: Callable[[], T | None],
-    what: str,
+    what: str = "the condition holds",
     seconds: float = 60,
     *,
     check: Callable[[], object] | None = None,

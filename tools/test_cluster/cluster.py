@@ -16,6 +16,7 @@ from typing import Any
 
 from tools import ROOT, Failed
 from tools.servers.control_plane import ControlPlane
+from tools.servers.waiting import wait_until
 from tools.test_cluster import components, images, layout, libraries, preflight, record, store
 from tools.test_cluster.layout import Layout
 
@@ -163,18 +164,18 @@ def _outermost_elsewhere() -> int | None:
     return next((pid for pid in record.holders() if Path(f"/proc/{pid}/ns/net").readlink() != here), None)
 
 
-def _wait_for(cluster: Cluster, what: str, done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _SECONDS_TO_START
-    while not done():
-        if not record.running():
-            raise Failed(f"the cluster ended. Last lines of its log:\n{_last_lines(cluster, 'node')}")
-        for program in cluster.programs():
-            if program["starts"] >= _MOST_STARTS:
-                last = _last_lines(cluster, program["name"])
-                raise Failed(f"{program['name']} ends repeatedly. Last lines of its log:\n{last}")
-        if time.monotonic() > deadline:
-            raise Failed(f"waited {_SECONDS_TO_START} s for {what}, in vain")
-        time.sleep(0.1)
+def _wait_for(cluster: Cluster, what: str, condition: Callable[[], bool]) -> None:
+    wait_until(condition, what, _SECONDS_TO_START, check=lambda: _check(cluster))
+
+
+def _check(cluster: Cluster) -> None:
+    """Raises Failed when the cluster has ended or one of its programs ends repeatedly."""
+    if not record.running():
+        raise Failed(f"the cluster ended. Last lines of its log:\n{_last_lines(cluster, 'node')}")
+    for program in cluster.programs():
+        if program["starts"] >= _MOST_STARTS:
+            last = _last_lines(cluster, program["name"])
+            raise Failed(f"{program['name']} ends repeatedly. Last lines of its log:\n{last}")
 
 
 def _last_lines(cluster: Cluster, name: str) -> str:
@@ -210,15 +211,14 @@ def _remove_leftovers(place: Layout) -> None:
 
 
 def _remove_cgroup(top: Path) -> None:
-    # From the leaves up. The cgroup of a process that has just ended is busy for a moment.
-    deadline = time.monotonic() + 5
-    while top.exists():
+    def removed() -> bool:
+        # From the leaves up. The cgroup of a process that has just ended is busy for a moment.
         for inner, _, _ in os.walk(top, topdown=False):
             with suppress(OSError):
                 Path(inner).rmdir()
-        if time.monotonic() > deadline:
-            raise Failed(f"the cgroup {top} has processes that do not end")
-        time.sleep(0.02)
+        return not top.exists()
+
+    wait_until(removed, f"the processes of the cgroup {top} end", 5)
 
 
 def _hierarchies() -> list[Path]:

@@ -17,8 +17,9 @@ from tools import Failed
 from tools.dependencies import programs
 from tools.dependencies.locking import locked
 from tools.servers.children import Child, Children
+from tools.servers.waiting import wait_until
 
-_BOOKS = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
+_DATABASES = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
 _LAYERS = "io.containerd.snapshotter.v1.overlayfs/snapshots"
 _SECONDS_TO_START = 60
 _MOST_ATTEMPTS = 5
@@ -38,7 +39,7 @@ class Store:
     @property
     def contents(self) -> Path:
         """The layers of the images; written last, it marks the store as complete."""
-        return self.directory / "layers.json"
+        return self.directory / "contents.json"
 
     def reset(self) -> None:
         """Restores the state before any cluster used it. No cluster may use it now."""
@@ -46,12 +47,12 @@ class Store:
         for layer in (self.root / _LAYERS).iterdir():
             if layer.name not in ours:
                 remove(layer)
-        for book in _BOOKS:
-            shutil.copy(self.directory / "books" / book, self.root / book)
+        for database in _DATABASES:
+            shutil.copy(self.directory / "databases" / database, self.root / database)
 
 
 def remove(directory: Path) -> None:
-    """Written atomically, even if another process does the same. Raises OSError."""
+    """Removes a directory completely, even if another process does the same. Raises OSError."""
     for _ in range(_MOST_ATTEMPTS):
         shutil.rmtree(directory, ignore_errors=True)
         if not directory.exists():
@@ -102,17 +103,12 @@ def _fill(store: Store, archives: Sequence[Path]) -> None:
             f"--config={settings}",
         ]
         children.start(Child("containerd", command, directory, directory / "containerd.log"))
-        deadline = time.monotonic() + _SECONDS_TO_START
-        while not socket.exists():
-            children.check()
-            if time.monotonic() > deadline:
-                raise Failed(f"containerd did not start within {_SECONDS_TO_START} s")
-            time.sleep(0.05)
+        wait_until(socket.exists, "containerd starts", _SECONDS_TO_START, check=children.check)
         for archive in archives:
             _import(socket, archive)
-    for book in _BOOKS:
-        (directory / "books" / book).parent.mkdir(parents=True)
-        shutil.copy(store.root / book, directory / "books" / book)
+    for database in _DATABASES:
+        (directory / "databases" / database).parent.mkdir(parents=True)
+        shutil.copy(store.root / database, directory / "databases" / database)
     layers = sorted(layer.name for layer in (store.root / _LAYERS).iterdir())
     unfinished = store.contents.with_suffix(".new")
     unfinished.write_text(json.dumps(layers))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ import trustme
 from gputally.attribution.kubernetes import Kubernetes
 from gputally.model import PodInfo, Unavailable
 from tests.unit.attribution.fake_kubernetes import FakeKubernetes, pod, serving, write_kubeconfig
+from tools.servers.waiting import wait_until
 
 
 @pytest.fixture
@@ -59,13 +60,6 @@ def only(source: Kubernetes) -> PodInfo:
     return facts
 
 
-def eventually(is_so: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.01)
-
-
 def refusal(source: Kubernetes) -> Unavailable:
     with pytest.raises(Unavailable) as caught:
         source.read()
@@ -92,13 +86,13 @@ def test_pods_that_come_change_and_go_are_followed(cluster: FakeKubernetes, watc
     cluster.put(first)
     assert names(watching) == {"first"}
     cluster.put(second)
-    eventually(lambda: names(watching) == {"first", "second"})
+    wait_until(lambda: names(watching) == {"first", "second"})
     cluster.put(pod("first", labels={"team": "speech"}))
-    eventually(
+    wait_until(
         lambda: ("team", "speech") in {label for facts in watching.read().pods for label in facts.labels}
     )
     cluster.delete(second)
-    eventually(lambda: names(watching) == {"first"})
+    wait_until(lambda: names(watching) == {"first"})
     assert len(cluster.asked("list")) == 1
 
 
@@ -110,7 +104,7 @@ def test_a_pod_replaced_by_one_of_the_same_name_is_another_pod(
     assert only(watching).pod_uid == "old"
     cluster.delete(old)
     cluster.put(pod("db-0", uid="new"))
-    eventually(lambda: [facts.pod_uid for facts in watching.read().pods] == ["new"])
+    wait_until(lambda: [facts.pod_uid for facts in watching.read().pods] == ["new"])
 
 
 def test_pods_of_other_nodes_are_not_kept_even_if_the_server_sends_them(
@@ -121,7 +115,7 @@ def test_pods_of_other_nodes_are_not_kept_even_if_the_server_sends_them(
     assert names(watching) == {"ours"}
     cluster.put(pod("watched-elsewhere", node="node-2"))
     cluster.put(pod("ours-too"))
-    eventually(lambda: names(watching) == {"ours", "ours-too"})
+    wait_until(lambda: names(watching) == {"ours", "ours-too"})
 
 
 def test_a_long_list_is_read_page_by_page(cluster: FakeKubernetes, watching: Kubernetes) -> None:
@@ -138,12 +132,12 @@ def test_a_long_list_is_read_page_by_page(cluster: FakeKubernetes, watching: Kub
 def test_a_watch_that_is_cut_goes_on_where_it_was(cluster: FakeKubernetes, watching: Kubernetes) -> None:
     cluster.put(pod("before"))
     assert names(watching) == {"before"}
-    eventually(lambda: len(cluster.asked("watch")) == 1)
+    wait_until(lambda: len(cluster.asked("watch")) == 1)
     cluster.put(pod("during"))
-    eventually(lambda: names(watching) == {"before", "during"})
+    wait_until(lambda: names(watching) == {"before", "during"})
     cluster.cut()
     cluster.put(pod("after"))
-    eventually(lambda: names(watching) == {"before", "during", "after"})
+    wait_until(lambda: names(watching) == {"before", "during", "after"})
     assert len(cluster.asked("list")) == 1
     assert cluster.asked("watch")[-1]["resourceVersion"] == "102"
 
@@ -153,14 +147,14 @@ def test_a_bookmark_moves_the_place_from_which_to_go_on(
 ) -> None:
     cluster.put(pod("a"))
     assert names(watching) == {"a"}
-    eventually(lambda: len(cluster.asked("watch")) == 1)
+    wait_until(lambda: len(cluster.asked("watch")) == 1)
     cluster.bookmark()
     cluster.put(pod("b"))
-    eventually(lambda: names(watching) == {"a", "b"})
+    wait_until(lambda: names(watching) == {"a", "b"})
     cluster.bookmark()
     cluster.say(json.dumps({"type": "SOMETHING_NEW", "object": None}).encode())
     cluster.put(pod("c"))
-    eventually(lambda: names(watching) == {"a", "b", "c"})
+    wait_until(lambda: names(watching) == {"a", "b", "c"})
     assert cluster.asked("watch")[0]["allowWatchBookmarks"] == "true"
     cluster.bookmark()
     bookmarked = str(cluster.version)
@@ -169,7 +163,7 @@ def test_a_bookmark_moves_the_place_from_which_to_go_on(
         cluster.cut()
         return cluster.asked("watch")[-1]["resourceVersion"] == bookmarked
 
-    eventually(went_on_from_the_bookmark)
+    wait_until(went_on_from_the_bookmark)
     assert len(cluster.asked("list")) == 1
 
 
@@ -179,7 +173,7 @@ def test_pods_are_listed_anew_when_the_server_has_forgotten(
     gone = pod("gone")
     cluster.put(gone)
     assert names(watching) == {"gone"}
-    eventually(lambda: len(cluster.asked("watch")) == 1)
+    wait_until(lambda: len(cluster.asked("watch")) == 1)
     with cluster.changed:
         # All happens while nobody watches: the change itself is not to be had any more.
         cluster.cut()
@@ -187,9 +181,9 @@ def test_pods_are_listed_anew_when_the_server_has_forgotten(
         cluster.put(pod("new"))
         cluster.oldest = cluster.version
         cluster.events.clear()
-    eventually(lambda: names(watching) == {"new"})
+    wait_until(lambda: names(watching) == {"new"})
     assert [query["resourceVersion"] for query in cluster.asked("list")] == ["0", ""]
-    eventually(lambda: watching.stale is None)
+    wait_until(lambda: watching.stale is None)
 
 
 def test_gone_as_the_answer_to_the_watch_lists_anew_as_well(
@@ -198,9 +192,9 @@ def test_gone_as_the_answer_to_the_watch_lists_anew_as_well(
     cluster.put(pod("a"))
     cluster.set(statuses={"watch": (410, "Gone")})
     assert names(watching) == {"a"}
-    eventually(lambda: len(cluster.asked("list")) >= 2)
+    wait_until(lambda: len(cluster.asked("list")) >= 2)
     cluster.set(statuses={})
-    eventually(lambda: watching.stale is None)
+    wait_until(lambda: watching.stale is None)
 
 
 def test_another_error_in_the_watch_is_said_and_the_pods_stay(
@@ -215,7 +209,7 @@ def test_another_error_in_the_watch_is_said_and_the_pods_stay(
         seen.append(watching.stale)
         return not cluster.watch_statuses and watching.stale is None
 
-    eventually(all_errors_are_over)
+    wait_until(all_errors_are_over)
     assert "etcdserver: leader changed" in {str(t) for t in seen if t}.pop()
     assert names(watching) == {"a"}
     assert len(cluster.asked("list")) == 1
@@ -227,11 +221,11 @@ def test_a_line_that_makes_no_sense_leads_to_a_new_list(
 ) -> None:
     cluster.put(pod("a"))
     assert names(watching) == {"a"}
-    eventually(lambda: len(cluster.asked("watch")) == 1)
+    wait_until(lambda: len(cluster.asked("watch")) == 1)
     cluster.say(garbage)
-    eventually(lambda: len(cluster.asked("list")) == 2)
+    wait_until(lambda: len(cluster.asked("list")) == 2)
     cluster.put(pod("b"))
-    eventually(lambda: names(watching) == {"a", "b"})
+    wait_until(lambda: names(watching) == {"a", "b"})
 
 
 @pytest.mark.parametrize("body", [b"<html>login</html>", b"{}", b'{"metadata": 3, "items": 4}', b""])
@@ -241,7 +235,7 @@ def test_a_list_that_is_none_is_not_taken_for_an_empty_node(
     cluster.put(pod("a"))
     cluster.set(list_bodies=[body])
     assert refusal(watching).reason
-    eventually(lambda: watching._report is not None)
+    wait_until(lambda: watching._report is not None)
     assert names(watching) == {"a"}
 
 
@@ -252,7 +246,7 @@ def test_odd_objects_among_the_pods_do_no_harm(cluster: FakeKubernetes, watching
     cluster.say(json.dumps({"type": "DELETED", "object": ["?"]}).encode())
     cluster.say(json.dumps({"type": "ADDED"}).encode())
     cluster.put(pod("b"))
-    eventually(lambda: names(watching) == {"a", "b"})
+    wait_until(lambda: names(watching) == {"a", "b"})
     assert len(cluster.asked("list")) == 1
 
 
@@ -267,7 +261,7 @@ def test_without_the_permission_the_missing_rule_is_named(
     assert 'apiGroups: [""], resources: [pods], verbs: [list, watch]' in refused.fix
     cluster.put(pod("a"))
     cluster.set(statuses={})
-    eventually(lambda: watching._report is not None)
+    wait_until(lambda: watching._report is not None)
     assert names(watching) == {"a"}
 
 
@@ -278,7 +272,7 @@ def test_with_list_but_without_watch_the_pods_are_listed_again_and_again(
     cluster.set(statuses={"watch": (403, "cannot watch")})
     assert names(watching) == {"a"}
     cluster.put(pod("b"))
-    eventually(lambda: names(watching) == {"a", "b"})
+    wait_until(lambda: names(watching) == {"a", "b"})
     stale = watching.stale
     assert stale is not None
     assert "watch pods" in stale[0]
@@ -294,7 +288,7 @@ def test_credentials_that_are_not_accepted_are_read_anew(
     assert "401" in refused.reason
     assert "token" in refused.fix
     kubeconfig.write_text(kubeconfig.read_text().replace("let-me-in", "rotated"))
-    eventually(lambda: watching._report is not None)
+    wait_until(lambda: watching._report is not None)
     assert names(watching) == {"a"}
 
 
@@ -305,11 +299,11 @@ def test_a_server_that_starts_slowly_is_not_waited_for(cluster: FakeKubernetes, 
     try:
         began = time.monotonic()
         assert "not answered yet" in refusal(source).reason
-        eventually(lambda: len(cluster.asked("list")) == 1)
+        wait_until(lambda: len(cluster.asked("list")) == 1)
         assert "not answered yet" in refusal(source).reason
         assert time.monotonic() - began < 15
         cluster.set(hold_lists=False)
-        eventually(lambda: source._report is not None)
+        wait_until(lambda: source._report is not None)
         assert names(source) == {"a"}
     finally:
         source.close()
@@ -321,15 +315,15 @@ def test_a_server_that_goes_away_and_comes_back(cluster: FakeKubernetes, tmp_pat
         source = source_of(write_kubeconfig(tmp_path / "kubeconfig", port))
         assert names(source) == {"a"}
     try:
-        eventually(lambda: source.stale is not None and "not reachable" in source.stale[0])
+        wait_until(lambda: source.stale is not None and "not reachable" in source.stale[0])
         assert source.stale is not None
         assert f"127.0.0.1:{port}" in source.stale[0]
         assert "API server" in source.stale[1]
         assert names(source) == {"a"}, "what was known stays known"
         cluster.put(pod("b"))
         with serving(cluster, port):
-            eventually(lambda: names(source) == {"a", "b"})
-            eventually(lambda: source.stale is None)
+            wait_until(lambda: names(source) == {"a", "b"})
+            wait_until(lambda: source.stale is None)
     finally:
         source.close()
 
@@ -357,7 +351,7 @@ def test_a_short_absence_is_no_trouble(cluster: FakeKubernetes, kubeconfig: Path
     source = source_of(kubeconfig, overdue=60.0)
     try:
         assert names(source) == {"a"}
-        eventually(lambda: len(cluster.asked("watch")) >= 2)
+        wait_until(lambda: len(cluster.asked("watch")) >= 2)
         assert source.stale is None
     finally:
         source.close()
@@ -369,13 +363,13 @@ def test_a_proxy_that_ends_each_watch_at_once_is_not_hammered(
     cluster.put(pod("a"))
     cluster.set(end_watches_at_once=True)
     assert names(watching) == {"a"}
-    eventually(lambda: len(cluster.asked("watch")) >= 2)
+    wait_until(lambda: len(cluster.asked("watch")) >= 2)
     before = len(cluster.asked("watch"))
     time.sleep(2)
     assert len(cluster.asked("watch")) - before <= 12
     cluster.set(end_watches_at_once=False)
     cluster.put(pod("b"))
-    eventually(lambda: names(watching) == {"a", "b"})
+    wait_until(lambda: names(watching) == {"a", "b"})
 
 
 def test_a_node_without_any_pod_is_probably_misspelt(watching: Kubernetes) -> None:
@@ -411,13 +405,13 @@ def test_closing_ends_a_watch_within_a_moment(cluster: FakeKubernetes, kubeconfi
     cluster.put(pod("a"))
     source = source_of(kubeconfig)
     source.read()
-    eventually(lambda: len(cluster.asked("watch")) == 1)
+    wait_until(lambda: len(cluster.asked("watch")) == 1)
     thread = source._thread
     assert thread is not None
     began = time.monotonic()
     source.close()
     assert time.monotonic() - began < 1
-    eventually(lambda: not thread.is_alive())
+    wait_until(lambda: not thread.is_alive())
     assert "closed" in refusal(source).reason
     source.close()
 
@@ -476,20 +470,20 @@ def test_in_a_cluster_the_service_account_is_used_and_its_renewed_token(
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(port))
         source = in_cluster()
         assert names(source) == {"a"}
-        eventually(lambda: len(cluster.asked("watch")) == 1)
+        wait_until(lambda: len(cluster.asked("watch")) == 1)
         cluster.set(token="renewed")
         cluster.cut()
-        eventually(lambda: source.stale is not None and "401" in source.stale[0])
+        wait_until(lambda: source.stale is not None and "401" in source.stale[0])
         (service_account / "token").write_text("renewed")
         cluster.put(pod("b"))
-        eventually(lambda: names(source) == {"a", "b"})
-        eventually(lambda: source.stale is None)
+        wait_until(lambda: names(source) == {"a", "b"})
+        wait_until(lambda: source.stale is None)
         thread = source._thread
         assert thread is not None
         began = time.monotonic()
         source.close()
         assert time.monotonic() - began < 1
-        eventually(lambda: not thread.is_alive())
+        wait_until(lambda: not thread.is_alive())
 
 
 def test_a_server_with_a_certificate_of_another_authority_is_not_asked(
@@ -530,7 +524,7 @@ def test_many_readers_see_whole_knowledge_while_pods_come_and_go(
         cluster.delete(passing)
     for reader in readers:
         reader.join()
-    eventually(lambda: names(watching) == {"steady"})
+    wait_until(lambda: names(watching) == {"steady"})
     assert torn == []
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -25,6 +24,7 @@ from gputally.attribution.procfs import (
     sees_host,
 )
 from gputally.model import Unknown
+from tools.servers.waiting import wait_until
 
 PROC = Path("/proc")
 UID = "9493223b-520e-4a97-a45f-359dcf967006"
@@ -257,13 +257,6 @@ LOOK_AT = (
 )
 
 
-def wait_for(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @contextmanager
 def running(code: str = "") -> Iterator[int]:
     """A Python process that has run `code` and then waits."""
@@ -295,7 +288,7 @@ def hierarchies() -> Iterator[dict[str, Path]]:
         pytest.fail("no cgroup can be made here: run as root, with a writable /sys/fs/cgroup")
     yield made
     for top in made.values():
-        wait_for(lambda top=top: removed(top))  # type: ignore[misc]
+        wait_until(lambda top=top: removed(top))  # type: ignore[misc]
 
 
 def removed(top: Path) -> bool:
@@ -398,7 +391,7 @@ def test_a_real_process_whose_first_thread_has_ended(hierarchies: dict[str, Path
     for folder in hierarchies.values():
         with running(end_first_thread) as pid:
             move(pid, folder / f"kubepods/pod{UID}/{ID}")
-            wait_for(lambda pid=pid: b") Z " in (PROC / str(pid) / "stat").read_bytes())  # type: ignore[misc]
+            wait_until(lambda pid=pid: b") Z " in (PROC / str(pid) / "stat").read_bytes())  # type: ignore[misc]
             found = read_process(PROC, pid)
             assert isinstance(found, ProcessFacts)
             assert found.owner == CgroupOwner("pod", UID, ID)
@@ -422,6 +415,6 @@ def test_real_processes_end_while_they_are_looked_at() -> None:
         pids = [children.enter_context(subprocess.Popen(["true"])).pid for _ in range(20)]
         looks = [read_process(PROC, pid) for pid in pids]
         assert all(isinstance(look, ProcessFacts) or look.reason in ("zombie", "exited") for look in looks)
-        wait_for(lambda: all(read_process(PROC, pid) == Unknown("zombie") for pid in pids))
+        wait_until(lambda: all(read_process(PROC, pid) == Unknown("zombie") for pid in pids))
         assert all(read_start_time(PROC, pid) is not None for pid in pids)
     assert {read_process(PROC, pid) for pid in pids} == {Unknown("exited")}

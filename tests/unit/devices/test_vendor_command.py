@@ -10,6 +10,7 @@ import pytest
 
 from gputally.devices import vendor_command as command_module
 from gputally.devices.vendor_command import Command, CommandFailed
+from tools.servers.waiting import wait_until
 
 Tool = Callable[[str], Command]
 
@@ -45,10 +46,7 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_until_gone(pid: int) -> bool:
-    deadline = time.monotonic() + 10
-    while is_alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not is_alive(pid)
+    return wait_until(lambda: not is_alive(pid), f"process {pid} ends")
 
 
 def test_output_errors_and_exit_code_come_back_in_the_c_locale(tool: Tool) -> None:

@@ -4,7 +4,6 @@ import gc
 import ssl
 import time
 from asyncio.sslproto import SSLProtocol
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from gputally.server import Limits, WebConfigError
 from gputally.server.web_security import WebSecurity
 from tests.support.http_client import Client, StaticPages, request, serving
 from tests.unit.server.conftest import Authority
+from tools.servers.waiting import wait_until
 
 BASE = "tls_server_config: {cert_file: server.crt, key_file: server.key, %s}"
 MUTUAL = "client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.crt, %s"
@@ -44,15 +44,6 @@ def serial(port: int, context: ssl.SSLContext) -> object:
         assert isinstance(client.socket, ssl.SSLSocket)
         certificate = client.socket.getpeercert()
         return certificate["serialNumber"] if certificate else None
-
-
-def eventually(holds: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
-        if holds():
-            return True
-        time.sleep(0.1)
-    return False
 
 
 def test_metrics_are_served_over_tls(authority: Authority) -> None:
@@ -117,7 +108,7 @@ def test_a_renewed_certificate_is_picked_up_without_a_restart(authority: Authori
     with serving(web_config=authority.write(BASE % "")) as server:
         before = serial(server.port, trusting(authority))
         authority.issue()
-        assert eventually(lambda: serial(server.port, trusting(authority)) != before)
+        assert wait_until(lambda: serial(server.port, trusting(authority)) != before)
 
 
 def test_a_broken_renewal_is_logged_once_and_the_old_certificate_stays(
@@ -126,14 +117,14 @@ def test_a_broken_renewal_is_logged_once_and_the_old_certificate_stays(
     with serving(web_config=authority.write(BASE % "")) as server:
         before = serial(server.port, trusting(authority))
         (authority.folder / "server.crt").write_text("half a certi")
-        assert eventually(
+        assert wait_until(
             lambda: answered(server.port, trusting(authority)) and "stays in force" in caplog.text
         )
         time.sleep(1.2)
         assert serial(server.port, trusting(authority)) == before
         assert caplog.text.count("stays in force") == 1
         authority.issue()
-        assert eventually(lambda: serial(server.port, trusting(authority)) != before)
+        assert wait_until(lambda: serial(server.port, trusting(authority)) != before)
 
 
 def test_a_client_certificate_can_be_required(authority: Authority) -> None:
@@ -155,7 +146,7 @@ def test_failed_handshakes_leave_nothing_behind(authority: Authority) -> None:
                 with Client(server.port) as client:
                     client.say(b"this is not a TLS handshake")
                     assert client.is_hung_up()
-            assert eventually(lambda: sessions() < 5)
+            assert wait_until(lambda: sessions() < 5)
         finally:
             gc.enable()
 
@@ -203,7 +194,7 @@ def test_a_new_client_authority_is_picked_up(
     with serving(web_config=authority.write(text)) as server:
         assert not answered(server.port, context)
         successor.ca.cert_pem.write_to_path(authority.folder / "clients.crt")
-        assert eventually(lambda: answered(server.port, context))
+        assert wait_until(lambda: answered(server.port, context))
 
 
 def test_versions_and_ciphers_are_as_the_file_says(authority: Authority) -> None:
@@ -308,7 +299,7 @@ def test_tls_does_not_go_away_while_the_file_is_being_rewritten(
 ) -> None:
     with serving(web_config=authority.write(BASE % "")) as server:
         authority.write("")
-        assert eventually(
+        assert wait_until(
             lambda: answered(server.port, trusting(authority)) and "stays in force" in caplog.text
         )
         assert answered(server.port, trusting(authority))

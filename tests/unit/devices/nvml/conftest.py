@@ -1,12 +1,11 @@
 """The reader under test, on the driver stand-in, through the real pynvml."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.unit.devices.nvml.driver import Driver, Eventually
+from tests.unit.devices.nvml.driver import Driver
 from tools.standin.scenario import Frame, preload, write_scenario
 
 
@@ -18,16 +17,3 @@ def driver(tmp_path: Path) -> Iterator[Driver]:
     driver = Driver(scenario)
     yield driver
     driver.close()
-
-
-@pytest.fixture
-def eventually() -> Eventually:
-    """Waits until something is so, and fails when it does not become so."""
-
-    def wait(is_so: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 10
-        while not is_so():
-            assert time.monotonic() < deadline, "it did not happen within 10 s"
-            time.sleep(0.02)
-
-    return wait

@@ -1,15 +1,13 @@
 """The driver stand-in, as tests use it."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gputally.devices.nvml import NvmlReader
 from gputally.model import Reading
 from tools.standin.scenario import Fault, Frame, write_scenario
-
-Eventually = Callable[[Callable[[], bool]], None]
 
 
 class Driver:

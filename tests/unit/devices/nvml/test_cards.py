@@ -11,8 +11,9 @@ from gputally.devices.nvml.library import Library, Query
 from gputally.metrics.catalog import GPU_METRICS
 from gputally.model import Activity, MigReading, Reading
 from tests.support.nvml_cards import CARDS, a100, h100, l40s
-from tests.unit.devices.nvml.driver import Driver, Eventually
+from tests.unit.devices.nvml.driver import Driver
 from tools.rendering.metrics_page import readers_of
+from tools.servers.waiting import wait_until
 
 ACTIVITY_FIELDS = [field.name for field in dataclasses.fields(Activity)]
 FROM_THE_CLOCK = {"xid_last_timestamp_seconds"}  # the moment at which the test ran
@@ -49,7 +50,7 @@ def test_every_field_of_the_model_is_told_by_some_card() -> None:
 
 
 @pytest.mark.parametrize("kind", CARDS)
-def test_reading_equals_what_the_driver_says(driver: Driver, eventually: Eventually, kind: str) -> None:
+def test_reading_equals_what_the_driver_says(driver: Driver, kind: str) -> None:
     expected = CARDS[kind]()
     driver.shows(expected)
     reader = driver.reader(
@@ -73,7 +74,7 @@ def test_reading_equals_what_the_driver_says(driver: Driver, eventually: Eventua
         seen[:] = reader.read().readings
         return seen[0].xid_errors == expected.xid_errors
 
-    eventually(all_xids_came)
+    wait_until(all_xids_came)
     # Samples are told once.
     samples_told = None if expected.process_samples is None else ()
     assert differences(seen[0], replace(expected, process_samples=samples_told)) == {}

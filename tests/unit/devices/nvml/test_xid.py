@@ -12,7 +12,8 @@ import pytest
 
 from gputally.model import Reading, Unavailable
 from tests.support.nvml_cards import a100, t4
-from tests.unit.devices.nvml.driver import Driver, Eventually
+from tests.unit.devices.nvml.driver import Driver
+from tools.servers.waiting import wait_until
 from tools.standin.scenario import Fault, FaultKind, Frame, environment, held_file, write_scenario
 
 
@@ -20,15 +21,15 @@ def with_xids(reading: Reading, **counts: int) -> Reading:
     return replace(reading, xid_errors={(code.removeprefix("xid"),): count for code, count in counts.items()})
 
 
-def test_xids_are_counted_on_the_gpu_that_had_them(driver: Driver, eventually: Eventually) -> None:
+def test_xids_are_counted_on_the_gpu_that_had_them(driver: Driver) -> None:
     driver.shows(with_xids(t4(0)), with_xids(a100(1)))
     reader = driver.reader()
     assert [reading.xid_errors for reading in reader.read().readings] == [{}, {}]
     before = time.time()
     driver.shows(with_xids(t4(0)), with_xids(a100(1), xid79=1))
-    eventually(lambda: reader.read().readings[1].xid_errors == {("79",): 1})
+    wait_until(lambda: reader.read().readings[1].xid_errors == {("79",): 1})
     driver.shows(with_xids(t4(0)), with_xids(a100(1), xid79=3, xid31=1))
-    eventually(lambda: reader.read().readings[1].xid_errors == {("79",): 3, ("31",): 1})
+    wait_until(lambda: reader.read().readings[1].xid_errors == {("79",): 3, ("31",): 1})
     first, second = reader.read().readings
     assert first.xid_errors == {}
     moments = second.xid_last_timestamp_seconds or {}
@@ -36,23 +37,23 @@ def test_xids_are_counted_on_the_gpu_that_had_them(driver: Driver, eventually: E
     assert moments.keys() == {("79",), ("31",)}
 
 
-def test_xids_survive_a_driver_reload_and_go_on(driver: Driver, eventually: Eventually) -> None:
+def test_xids_survive_a_driver_reload_and_go_on(driver: Driver) -> None:
     driver.shows(with_xids(t4(), xid13=2))
     reader = driver.reader()
-    eventually(lambda: reader.read().readings[0].xid_errors == {("13",): 2})
+    wait_until(lambda: reader.read().readings[0].xid_errors == {("13",): 2})
     driver.shows(with_xids(t4(), xid13=2), faults=[Fault(FaultKind.DRIVER_GONE)])
     with pytest.raises(Unavailable):
         reader.read()
     driver.shows(with_xids(t4(), xid13=2))
     assert reader.read().readings[0].xid_errors == {("13",): 2}
     driver.shows(with_xids(t4(), xid13=3))
-    eventually(lambda: reader.read().readings[0].xid_errors == {("13",): 3})
+    wait_until(lambda: reader.read().readings[0].xid_errors == {("13",): 3})
 
 
-def test_the_xid_that_a_gpu_was_lost_with_is_told(driver: Driver, eventually: Eventually) -> None:
+def test_the_xid_that_a_gpu_was_lost_with_is_told(driver: Driver) -> None:
     driver.shows(with_xids(t4(), xid79=1))
     reader = driver.reader()
-    eventually(lambda: reader.read().readings[0].xid_errors == {("79",): 1})
+    wait_until(lambda: reader.read().readings[0].xid_errors == {("79",): 1})
     driver.shows(Reading(gpu=t4().gpu, up=False))
     (reading,) = reader.read().readings
     assert not reading.up
@@ -68,26 +69,26 @@ def test_card_without_events_has_no_xids(driver: Driver) -> None:
     assert report.errors == {}
 
 
-def test_gpu_that_comes_later_is_listened_to(driver: Driver, eventually: Eventually) -> None:
+def test_gpu_that_comes_later_is_listened_to(driver: Driver) -> None:
     driver.shows(with_xids(t4(0)))
     reader = driver.reader()
     reader.read()
     driver.shows(with_xids(t4(0)), with_xids(t4(1)))
     reader.read()
     driver.shows(with_xids(t4(0)), with_xids(t4(1), xid48=1))
-    eventually(lambda: reader.read().readings[1].xid_errors == {("48",): 1})
+    wait_until(lambda: reader.read().readings[1].xid_errors == {("48",): 1})
 
 
-def test_listening_begins_again_after_it_ended(driver: Driver, eventually: Eventually) -> None:
+def test_listening_begins_again_after_it_ended(driver: Driver) -> None:
     fault = Fault(FaultKind.ERROR, function="nvmlEventSetWait_v2", value=3)
     driver.shows(with_xids(t4()), faults=[fault])
     reader = driver.reader()
     assert reader.read().readings[0].xid_errors == {}
-    eventually(lambda: all(thread.name != "nvml-events" for thread in threading.enumerate()))
+    wait_until(lambda: all(thread.name != "nvml-events" for thread in threading.enumerate()))
     driver.shows(with_xids(t4()))
     reader.read()
     driver.shows(with_xids(t4(), xid43=1))
-    eventually(lambda: reader.read().readings[0].xid_errors == {("43",): 1})
+    wait_until(lambda: reader.read().readings[0].xid_errors == {("43",): 1})
 
 
 def test_wait_that_fails_does_not_spin(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

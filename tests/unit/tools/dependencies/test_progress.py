@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from tools import ROOT, Failed
 from tools.dependencies import progress
 from tools.dependencies.progress import Work
+from tools.servers.waiting import wait_until
 
 
 def test_a_command_gives_back_what_it_printed_and_says_how_long_it_took(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ Work("tool 1", Path(sys.argv[1], "log")).run("building", command)
     assert running(command)
     ours.kill()
     ours.wait()
-    wait_for_the_end_of(command)
+    wait_until(lambda: not running(command))
 
 
 def test_ctrl_c_ends_the_command_and_all_that_it_started(tmp_path: Path) -> None:
@@ -109,14 +109,7 @@ def test_ctrl_c_ends_the_command_and_all_that_it_started(tmp_path: Path) -> None
             work.run("building", ["sh", "-c", "sleep 98765 & echo $!; wait"])
     finally:
         signal.signal(signal.SIGINT, before)
-    wait_for_the_end_of(int((tmp_path / "log").read_text()))
-
-
-def wait_for_the_end_of(pid: int) -> None:
-    deadline = time.monotonic() + 10
-    while running(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not running(pid)
+    wait_until(lambda: not running(int((tmp_path / "log").read_text())))
 
 
 def running(pid: int) -> bool:

@@ -3,27 +3,19 @@
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tools import ROOT, Failed
 from tools.servers.children import Child, Children
+from tools.servers.waiting import wait_until
 
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
 
 
 def child(directory: Path, name: str, script: str) -> Child:
     return Child(name, ["sh", "-c", script], directory, directory / f"{name}.log")
-
-
-def wait_until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def alive(pid: int) -> bool:

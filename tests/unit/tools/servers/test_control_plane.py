@@ -3,9 +3,8 @@
 import contextlib
 import json
 import ssl
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from tools import Failed
 from tools.servers import control_plane
 from tools.servers.control_plane import ControlPlane
+from tools.servers.waiting import wait_until
 
 PROGRAMS = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
 
@@ -21,13 +21,6 @@ PROGRAMS = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with control_plane.running(tmp_path_factory.mktemp("plane")) as running:
         yield running
-
-
-def wait_until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def processes_of(directory: Path) -> list[str]:

@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tools import Failed
+from tools.servers.waiting import wait_until
 from tools.test_cluster import record
 
 
@@ -103,9 +103,7 @@ def test_whoever_waits_for_the_first_one_inside_is_left_to_see_it_end(file: Path
     start += f" subprocess.run([*command, '{record.NODE_MODULE}'], pass_fds=[{handle}]); sys.exit(7)"
     with subprocess.Popen([sys.executable, "-c", start, record.NODE_MODULE], pass_fds=[handle]) as outside:
         os.close(handle)
-        deadline = time.monotonic() + 30
-        while len(record.holders(file)) < 2 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: len(record.holders(file)) >= 2, "both processes hold the record")
         signal.signal(signal.SIGCHLD, lambda *_: outside.poll())
         try:
             record.end(file)

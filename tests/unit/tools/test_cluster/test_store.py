@@ -10,21 +10,21 @@ from tools.test_cluster import store
 from tools.test_cluster.store import Store
 
 
-def test_layers_of_containers_go_and_the_books_come_back(tmp_path: Path) -> None:
+def test_layers_of_containers_go_and_the_databases_come_back(tmp_path: Path) -> None:
     found = Store(tmp_path)
     layers = found.root / store._LAYERS
     for layer in ("1", "2", "3"):
         (layers / layer / "fs").mkdir(parents=True)
     found.contents.write_text(json.dumps(["1", "2"]))
-    for book in store._BOOKS:
-        for side, text in ((found.root, "used"), (found.directory / "books", "new")):
-            (side / book).parent.mkdir(parents=True, exist_ok=True)
-            (side / book).write_text(text)
+    for database in store._DATABASES:
+        for side, text in ((found.root, "used"), (found.directory / "databases", "new")):
+            (side / database).parent.mkdir(parents=True, exist_ok=True)
+            (side / database).write_text(text)
 
     found.reset()
 
     assert sorted(layer.name for layer in layers.iterdir()) == ["1", "2"]
-    assert [(found.root / book).read_text() for book in store._BOOKS] == ["new", "new"]
+    assert [(found.root / database).read_text() for database in store._DATABASES] == ["new", "new"]
 
 
 def test_a_directory_goes_also_when_somebody_else_removes_parts_of_it(
