@@ -222,7 +222,7 @@ DASHBOARD = dashboard(
                 column(
                     "Value",
                     name="Severity",
-                    width=80,
+                    width=95,
                     mappings=fields.value_texts(
                         {
                             3: ("critical", palette.CRITICAL),

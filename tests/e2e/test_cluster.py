@@ -340,7 +340,14 @@ def test_nothing_is_left_after_it_was_killed(keeper: Keeper, before: dict[str, l
 
 
 def test_nothing_is_left_of_a_start_that_was_killed(keeper: Keeper, before: dict[str, list[str]]) -> None:
-    command = [sys.executable, "-P", "-m", "tools.test_cluster", "up", f"--directory={keeper.directory}"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "tools.test_cluster.command",
+        "up",
+        f"--directory={keeper.directory}",
+    ]
     with subprocess.Popen(
         command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL
     ) as starting:

@@ -104,7 +104,7 @@ def test_the_source_can_be_down_for_a_while() -> None:
     before = reader.read().readings[0]
     for moment in (100, 130, 159.9):
         clock.now = reader.began_at + moment
-        with pytest.raises(Unavailable, match=r"^the scenario has it down$"):
+        with pytest.raises(Unavailable, match=r"^the scenario declares it down$"):
             reader.read()
     clock.now = reader.began_at + 160
     after = reader.read().readings[0]
