@@ -30,6 +30,8 @@ from tools.dependencies.locking import locked, shared_directory
 from tools.dependencies.progress import Work
 
 PINS = ROOT / "tools" / "programs.toml"
+NOT_OF_THE_BUILD = {"minutes", "needed_by", "at_least", "only_for"}
+"""Settings that decide when a set is built, and not what is built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class ProgramSet:
     @property
     def directory(self) -> Path:
         # The digest gives a changed pin or build tag another directory: an old build is never used for it.
-        made_from = {name: value for name, value in self.settings.items() if name != "minutes"}
+        made_from = {name: value for name, value in self.settings.items() if name not in NOT_OF_THE_BUILD}
         digest = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:8]
         return cache() / "programs" / f"{self.name}-{self.settings['version']}-{digest}"
 
