@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.kubernetes import Namespace
+from tools import Missing
 from tools.dependencies.locking import locked
 from tools.test_cluster import cluster as test_cluster
-from tools.test_cluster import layout, record
+from tools.test_cluster import layout, preflight, record
 from tools.test_cluster.cluster import Cluster
 from tools.test_cluster.layout import Layout
 
@@ -32,6 +33,8 @@ class Keeper:
 
 @pytest.fixture(scope="session")
 def keeper() -> Iterator[Keeper]:
+    if lack := preflight.lacking():
+        raise Missing(lack)
     directory = layout.default_directory().with_name("cluster-e2e")
     directory.parent.mkdir(parents=True, exist_ok=True)
     # A second run of these tests, or a second worker, waits.

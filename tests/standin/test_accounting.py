@@ -13,7 +13,7 @@ import pytest
 from gputally.model import AccountedProcess, Gpu, Reading
 from tests.standin.conftest import Play
 from tests.standin.real_pynvml import nvml
-from tests.support.users import AS_NOBODY, AS_ROOT
+from tests.support.users import as_nobody, as_root
 from tools.standin.scenario import Frame, environment, scenario_text
 
 OneGpu = Callable[[str], Any]
@@ -95,15 +95,15 @@ def set_mode(user: tuple[str, ...], scenario: Path, mode: int) -> list[str]:
 
 def test_root_sets_the_mode_for_every_process_that_plays_the_scenario(gpu: OneGpu, scenario: Path) -> None:
     handle = gpu("accounting 0\n")
-    assert set_mode(AS_ROOT, scenario, 1) == ["0"]
+    assert set_mode(as_root(), scenario, 1) == ["0"]
     assert nvml.nvmlDeviceGetAccountingMode(handle) == 1
-    assert set_mode(AS_ROOT, scenario, 0) == ["1"]
+    assert set_mode(as_root(), scenario, 0) == ["1"]
     assert nvml.nvmlDeviceGetAccountingMode(handle) == 0
 
 
 def test_who_is_not_root_may_not_set_it(gpu: OneGpu, scenario: Path) -> None:
     handle = gpu("accounting 0\n")
-    assert set_mode(AS_NOBODY, scenario, 1) == ["0", "Insufficient Permissions"]
+    assert set_mode(as_nobody(), scenario, 1) == ["0", "Insufficient Permissions"]
     assert nvml.nvmlDeviceGetAccountingMode(handle) == 0
 
 

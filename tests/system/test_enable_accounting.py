@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.command_line import NO_DRIVER, run
 from tests.support.exporter import Exporter
-from tests.support.users import AS_NOBODY, AS_ROOT
+from tests.support.users import as_nobody, as_root
 from tests.support.worlds import play, world
 from tools.standin.scenario import environment
 
@@ -35,13 +35,13 @@ def texts(result: subprocess.CompletedProcess[str]) -> list[str]:
 
 def test_it_is_turned_on_once_and_for_everybody(tmp_path: Path) -> None:
     scenario = off(tmp_path)
-    first = enable(AS_ROOT, scenario)
+    first = enable(as_root(), scenario)
     assert (first.returncode, first.stderr) == (0, "")
     assert texts(first) == ["accounting is on"] * 2
-    second = enable(AS_ROOT, scenario)
+    second = enable(as_root(), scenario)
     assert (second.returncode, second.stderr) == (0, "")
     assert texts(second) == ["accounting is on already"] * 2
-    assert enable(AS_NOBODY, scenario).returncode == 0, "there is nothing left to do"
+    assert enable(as_nobody(), scenario).returncode == 0, "there is nothing left to do"
 
     with Exporter(
         tmp_path / "log", "serve", "--reader", "nvml", environment=environment(scenario)
@@ -53,7 +53,7 @@ def test_it_is_turned_on_once_and_for_everybody(tmp_path: Path) -> None:
 
 
 def test_who_is_not_root_is_told_what_to_do(tmp_path: Path) -> None:
-    result = enable(AS_NOBODY, off(tmp_path))
+    result = enable(as_nobody(), off(tmp_path))
     assert result.returncode == 1
     assert texts(result) == ["accounting is off"] * 2
     assert result.stderr == (

@@ -127,8 +127,7 @@ def down(directory: Path, say: Say) -> None:
 def _launch(place: Layout, images_root: Path, lock: int) -> None:
     place.make()
     components.prepare(place, images_root)
-    for hierarchy in _hierarchies():
-        (hierarchy / layout.CGROUP).mkdir(exist_ok=True)
+    make_cgroup(preflight.CGROUPS)
     namespaces = ["--mount", "--net", "--pid", "--mount-proc", "--fork", "--kill-child"]
     with_libraries = libraries.linker_cache(place.directory / "ld.so.cache", "node-tools")
     node = [sys.executable, "-P", "-m", record.NODE_MODULE, str(place.directory)]
@@ -144,6 +143,14 @@ def _launch(place: Layout, images_root: Path, lock: int) -> None:
             pass_fds=[lock],
             check=True,
         )
+
+
+def make_cgroup(cgroups: Path) -> None:
+    if preflight.is_unified(cgroups) and (missing := preflight.controllers_to_enable(cgroups)):
+        # cgroup v2 gives a cgroup only the controllers that its parent enables for it.
+        (cgroups / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in missing))
+    for hierarchy in preflight.hierarchies(cgroups):
+        (hierarchy / layout.CGROUP).mkdir(exist_ok=True)
 
 
 def _link(cluster: Cluster) -> None:
@@ -202,7 +209,7 @@ def _remove_leftovers(place: Layout) -> None:
         # It may just have been removed with the network.
         if link.exists():
             raise Failed(f"the link {layout.INTERFACE} cannot be removed: {deleted.stderr.strip()}")
-    for hierarchy in _hierarchies():
+    for hierarchy in preflight.hierarchies(preflight.CGROUPS):
         _remove_cgroup(hierarchy / layout.CGROUP)
     for used in store.stores():
         used.reset()
@@ -219,13 +226,6 @@ def _remove_cgroup(top: Path) -> None:
         return not top.exists()
 
     wait_until(removed, f"the processes of the cgroup {top} end", 5)
-
-
-def _hierarchies() -> list[Path]:
-    """The cgroup file systems of this machine: one, or one per controller."""
-    if (preflight.CGROUPS / "cgroup.controllers").exists():
-        return [preflight.CGROUPS]
-    return [path for path in preflight.CGROUPS.iterdir() if (path / "cgroup.procs").exists()]
 
 
 def _namespace_pids(pid: int) -> list[int]:

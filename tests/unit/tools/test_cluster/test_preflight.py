@@ -5,11 +5,12 @@ import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 
-from tools import Failed
-from tools.test_cluster import layout, preflight
+from tools import Missing
+from tools.test_cluster import cluster, layout, preflight
 from tools.test_cluster.command import main
 from tools.test_cluster.layout import Layout
 
@@ -83,14 +84,104 @@ def test_missing_cgroups_are_named_one_hierarchy_each(tmp_path: Path) -> None:
     assert list(preflight.cgroup_lacks(tmp_path)) == []
 
 
+class Unified:
+    """A /sys/fs/cgroup of cgroup v2."""
+
+    def __init__(self, directory: Path, available: str, enabled: str) -> None:
+        self.directory = directory
+        (directory / "cgroup.controllers").write_text(f"{available}\n")
+        self.enabled = directory / "cgroup.subtree_control"
+        self.enabled.write_text(f"{enabled}\n")
+
+    def of_a_container(self) -> Self:
+        """Every cgroup but the root of the hierarchy has a type."""
+        (self.directory / "cgroup.type").write_text("domain\n")
+        return self
+
+
+EVERYTHING = "cpuset cpu io memory hugetlb pids rdma misc"
+
+
 def test_missing_controllers_are_named_in_a_unified_hierarchy(tmp_path: Path) -> None:
-    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory\n")
+    (lack,) = preflight.cgroup_lacks(Unified(tmp_path, "cpuset cpu io memory", "cpu memory").directory)
+
+    assert "for pids:" in lack
+    assert list(preflight.cgroup_lacks(Unified(tmp_path, "cpuset cpu io memory pids", "").directory)) == []
+
+
+def test_a_containers_part_of_a_unified_hierarchy_needs_every_controller_enabled(tmp_path: Path) -> None:
+    part = Unified(tmp_path, EVERYTHING, "cpu memory").of_a_container()
+
+    (lack,) = preflight.cgroup_lacks(part.directory)
+
+    assert lack.endswith("start it with --cgroupns=host")
+    part.enabled.write_text(EVERYTHING)
+    assert list(preflight.cgroup_lacks(part.directory)) == []
+
+
+@pytest.mark.parametrize("kind", ["unified", "legacy"])
+def test_cgroups_that_cannot_be_written_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    if kind == "unified":
+        Unified(tmp_path, EVERYTHING, EVERYTHING)
+    else:
+        for controller in preflight._CONTROLLERS:
+            (tmp_path / controller).mkdir()
+            (tmp_path / controller / "cgroup.procs").touch()
+    # As access(2) answers on a file system that is mounted read-only.
+    monkeypatch.setattr("os.access", lambda *_: False)
 
     (lack,) = preflight.cgroup_lacks(tmp_path)
 
-    assert "for pids:" in lack
-    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
-    assert list(preflight.cgroup_lacks(tmp_path)) == []
+    assert lack.startswith(f"cgroups cannot be made in {tmp_path}")
+
+
+def test_in_a_unified_hierarchy_the_kubelets_controllers_are_enabled_for_its_cgroup(tmp_path: Path) -> None:
+    hierarchy = Unified(tmp_path, EVERYTHING, "memory pids")
+
+    cluster.make_cgroup(tmp_path)
+
+    assert hierarchy.enabled.read_text() == "+cpu +cpuset +hugetlb"
+    assert (tmp_path / layout.CGROUP).is_dir()
+
+
+def test_controllers_that_are_enabled_are_left_alone(tmp_path: Path) -> None:
+    hierarchy = Unified(tmp_path, "cpuset cpu io memory pids", "cpuset cpu memory pids")
+
+    cluster.make_cgroup(tmp_path)
+
+    assert hierarchy.enabled.read_text() == "cpuset cpu memory pids\n"
+    assert (tmp_path / layout.CGROUP).is_dir()
+
+
+def test_a_cgroup_is_made_in_each_legacy_hierarchy(tmp_path: Path) -> None:
+    for name in ("cpu", "memory", "unified"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "cgroup.procs").touch()
+    # The unified hierarchy of a hybrid host has none of the controllers.
+    (tmp_path / "unified" / "cgroup.controllers").write_text("\n")
+
+    cluster.make_cgroup(tmp_path)
+
+    made = {path.parent.name for path in tmp_path.glob(f"*/{layout.CGROUP}")}
+    assert made == {"cpu", "memory", "unified"}
+
+
+@pytest.mark.parametrize(
+    ("user", "uid_map", "fix"),
+    [
+        (0, "         0          0 4294967295\n", None),
+        (1000, "         0          0 4294967295\n", "run it as root"),
+        # The root of a user namespace: of `unshare --map-root-user`, and of a container of rootless Podman.
+        (0, "         0       1000          1\n", "--userns=host"),
+        (0, "         0       1000          1\n         1     100000      65536\n", "--userns=host"),
+    ],
+)
+def test_only_the_machines_root_can_start_a_cluster(user: int, uid_map: str, fix: str | None) -> None:
+    lacks = list(preflight.user_lacks(user, uid_map))
+
+    assert lacks == [] if fix is None else fix in lacks[0]
 
 
 def test_a_disk_on_which_the_kubelet_would_run_no_pod_is_refused() -> None:
@@ -113,7 +204,7 @@ def test_whoever_is_not_root_is_told_so_in_one_line(
 
     assert main([command]) == 1
 
-    said = "tools/cluster needs root for namespaces and mounts: run it as root\n"
+    said = "tools/cluster: a cluster needs root for namespaces and mounts: run it as root\n"
     assert capsys.readouterr() == ("", said)
 
 
@@ -133,7 +224,7 @@ class Machine:
         file.chmod(0o755)
 
     def refusal(self) -> str:
-        with pytest.raises(Failed) as failure:
+        with pytest.raises(Missing) as failure:
             preflight.check(self.place)
         return str(failure.value)
 
@@ -144,9 +235,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     with tempfile.TemporaryDirectory() as directory:
         found = Machine(Path(directory))
         monkeypatch.setenv("PATH", str(found.commands))
-        monkeypatch.setattr("os.geteuid", lambda: 0)
-        monkeypatch.setattr(preflight, "cgroup_lacks", lambda _: iter(()))
-        monkeypatch.setattr(preflight, "room_lacks", lambda *_: iter(()))
+        monkeypatch.setenv("GPUTALLY_CACHE", directory)
+        for satisfied in ("user_lacks", "cgroup_lacks", "room_lacks"):
+            monkeypatch.setattr(preflight, satisfied, lambda *_: iter(()))
         monkeypatch.setattr("tools.dependencies.programs.path", found.commands.joinpath)
         yield found
 
@@ -189,6 +280,20 @@ def test_what_the_kernel_lacks_is_one_line_with_its_own_words(
 
     wanted = words.format(parent=machine.place.directory.parent)
     assert machine.refusal() == f"tools/cluster: the kernel gives {wanted}: it does not work"
+
+
+def test_the_first_lack_is_found_without_any_program_of_ours(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(name: str) -> Path:
+        pytest.fail(f"{name} would be built")
+
+    monkeypatch.setattr("tools.dependencies.programs.path", build)
+
+    assert preflight.lacking() is None
+    (machine.commands / "ip").unlink()
+    (machine.commands / "mount").unlink()
+    assert preflight.lacking() == "there is no `ip`: install iproute2"
 
 
 def test_addresses_that_are_taken_are_named(machine: Machine) -> None:
