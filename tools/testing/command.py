@@ -93,7 +93,9 @@ def pytest_command(request: Request) -> list[str]:
 
 def run_step(step: str, command: Sequence[str], *, show: bool) -> Outcome:
     """Runs one step; prints its output at once or, without `show`, only when it fails."""
-    print(f"== {step}", flush=True)
+    title = f"== {step}\n".encode()
+    if show:
+        _write(title)
     OUTPUT.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
     printed = bytearray()
@@ -108,7 +110,7 @@ def run_step(step: str, command: Sequence[str], *, show: bool) -> Outcome:
             process.terminate()
             raise
     if process.returncode and not show:
-        _write(bytes(printed))
+        _write(title + printed)
     (OUTPUT / f"{step.replace(' ', '-')}.txt").write_bytes(printed)
     lines = _COLOUR.sub("", printed.decode(errors="replace")).strip().splitlines()
     return Outcome(step, process.returncode == 0, time.monotonic() - begin, lines[-1] if lines else "")
@@ -157,6 +159,7 @@ def _run(request: Request) -> list[Outcome]:
     steps = checks()
     with_checks = request.fast or not request.selection
     if with_checks:
+        print(f"== {', '.join(steps)}", flush=True)
         with ThreadPoolExecutor(os.cpu_count()) as threads:
             outcomes += threads.map(lambda step: run_step(step, steps[step], show=False), steps)
     for number in range(1, request.repeat + 1):

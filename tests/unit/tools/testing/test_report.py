@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tests.conftest import pytest_collection_modifyitems
 from tools import ROOT
 from tools.testing.report import SECONDS_BETWEEN_LINES, Report
 
@@ -44,11 +46,8 @@ def run(directory: Path, text: str, *arguments: str, ci: str = "") -> subprocess
     )
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "with a worker"])
-def test_tests_that_cannot_run_are_left_out_by_reason_and_the_rest_passes(
-    tmp_path: Path, workers: tuple[str, ...]
-) -> None:
-    ran = run(tmp_path, TESTS, *workers)
+def test_tests_that_cannot_run_are_left_out_by_reason_and_the_rest_passes(tmp_path: Path) -> None:
+    ran = run(tmp_path, TESTS, "-n", "1")
     assert ran.returncode == 0, ran.stdout
     assert "    1 tests: needs root\n" in ran.stdout
     assert "    2 tests: prometheus is not installed\n" in ran.stdout
@@ -69,17 +68,20 @@ def test_the_command_that_repeats_a_failed_test_can_be_pasted(tmp_path: Path) ->
     assert "tools/test 'test_small.py::test_wrong[a b]'" in ran.stdout.splitlines()
 
 
-def test_a_shuffled_order_can_be_repeated(tmp_path: Path) -> None:
-    many = (
-        "import pytest\n@pytest.mark.parametrize('number', range(30))\ndef test_it(number): print(number)\n"
-    )
-    first, again, other = (run(tmp_path, many, "-s", "--shuffle", seed).stdout for seed in ("1", "1", "2"))
+def test_a_shuffled_order_can_be_repeated() -> None:
+    written = [f"tests/unit/test_{file}.py::test_{number}" for file in "ab" for number in range(20)]
+    written += [f"tests/e2e/test_it.py::test_{number}" for number in range(20)]
 
-    def order(printed: str) -> list[str]:
-        return [line for line in printed.splitlines() if line.isdigit()]
+    def order(seed: int) -> list[str]:
+        items = [SimpleNamespace(nodeid=test) for test in written]
+        config = SimpleNamespace(getoption={"--shuffle": seed}.get)
+        pytest_collection_modifyitems(config, items)  # type: ignore[arg-type]
+        return [item.nodeid for item in items]
 
-    assert order(first) == order(again) != order(other)
-    assert sorted(order(first), key=int) == [str(number) for number in range(30)]
+    assert order(1) == order(1) != order(2)
+    assert sorted(order(1)) == sorted(written)
+    assert [test for test in order(1) if "e2e" in test] == written[-20:]
+    assert [test for test in order(1) if "test_a" in test] != written[:20]
 
 
 class Screen:
