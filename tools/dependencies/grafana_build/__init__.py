@@ -139,8 +139,6 @@ def _build_pages(job: "Job", source: Path) -> None:
         "NODE_ENV": "production",
         "NODE_OPTIONS": "--max-old-space-size=4096",
         "LEFT_OUT": " ".join(job.settings["plugins_left_out"]),
-        # Each package is unpacked once: to compress it first is work for nothing.
-        "YARN_COMPRESSION_LEVEL": "0",
         "YARN_ENABLE_IMMUTABLE_INSTALLS": "0",
         "YARN_ENABLE_PROGRESS_BARS": "0",
         "YARN_ENABLE_SCRIPTS": "0",
