@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from tools import Failed
 from tools.dependencies.progress import Work
 
+SECONDS_BEFORE_ANOTHER_TRY = 3
 # In the words of apt, pip, go, npm, yarn and cargo.
 _NO_ANSWER = re.compile(
     r"(?i)connection (refused|reset|broken|timed out)|could not (connect|resolve)|no such host|i/o timeout"
@@ -30,6 +31,7 @@ def fetched(make: Callable[[], None], work: Work, table: str, programs: Sequence
             printed = work.log.read_bytes()[begin:].decode(errors="replace")
             if _NO_ANSWER.search(printed) and not last and not work.stop.is_set():
                 work.say("a package registry did not answer; trying once more")
+                work.stop.wait(SECONDS_BEFORE_ANOTHER_TRY)
                 continue
             raise Failed(f"{failure}\n{_advice(printed, table, programs)}") from None
 

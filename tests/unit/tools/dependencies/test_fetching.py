@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tools import Failed
+from tools.dependencies import fetching
 from tools.dependencies.fetching import fetched
 from tools.dependencies.progress import Work
 
@@ -25,6 +26,11 @@ GONE = {
     "go": '"Error": "example.org/x@v0.99.0: reading v0.99.0.info: 404 Not Found"',
     "npm": "npm error code ETARGET\nnpm error notarget No matching version found for tslib@2.99.1.",
 }
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "SECONDS_BEFORE_ANOTHER_TRY", 0)
 
 
 class Registry:
