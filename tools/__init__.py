@@ -8,3 +8,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 class Failed(Exception):
     """Something could not be done; the text says what and, where known, what to do about it."""
+
+
+class Missing(Failed):
+    """This machine lacks what a test or tool needs: a program, a privilege, a kernel feature.
+
+    A test that raises it is left out of the run, with the text as the reason (tests/conftest.py).
+    """

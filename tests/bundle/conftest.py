@@ -1,21 +1,26 @@
-"""What several modules share: the data for dashboards, which take most of a minute, and the chart's stack."""
+"""What several modules share: the data for dashboards, which take most of a minute."""
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
 
-from tests.bundle.lab.data import prometheus_with_data
-from tests.bundle.running_stack import Stack, running_stack
-from tools.servers.prometheus import Prometheus
+from tests.bundle.lab.data import write_data
+from tools.dependencies.locking import locked
+from tools.servers.prometheus import Prometheus, serving
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    with prometheus_with_data(tmp_path_factory.mktemp("lab")) as prometheus:
+def lab(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Prometheus]:
+    """A Prometheus for each worker; the first one to need the data makes them for all."""
+    own = tmp_path_factory.getbasetemp()
+    made = (own if worker_id == "master" else own.parent) / "lab-data"
+    with locked(made.with_name("lab-data.lock"), "the data for dashboards"):
+        if not made.exists():
+            unfinished = tmp_path_factory.mktemp("lab-data-unfinished")
+            write_data(unfinished)
+            unfinished.rename(made)
+    data = tmp_path_factory.mktemp("lab") / "data"
+    shutil.copytree(made / "data", data)
+    with serving(data) as prometheus:
         yield prometheus
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running_stack(tmp_path_factory.mktemp("stack")) as running:
-        yield running

@@ -65,7 +65,7 @@ class Server:
         request = urllib.request.Request(f"http://{self.address}{path}", body, headers)
         try:
             response: HTTPResponse
-            with urllib.request.urlopen(request, timeout=10) as response:
+            with urllib.request.urlopen(request, timeout=60) as response:
                 return Answer(response.status, response.read())
         except urllib.error.HTTPError as error:
             with error:
@@ -74,7 +74,7 @@ class Server:
             return Answer(0, b"")
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
-        wait_until(condition, what, state=lambda: self.child.log.read_text()[-3000:])
+        wait_until(condition, what, 180, state=lambda: self.child.log.read_text()[-3000:])
 
     def wait_until_it_answers(self, path: str) -> None:
         self.wait_until(lambda: self.ask(path).status == 200, f"{path} is answered")

@@ -1,6 +1,7 @@
 """Every dashboard in a real Grafana and a real browser, on a wide screen and on a narrow one.
 
-Screenshots are written to build/screenshots, or to $GPUTALLY_SCREENSHOTS.
+Screenshots of pages with faults are in build/screenshots afterwards, with $GPUTALLY_SCREENSHOTS those of all
+pages in that directory.
 """
 
 import json
@@ -97,9 +98,8 @@ def grafana(lab: Prometheus, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.fixture(scope="module")
 def seen(grafana: Grafana, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """The contents of each page, by dashboard and width."""
-    pages = [
-        Page(name, width, query(name), picture=f"{name}-{width}.png") for name, width in (*PAGES, BROKEN_PAGE)
-    ]
+    pages = [Page(name, WIDTHS, query(name), picture=name) for name in DASHBOARDS]
+    pages.insert(0, Page("broken", WIDTHS[-1:], query("broken"), picture="broken"))
     return look(tmp_path_factory.mktemp("pictures"), grafana.url, pages)
 
 

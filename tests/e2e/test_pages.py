@@ -1,7 +1,8 @@
 """Exporter and stack as the README installs them, and looked at as their user does: with what Helm says to do
 after the installation, with `helm test` and tools/verify, and in a browser.
 
-A picture of each dashboard is kept in build/screenshots, or in $GPUTALLY_SCREENSHOTS.
+Screenshots of pages with faults are in build/screenshots afterwards, with $GPUTALLY_SCREENSHOTS those of all
+pages in that directory.
 """
 
 import json
@@ -170,7 +171,7 @@ class Viewer:
     def look(self, names: Sequence[str]) -> Seen:
         # There are only minutes of data, so minutes are looked at.
         times = "from=now-15m&to=now"
-        pages = [Page(name, WIDTH, times, f"cluster-{name}-{WIDTH}.png", follow=True) for name in names]
+        pages = [Page(name, (WIDTH,), times, f"cluster-{name}", follow=True) for name in names]
         return look(self.directory, self.address, pages, User(ADMINISTRATOR, self.password))
 
 

@@ -11,6 +11,9 @@ import pytest
 from tests.standin.real_pynvml import nvml
 
 Play = Callable[[str], Path]
+# A wait that is not woken is in C, where only the end of the process reaches it.
+pytestmark = pytest.mark.timeout(120, method="thread")
+AN_HOUR = 3_600_000
 XID = nvml.nvmlEventTypeXidCriticalError
 TWO_GPUS = "frame 0\ngpu 0\nuuid GPU-0\n{first}\ngpu 1\nuuid GPU-1\n{second}\n"
 
@@ -52,57 +55,50 @@ def test_xids_that_came_before_are_told_once_to_the_first_who_listens(
 def test_a_replaced_file_tells_only_what_is_new(listening: Callable[[str], Any], play: Play) -> None:
     events = listening(TWO_GPUS.format(first="xid 79 1", second=""))
     assert drain(events) == [("GPU-0", 79)]
-    before = time.monotonic()
     play(TWO_GPUS.format(first="xid 79 3", second="xid 13 1"))
-    told = [nvml.nvmlEventSetWait_v2(events, 20_000)]
-    assert [told[0].eventData, *(xid for _, xid in drain(events))] == [79, 79, 13]
-    assert time.monotonic() - before < 10, "it was told when it came, not when the wait was over"
+    told = nvml.nvmlEventSetWait_v2(events, AN_HOUR)
+    assert [told.eventData, *(xid for _, xid in drain(events))] == [79, 79, 13]
     nvml.nvmlEventSetFree(events)
 
 
 def test_a_frame_that_comes_due_wakes_the_waiter(listening: Callable[[str], Any]) -> None:
     events = listening("frame 0\ngpu 0\nuuid GPU-0\nframe 0.3\ngpu 0\nxid 94 1\n")
-    before = time.monotonic()
-    event = nvml.nvmlEventSetWait_v2(events, 20_000)
-    assert (event.eventData, time.monotonic() - before < 10) == (94, True)
+    assert nvml.nvmlEventSetWait_v2(events, AN_HOUR).eventData == 94
     nvml.nvmlEventSetFree(events)
 
 
-def test_a_waiter_is_woken_from_another_thread_and_does_not_spin(
-    listening: Callable[[str], Any], play: Play
-) -> None:
+def test_a_waiter_is_woken_from_another_thread(listening: Callable[[str], Any], play: Play) -> None:
     events = listening(TWO_GPUS.format(first="", second=""))
+    waiting = threading.Event()
     told: list[int] = []
-    used: list[float] = []
 
     def wait() -> None:
-        told.append(nvml.nvmlEventSetWait_v2(events, 20_000).eventData)
-        used.append(time.thread_time())
+        waiting.set()
+        told.append(nvml.nvmlEventSetWait_v2(events, AN_HOUR).eventData)
 
-    waiter = threading.Thread(target=wait)
+    waiter = threading.Thread(target=wait, daemon=True)
     waiter.start()
-    time.sleep(0.5)
-    assert told == []
+    waiting.wait()
     play(TWO_GPUS.format(first="xid 63 1", second=""))
-    waiter.join(20)
+    waiter.join()
     assert told == [63]
-    assert used[0] < 0.25, "half a second of waiting took no time of a processor"
     nvml.nvmlEventSetFree(events)
 
 
-def test_the_timeout_is_honoured(listening: Callable[[str], Any]) -> None:
+def test_a_wait_lasts_until_its_timeout_and_does_not_spin(listening: Callable[[str], Any]) -> None:
     events = listening(TWO_GPUS.format(first="", second=""))
-    before = time.monotonic()
+    began, used = time.monotonic(), time.thread_time()
     with pytest.raises(nvml.NVMLError_Timeout):
-        nvml.nvmlEventSetWait_v2(events, 300)
-    assert time.monotonic() - before >= 0.3
+        nvml.nvmlEventSetWait_v2(events, 500)
+    assert time.monotonic() - began >= 0.5
+    assert time.thread_time() - used < 0.25, "half a second of waiting takes no time of a processor"
     nvml.nvmlEventSetFree(events)
 
 
 def test_a_lost_gpu_still_tells_the_xid_it_was_lost_with(listening: Callable[[str], Any], play: Play) -> None:
     events = listening(TWO_GPUS.format(first="", second=""))
     play(TWO_GPUS.format(first="xid 79 1\nlost 1", second=""))
-    assert nvml.nvmlEventSetWait_v2(events, 20_000).eventData == 79
+    assert nvml.nvmlEventSetWait_v2(events, AN_HOUR).eventData == 79
     nvml.nvmlEventSetFree(events)
 
 

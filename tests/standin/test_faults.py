@@ -46,15 +46,21 @@ def test_a_call_that_never_returns_stops_nobody_else(
     handles: Callable[[str], list[Any]], play: Play, scenario: Path
 ) -> None:
     first, second = handles("fault hang function=nvmlDeviceGetPowerUsage gpu=0\n")
+    calling = threading.Event()
     answers: list[int] = []
-    hung = threading.Thread(target=lambda: answers.append(nvml.nvmlDeviceGetPowerUsage(first)), daemon=True)
+
+    def call() -> None:
+        calling.set()
+        answers.append(nvml.nvmlDeviceGetPowerUsage(first))
+
+    hung = threading.Thread(target=call, daemon=True)
     hung.start()
-    hung.join(0.3)
-    assert hung.is_alive()
+    calling.wait()
     assert nvml.nvmlDeviceGetPowerUsage(second) == 200000
     assert nvml.nvmlDeviceGetUtilizationRates(first).gpu == 10
+    assert answers == []
     play(TWO_GPUS.replace("100000", "123000"))
-    hung.join(20)
+    hung.join()
     assert answers == [123000], "it returns when the fault is over, with the number of that moment"
 
 
@@ -82,17 +88,19 @@ def test_an_error_for_one_gpu_or_for_all(handles: Callable[[str], list[Any]]) ->
     assert error_of(lambda: nvml.nvmlDeviceGetComputeRunningProcesses_v2(second)) == 4
 
 
-def test_a_fault_has_its_time(handles: Callable[[str], list[Any]]) -> None:
-    began = time.monotonic()
-    first, _ = handles("fault error function=nvmlDeviceGetPowerUsage value=999 from=0.6 until=1.2\n")
-    met = []
-    while time.monotonic() - began < 1.6:
-        met.append(error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)))
-        time.sleep(0.01)
-    assert (met[0], met[-1]) == (0, 0)
-    assert met == sorted(met[: met.index(999) + 1]) + [999] * (met.count(999) - 1) + [0] * met[::-1].index(
-        999
-    )
+def begun(seconds_ago: float) -> str:
+    """The line of a scenario that began then: its faults come and go without a wait."""
+    return f"start {time.time() - seconds_ago}\n"
+
+
+def test_a_fault_has_its_time(handles: Callable[[str], list[Any]], play: Play) -> None:
+    fault = "fault error function=nvmlDeviceGetPowerUsage value=999 from=1000 until=2000\n"
+    first, _ = handles(begun(0) + fault)
+    assert error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == 0
+    play(begun(1500) + fault + TWO_GPUS)
+    wait_until(lambda: error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == 999)
+    play(begun(2500) + fault + TWO_GPUS)
+    wait_until(lambda: error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == 0)
 
 
 def test_a_lost_gpu_answers_nothing_until_it_is_back(handles: Callable[[str], list[Any]], play: Play) -> None:
@@ -134,18 +142,25 @@ def test_a_driver_that_is_gone_and_back_wants_to_be_initialised_anew(
     assert error_of(nvml.nvmlDeviceGetCount) == uninitialised
     assert error_of(nvml.nvmlInit) == nvml.NVML_ERROR_DRIVER_NOT_LOADED
     play(TWO_GPUS.replace("100000", "1000"))
-    time.sleep(0.05)
-    assert error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == uninitialised
-    wait_until(lambda: error_of(nvml.nvmlInit) == 0)
+
+    def initialised_anew() -> bool:
+        assert error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == uninitialised
+        return error_of(nvml.nvmlInit) == 0
+
+    wait_until(initialised_anew)
     assert error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == nvml.NVML_ERROR_INVALID_ARGUMENT
     assert nvml.nvmlDeviceGetPowerUsage(nvml.nvmlDeviceGetHandleByIndex(0)) == 1000
 
 
-def test_a_reload_between_two_calls_makes_old_handles_void(handles: Callable[[str], list[Any]]) -> None:
-    first, _ = handles("fault driver_gone from=0.3 until=0.3\n")
+def test_a_reload_between_two_calls_makes_old_handles_void(
+    handles: Callable[[str], list[Any]], play: Play
+) -> None:
+    reload = "fault driver_gone from=1000 until=1000\n"
+    first, _ = handles(begun(0) + reload)
     assert nvml.nvmlDeviceGetPowerUsage(first) == 100000
-    time.sleep(0.4)
-    assert error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == nvml.NVML_ERROR_UNINITIALIZED
+    play(begun(2000) + reload + TWO_GPUS)
+    uninitialised = nvml.NVML_ERROR_UNINITIALIZED
+    wait_until(lambda: error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == uninitialised)
     nvml.nvmlInit()
     assert error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == nvml.NVML_ERROR_INVALID_ARGUMENT
     assert nvml.nvmlDeviceGetPowerUsage(nvml.nvmlDeviceGetHandleByIndex(0)) == 100000

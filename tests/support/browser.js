@@ -1,5 +1,5 @@
-// Opens dashboards in a browser without a screen and tells what is there: one line of JSON for each page.
-// Its argument is a file: { playwright, chromium, grafana, user, seconds, pages: [{ name, width, query, picture, follow }] }
+// Opens dashboards in a browser without a screen and tells what is there: one line of JSON for each page and width.
+// Its argument is a file: { playwright, chromium, grafana, user, seconds, pictures, pages: [{ name, widths, query, picture, follow }] }
 const { readFileSync, writeFileSync } = require('node:fs');
 
 const task = JSON.parse(readFileSync(process.argv[2], 'utf8'));
@@ -7,29 +7,34 @@ const { chromium } = require(task.playwright);
 
 const AT_ONCE = 2;
 const LEAST_HEIGHT = 1080;
-const SETTLED_MS = 400;
-const PATIENCE_MS = 20000; // for a panel that stays blank although nothing is asked and nothing changes
+const QUIET = 3; // readings of a page that are the same when it has settled
+const PATIENCE = 60; // the same while a panel is blank
 const ROOM_AROUND = 200; // Grafana's own bars above the panels, and some air below
 const GRID_ROW = 38; // a line of Grafana's grid, with the gap below it
 const VARIABLE = '[data-testid^="data-testid Dashboard template variables Variable Value DropDown value link text"]';
 const OPTION = '[data-testid^="data-testid Dashboard template variables Variable Value DropDown option text"]';
+const REFRESH = '[data-testid="data-testid RefreshPicker run button"]';
 const MARK = 'rgb(17, 19, 24)'; // nearly that of the page: nobody sees it
 const COLLAPSED_ROW = '.dashboard-row--collapsed .dashboard-row__title';
 
-/** Waits until nothing is asked, no panel loads, each has drawn something, and the page stays as it is. */
-async function settled(page, pending) {
+/** Waits until Grafana has a result for each panel, none of them an old one, nothing is asked, and the page stays as it is. */
+async function settled(page, pending, dashboard, old = {}) {
   const deadline = Date.now() + task.seconds * 1000;
-  let [before, since] = [null, Date.now()];
-  for (;;) {
-    const { loading, blank, look } = await page.evaluate(reading);
-    if (pending.size > 0 || loading || look !== before) [before, since] = [look, Date.now()];
-    if (Date.now() - since >= (blank.length > 0 ? PATIENCE_MS : SETTLED_MS)) return;
+  const queried = panelsOf(dashboard).filter(({ targets }) => targets?.length > 0).map(({ id }) => id);
+  for (let [before, same] = [null, 0]; ; ) {
+    const { running, blank, look } = await page.evaluate(reading, { uid: dashboard.uid, queried, old });
+    same = pending.size === 0 && look !== null && look === before ? same + 1 : 0;
+    before = look;
+    if (same >= (blank.length > 0 ? PATIENCE : QUIET)) return;
     if (Date.now() > deadline) {
       const asked = [...pending].map((request) => request.url());
-      throw new Error(`not settled after ${task.seconds} s; asked: ${asked}; blank: ${blank}`);
+      throw new Error(`not settled after ${task.seconds} s; asked: ${asked}; without a result: ${running}; blank: ${blank}`);
     }
-    await page.waitForTimeout(100);
   }
+}
+
+function panelsOf(dashboard) {
+  return dashboard.panels.flatMap((panel) => [panel, ...(panel.panels ?? [])]);
 }
 
 async function dashboardOf(context, name) {
@@ -106,6 +111,14 @@ function prepare() {
       if (graphs.some((graph) => !pixels(graph.querySelector('canvas')).some((pixel) => pixel !== 0))) return true;
       return inside.innerText.trim() === '' && inside.querySelector('svg, img') === null && graphs.length === 0;
     },
+    /** Panel -> how far its last query is, and the number of that query, as Grafana tells programs that drive it. */
+    results: () =>
+      Object.fromEntries(
+        Object.entries(window.grafanaRuntime?.getPanelData() ?? {}).map(([id, result]) => [
+          id,
+          { state: result?.state, request: result?.request?.requestId },
+        ]),
+      ),
     /** The same for the same picture, by every so-manieth pixel of it. */
     picture: (canvas) => {
       const [drawn, step] = [pixels(canvas), 97];
@@ -116,28 +129,48 @@ function prepare() {
   };
 }
 
-/** Runs in the page: how far it is. */
-function reading() {
-  const { items, text, isRow, content, isInSight, isBlank, picture } = window.gputally;
+/** Runs in the page: how far it is, two frames after it was asked. */
+async function reading({ uid, queried, old }) {
+  const { items, text, isRow, content, isInSight, isBlank, picture, results } = window.gputally;
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   const panels = items().filter((item) => !isRow(item) && isInSight(item));
+  const found = results();
+  const hasResult = (id) => /^(Done|Error)$/.test(found[id]?.state) && found[id].request !== old[id];
+  const running = panels.map(({ dataset }) => Number(dataset.panelid)).filter((id) => queried.includes(id) && !hasResult(id));
+  const isThere = panels.length > 0 && running.length === 0 && document.fonts.status === 'loaded';
+  if (!isThere || window.grafanaRuntime.getDashboardSaveModel()?.uid !== uid) return { running, blank: [], look: null };
   return {
-    loading: panels.length === 0 || document.querySelector('[aria-label="Panel loading bar"]') !== null,
+    running,
     blank: panels.filter(isBlank).map((item) => text(item.querySelector('h6, h2'))),
-    look: JSON.stringify(panels.map((item) => [text(content(item)), [...item.querySelectorAll('canvas')].map(picture)])),
+    look: JSON.stringify(
+      panels.map((item) => [
+        [item.offsetWidth, item.offsetHeight],
+        text(content(item)),
+        [...item.querySelectorAll('canvas')].map(picture),
+      ]),
+    ),
   };
 }
 
 /** Runs in the page: what is there. */
 function describe(variable) {
   const { items, text, isRow, isInSight, isBlank } = window.gputally;
-  const cut = (parent, what) =>
-    [...parent.querySelectorAll(what)].filter((element) => element.scrollWidth > element.clientWidth + 1).map(text);
+  // Widths are fractions of a pixel, and the smallest excess makes an ellipsis; scrollWidth is rounded.
+  const HAIR = 0.05;
+  const isCut = (title) => {
+    const { paddingLeft, paddingRight } = getComputedStyle(title);
+    const words = document.createRange();
+    words.selectNodeContents(title);
+    const room = title.getBoundingClientRect().width - parseFloat(paddingLeft) - parseFloat(paddingRight);
+    return words.getBoundingClientRect().width > room + HAIR;
+  };
+  const cutTitles = (parent) => [...parent.querySelectorAll('h6, h2')].filter(isCut).map(text);
   // A few pixels are the edge of the last cell.
   const isTooWide = (table) => table !== null && table.scrollWidth > table.clientWidth + 8;
   // Of a heading only the words count: the arrow of a sorted column may not have room.
   const cutHeadings = (parent) =>
     [...parent.querySelectorAll('[role=columnheader] button')]
-      .filter((button) => button.firstElementChild.getBoundingClientRect().right > button.getBoundingClientRect().right + 1)
+      .filter((button) => button.firstElementChild.getBoundingClientRect().right > button.getBoundingClientRect().right + HAIR)
       .map(text);
   const panels = items().map((item) => ({
     id: Number(item.dataset.panelid),
@@ -148,7 +181,7 @@ function describe(variable) {
     hasFailed: /^(\w*Error: |An unexpected error happened)/m.test(item.innerText),
     hasComplaint: item.querySelector('[aria-label="Panel status"], [data-testid^="data-testid Panel status"]') !== null,
     headings: [...item.querySelectorAll('[role=columnheader]')].map(text),
-    cut: [...cut(item, 'h6, h2'), ...cutHeadings(item)],
+    cut: [...cutTitles(item), ...cutHeadings(item)],
     isTooWide: isTooWide(item.querySelector('[role=table] .scrollbar-view')),
   }));
   const linked = [...document.querySelectorAll('.react-grid-item a[href*="/d/gputally-"]')];
@@ -161,7 +194,7 @@ function describe(variable) {
 }
 
 /** Clicks on a link of a panel: on one that leads elsewhere and names something, if there is such a one. */
-async function followLink(page, name, pending, said) {
+async function followLink(context, page, name, pending, said) {
   const links = page.locator('.react-grid-item a[href*="/d/gputally-"]');
   const addresses = await links.evaluateAll((found) => found.map((link) => link.href));
   if (addresses.length === 0) throw new Error('no panel has a link');
@@ -174,18 +207,25 @@ async function followLink(page, name, pending, said) {
   };
   const best = Math.max(...addresses.map(worth));
   const chosen = addresses.findIndex((address) => worth(address) === best);
-  const [before, saidBefore] = [page.url(), said.length];
+  const before = page.url();
   await links.nth(chosen).click();
-  await page.setViewportSize({ width: page.viewportSize().width, height: LEAST_HEIGHT });
   await page.waitForURL((url) => String(url) !== before, { timeout: task.seconds * 1000 });
-  await page.waitForSelector('.react-grid-item', { timeout: task.seconds * 1000 });
-  await settled(page, pending);
+  const dashboard = await dashboardOf(context, /gputally-(\w+)/.exec(new URL(page.url()).pathname)[1]);
+  await page.setViewportSize({ width: page.viewportSize().width, height: LEAST_HEIGHT });
+  await settled(page, pending, dashboard);
   const found = await page.evaluate(describe, VARIABLE);
-  return { link: addresses[chosen], address: page.url(), ...found, said: said.splice(saidBefore) };
+  return { link: addresses[chosen], address: page.url(), ...found, said: said.splice(0) };
 }
 
-async function look(context, { name, width, query, picture, follow }) {
-  const began = Date.now();
+/** Whether somebody may want to see it. */
+function isOdd({ said, alerts, panels }) {
+  const isOddPanel = (panel) =>
+    panel.isEmpty || panel.isBlank || panel.hasFailed || panel.hasComplaint || panel.isTooWide || panel.cut.length > 0;
+  return said.length > 0 || alerts.length > 0 || panels.some(isOddPanel);
+}
+
+/** Opens a dashboard, and tells what is there at each width. */
+async function look(context, { name, widths, query, picture, follow }) {
   const page = await context.newPage();
   const said = [];
   const pending = new Set();
@@ -193,29 +233,45 @@ async function look(context, { name, width, query, picture, follow }) {
   page.on('pageerror', (error) => said.push(String(error)));
   page.on('request', (request) => request.url().includes('/api/') && pending.add(request));
   for (const end of ['requestfinished', 'requestfailed']) page.on(end, (request) => pending.delete(request));
-  try {
-    const dashboard = await dashboardOf(context, name);
-    await page.setViewportSize({ width, height: heightOf(dashboard) });
-    // With a refresh graphs are drawn anew, and are empty for a moment. One that is not offered becomes the shortest.
-    const refresh = dashboard.timepicker.refresh_intervals.at(-1);
-    const address = `${task.grafana}/d/gputally-${name}?${query}&refresh=${refresh}`;
-    await page.goto(address, { waitUntil: 'domcontentloaded' });
-    await page.waitForSelector('.react-grid-item', { timeout: task.seconds * 1000 });
-    for (const row of await page.locator(COLLAPSED_ROW).all()) await row.click();
-    await settled(page, pending);
-    const found = await page.evaluate(describe, VARIABLE);
-    await takePicture(page, picture);
-    found.offered = await offered(page);
-    const already = said.length;
-    const failed = (error) => ({ failed: String(error), said: said.splice(already) });
-    const followed = follow ? await followLink(page, name, pending, said).catch(failed) : null;
-    return { name, width, said, ...found, followed, opened: began / 1000, seconds: (Date.now() - began) / 1000 };
-  } catch (error) {
-    await page.screenshot({ path: picture }).catch(() => undefined);
-    return { name, width, said, failed: String(error), seconds: (Date.now() - began) / 1000 };
-  } finally {
-    await page.close();
+  const opened = Date.now() / 1000;
+  for (const width of widths) {
+    const file = `${picture}-${width}.png`;
+    let found;
+    try {
+      const dashboard = await dashboardOf(context, name);
+      await page.setViewportSize({ width, height: heightOf(dashboard) });
+      const old = width === widths[0] ? await open(page, dashboard, query) : await refresh(page);
+      await settled(page, pending, dashboard, old);
+      found = { name, width, opened, ...(await page.evaluate(describe, VARIABLE)), said: said.splice(0) };
+      if (task.pictures || isOdd(found)) await takePicture(page, file);
+      if (width === widths[0]) found.offered = await offered(page);
+      const failed = (error) => ({ failed: String(error), said: said.splice(0) });
+      if (follow && width === widths.at(-1)) found.followed = await followLink(context, page, name, pending, said).catch(failed);
+    } catch (error) {
+      await page.screenshot({ path: file }).catch(() => undefined);
+      found = { name, width, said: said.splice(0), failed: String(error) };
+    }
+    console.log(JSON.stringify(found));
   }
+  await page.close();
+}
+
+async function open(page, dashboard, query) {
+  // With a refresh graphs are drawn anew, and are empty for a moment. One that is not offered becomes the shortest.
+  const refresh = dashboard.timepicker.refresh_intervals.at(-1);
+  await page.goto(`${task.grafana}/d/${dashboard.uid}?${query}&refresh=${refresh}`, { waitUntil: 'domcontentloaded' });
+  await page.waitForSelector('.react-grid-item', { timeout: task.seconds * 1000 });
+  for (const row of await page.locator(COLLAPSED_ROW).all()) await row.click();
+  return {};
+}
+
+/** Asks for everything again, as a graph has fewer points on a narrower screen, and returns the old queries. */
+async function refresh(page) {
+  const old = await page.evaluate(() =>
+    Object.fromEntries(Object.entries(window.gputally.results()).map(([id, { request }]) => [id, request])),
+  );
+  await page.click(REFRESH);
+  return old;
 }
 
 async function logIn(context) {
@@ -235,7 +291,7 @@ async function main() {
   if (task.user) await logIn(context);
   const waiting = [...task.pages];
   const worker = async () => {
-    for (let next = waiting.shift(); next; next = waiting.shift()) console.log(JSON.stringify(await look(context, next)));
+    for (let next = waiting.shift(); next; next = waiting.shift()) await look(context, next);
   };
   await Promise.all(Array.from({ length: AT_ONCE }, worker));
   await browser.close();

@@ -19,6 +19,19 @@ _DRIVER = Path(__file__).with_name("browser.js")
 _PICTURES = "GPUTALLY_SCREENSHOTS"
 _DEFAULT_PICTURES = ROOT / "build/screenshots"
 _SECONDS_FOR_A_PAGE = 180
+_FONTS = """\
+<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd">
+<fontconfig>
+  <dir>{fonts}</dir>
+  <cachedir>{cache}</cachedir>
+  <match target="pattern">
+    <edit name="hinting" mode="assign"><bool>false</bool></edit>
+    <edit name="hintstyle" mode="assign"><const>hintnone</const></edit>
+  </match>
+</fontconfig>
+"""
+"""The same fonts and widths of letters on every machine: hinting would round them to whole pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +39,11 @@ class Page:
     """One dashboard to open."""
 
     name: str
-    width: int
+    widths: Sequence[int]
     query: str
     """Parameters of its URL: times and variables."""
     picture: str
-    """Name of the file."""
+    """Name of the file, without the width."""
     follow: bool = False
     """Whether to follow a link of a panel as well."""
 
@@ -44,11 +57,13 @@ class User:
 def look(directory: Path, grafana: str, pages: Sequence[Page], user: User | None = None) -> Seen:
     """The content of each page, by the name of the dashboard and the width.
 
-    Screenshots are written to $GPUTALLY_SCREENSHOTS, or to build/screenshots of this repository.
+    With $GPUTALLY_SCREENSHOTS there is a screenshot of each page in that directory; without, in
+    build/screenshots of this repository, of each page with an error, an empty panel or a text cut off.
     """
-    pictures = Path(os.environ.get(_PICTURES) or _DEFAULT_PICTURES)
+    chosen = os.environ.get(_PICTURES)
+    pictures = Path(chosen or _DEFAULT_PICTURES)
     pictures.mkdir(parents=True, exist_ok=True)
-    task = directory / "task.json"
+    task, fonts = directory / "task.json", directory / "fonts.conf"
     task.write_text(
         json.dumps(
             {
@@ -57,12 +72,15 @@ def look(directory: Path, grafana: str, pages: Sequence[Page], user: User | None
                 "grafana": grafana,
                 "user": asdict(user) if user else None,
                 "seconds": _SECONDS_FOR_A_PAGE,
+                "pictures": bool(chosen),
                 "pages": [{**asdict(page), "picture": str(pictures / page.picture)} for page in pages],
             }
         )
     )
+    fonts.write_text(_FONTS.format(fonts=programs.path("dejavu-fonts"), cache=directory / "fonts"))
     command: list[str | Path] = [programs.path("node"), _DRIVER, task]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    environment = {**os.environ, "FONTCONFIG_FILE": str(fonts)}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     return {(page["name"], page["width"]): page for page in found}
@@ -113,7 +131,7 @@ def unfilled(page: Json, dashboard: Json) -> list[str]:
     if len(shown) != len(names):
         return [f"{names} are shown as {shown}"]
     unchosen = {name for name, value in zip(names, shown, strict=True) if value in ("", "None")}
-    # Choices are read only on pages that were opened, not on pages reached by a link.
+    # Choices are read once, on pages that were opened and not on pages reached by a link.
     offered: list[list[str]] = page.get("offered", [])
     unoffered = {name for name, values in zip(names, offered, strict=False) if set(values) <= {"All", "None"}}
     return sorted(unchosen | unoffered)

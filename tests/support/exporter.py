@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -18,6 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tools.servers.waiting import wait_until
 
 T = TypeVar("T")
+# Prometheus gives up a scrape after this time.
+_SECONDS_TO_RESPOND = 10
 Samples = dict[str, dict[tuple[str, ...], float]]
 _ADDRESS = re.compile(r"serves https?://(\S+?)/")
 
@@ -68,7 +69,7 @@ class Exporter:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         request = urllib.request.Request(f"http://{self.address}{path}", headers=names)
         try:
-            with urllib.request.urlopen(request, timeout=10) as response:
+            with urllib.request.urlopen(request, timeout=_SECONDS_TO_RESPOND) as response:
                 return response.status, response.read()
         except urllib.error.HTTPError as error:
             with error:
@@ -89,7 +90,11 @@ class Exporter:
                 return value
         return None
 
-    def wait_until(self, condition: Callable[[], T | None], what: str, seconds: float = 30) -> T:
+    def samples_when(self, condition: Callable[[Samples], object], what: str) -> Samples:
+        """The samples of the first scrape that meets the condition."""
+        return self.wait_until(lambda: now if condition(now := self.samples()) else None, what)
+
+    def wait_until(self, condition: Callable[[], T | None], what: str, seconds: float = 60) -> T:
         return wait_until(
             condition, what, seconds, check=self._check, state=lambda: self.log.read_text()[-3000:]
         )
@@ -109,9 +114,7 @@ class Exporter:
             lambda: self.value("gputally_snapshot_timestamp_seconds") != before, "there is a new snapshot"
         )
 
-    def stop(self, with_signal: signal.Signals = signal.SIGTERM) -> float:
-        """Seconds from the signal to the end."""
-        started = time.monotonic()
+    def stop(self, with_signal: signal.Signals = signal.SIGTERM) -> None:
+        """Fails when it has not ended after the time that Kubernetes gives a pod."""
         self.process.send_signal(with_signal)
         self.process.wait(30)
-        return time.monotonic() - started

@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,6 +31,14 @@ class Told(Server):
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+
+@contextmanager
+def refusing_address() -> Iterator[str]:
+    """An address that refuses connections; no other program gets its port meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{bound.getsockname()[1]}"
 
 
 def prometheus(queries: Mapping[str, list[Sample]] | None = None, **answers: Any) -> Prometheus:

@@ -12,10 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from gputally.server import Endpoint, Limits, Response, Server, text_response
+from tools.servers.waiting import wait_until
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 NOSNIFF = (("X-Content-Type-Options", "nosniff"),)
+HOUR = 3600.0
+PATIENT = Limits(
+    idle_seconds=24 * HOUR,
+    request_seconds=HOUR,
+    response_seconds=HOUR,
+    stall_seconds=HOUR,
+    linger_seconds=HOUR,
+    handshake_seconds=HOUR,
+)
+"""On a busy machine no client is too slow for it: what shall time out is made to by `pass_time`."""
 
 
 @dataclass
@@ -64,7 +75,7 @@ def serving(
     listen: str = "127.0.0.1:0",
     metrics_paths: tuple[str, ...] = ("/metrics",),
     web_config: Path | None = None,
-    limits: Limits | None = None,
+    limits: Limits = PATIENT,
 ) -> Iterator[Server]:
     """A running server; fails when it does not stop in time."""
     server = (pages or StaticPages()).server(
@@ -77,8 +88,27 @@ def serving(
         yield server
     finally:
         server.stop()
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive(), "the server does not stop"
+
+
+def pass_time(server: Server, seconds: float) -> None:
+    """Move the clock of the server's event loop forward. Returns when it has acted on what is due then."""
+    loop = wait_until(lambda: server._loop, "the server runs")
+    acted = threading.Event()
+    before = loop.time
+
+    def move() -> None:
+        loop.time = lambda: before() + seconds  # type: ignore[method-assign]
+        loop.call_at(loop.time(), acted.set)
+
+    loop.call_soon_threadsafe(move)
+    assert acted.wait(60), "the server's event loop stands still"
+
+
+def wait_for_connections(server: Server, number: int) -> None:
+    """Wait until the server has accepted the clients: from then on their time runs."""
+    wait_until(lambda: server._pool is not None and len(server._pool) == number, f"{number} connections")
 
 
 @dataclass(frozen=True)
@@ -92,10 +122,10 @@ class Client:
     """One connection."""
 
     def __init__(self, port: int, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
-        self.socket = socket.create_connection((host, port), timeout=20)
+        self.socket = socket.create_connection((host, port), timeout=60)
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
-        self._received = b""
+        self._received = bytearray()
 
     def __enter__(self) -> "Client":
         return self
@@ -121,7 +151,8 @@ class Client:
         length = 0 if head_only else int(headers["Content-Length"])
         while len(self._received) < length:
             self._more()
-        body, self._received = self._received[:length], self._received[length:]
+        body = bytes(self._received[:length])
+        del self._received[:length]
         return Answer(int(first.split()[1]), headers, body)
 
     def is_hung_up(self) -> bool:

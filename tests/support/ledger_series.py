@@ -156,7 +156,7 @@ def audited(exporter: Exporter) -> Auditor:
 
 
 def wait_for_ledger(
-    exporter: Exporter, condition: Callable[[Scrape], object], what: str, seconds: float = 30
+    exporter: Exporter, condition: Callable[[Scrape], object], what: str, seconds: float = 60
 ) -> Scrape:
     """The first scrape that meets the condition."""
 
@@ -213,10 +213,13 @@ class Simulation:
         self._starts += 1
         return Exporter(self._directory / f"log-{self._starts}", *self._arguments, *arguments)
 
-    def kill_at_birth(self, seconds: float, *arguments: str) -> None:
+    def kill_at_birth(self, lines: int, *arguments: str) -> None:
+        """Starts an exporter and kills it as soon as it has logged so many lines."""
         command = [sys.executable, "-m", "gputally", *self._arguments, *arguments]
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-            time.sleep(seconds)
+        with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+            assert process.stderr is not None
+            for _ in range(lines):
+                process.stderr.readline()
             process.kill()
 
     def counters(self, at_seconds: float) -> dict[str, int]:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 
 REQUEST = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Visited = Callable[[str], None]
 
 
 async def connect_and_say_nothing(streams: Streams) -> None:
@@ -41,7 +42,7 @@ async def send_garbage(streams: Streams) -> None:
 async def ask_and_never_read(streams: Streams) -> None:
     streams[1].transport.pause_reading()  # type: ignore[attr-defined]
     streams[1].write(REQUEST * 10)
-    await asyncio.sleep(3600)
+    await asyncio.Event().wait()
 
 
 async def ask_once_and_sit(streams: Streams) -> None:
@@ -81,7 +82,7 @@ KINDS: tuple[Callable[[Streams], Awaitable[None]], ...] = (
 )
 
 
-async def be_hostile(kind: Callable[[Streams], Awaitable[None]], port: int, visits: Counter[str]) -> None:
+async def be_hostile(kind: Callable[[Streams], Awaitable[None]], port: int, visited: Visited) -> None:
     """Comes back half a second after it is thrown out."""
     while True:
         try:
@@ -89,7 +90,7 @@ async def be_hostile(kind: Callable[[Streams], Awaitable[None]], port: int, visi
         except OSError:
             await asyncio.sleep(0.5)
             continue
-        visits[kind.__name__] += 1
+        visited(kind.__name__)
         try:
             await kind(streams)
         except OSError:
@@ -100,17 +101,22 @@ async def be_hostile(kind: Callable[[Streams], Awaitable[None]], port: int, visi
 
 
 async def all_of_them(port: int, count: int) -> None:
-    """Says when all have come, and at the end how often each kind did."""
+    """Says when all have come, when many have come back, and at the end how often each kind came."""
     visits: Counter[str] = Counter()
+
+    def visited(kind: str) -> None:
+        visits[kind] += 1
+        if visits.total() == count:
+            print("all are here", flush=True)
+        elif visits.total() == 2 * count:
+            print("they come back", flush=True)
+
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda *_: None)  # to be thrown out is what they are here for
     ended = loop.run_in_executor(None, sys.stdin.read)
     crowd = [
-        loop.create_task(be_hostile(KINDS[number % len(KINDS)], port, visits)) for number in range(count)
+        loop.create_task(be_hostile(KINDS[number % len(KINDS)], port, visited)) for number in range(count)
     ]
-    while visits.total() < count and not ended.done():
-        await asyncio.sleep(0.05)
-    print("all are here", flush=True)
     await ended
     print(json.dumps(visits), flush=True)
     for one in crowd:

@@ -3,7 +3,6 @@
 import gzip
 import json
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from tests.support.amd_trees import plant
 from tests.support.exporter import Exporter, Samples, parse_samples
+from tools.servers.ports import free_port
 
 MIB = 1 << 20
 
@@ -48,12 +48,6 @@ def eight_mi300x(folder: Path) -> Path:
     return tree
 
 
-def free_port() -> str:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return str(taken.getsockname()[1])
-
-
 def first_sample(exporter: Exporter) -> Samples:
     exporter.wait_until(lambda: exporter.get("/readyz")[0] == 200, "the first sample is done")
     return exporter.samples()
@@ -61,7 +55,7 @@ def first_sample(exporter: Exporter) -> Samples:
 
 def test_eight_gpus_by_the_settings_of_a_collector_for_amd(tmp_path: Path) -> None:
     tree = eight_mi300x(tmp_path)
-    port = free_port()
+    port = str(free_port())
     settings = {
         "EXPORTER_PORT": port,
         "COLLECTION_INTERVAL": "30",

@@ -13,8 +13,8 @@ import pytest
 from gputally.metrics.exposition import OPENMETRICS, TEXT
 from gputally.simulator import simulated_reader
 from tests.support.exporter import Exporter, parse_samples
+from tests.support.fake_servers import refusing_address
 from tests.support.prometheus import prometheus_scraping
-from tools.servers.ports import free_port
 
 # The scenario begins with one pod on each GPU; later there are hours without.
 BEGAN = int(time.time())
@@ -107,8 +107,11 @@ def test_a_file_that_nobody_writes_any_more_is_reported_and_no_longer_served(tmp
 def test_without_an_upstream_the_page_of_the_relay_is_down_and_says_why_and_ours_are_as_always(
     tmp_path: Path,
 ) -> None:
-    url = f"http://127.0.0.1:{free_port()}/metrics"
-    with Exporter(tmp_path / "log", *SIMULATE, "--relay", url, "--relay-metrics") as exporter:
+    with ExitStack() as stack:
+        url = f"http://{stack.enter_context(refusing_address())}/metrics"
+        exporter = stack.enter_context(
+            Exporter(tmp_path / "log", *SIMULATE, "--relay", url, "--relay-metrics")
+        )
         exporter.wait_until(lambda: "relay" in exporter.scrape(), "there is a sample")
         status, body = exporter.get("/gpu/metrics")
         assert (status, body.count(b"\n")) == (503, 1)

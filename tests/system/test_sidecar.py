@@ -35,7 +35,7 @@ def test_it_ends_by_itself_when_the_work_has_ended(tmp_path: Path, pod: FakeProc
         with Exporter(tmp_path / "log", *arguments(tmp_path, pod)) as exporter:
             exporter.next_snapshots(6)  # longer than it takes to look
             work.communicate(b"")
-            assert exporter.process.wait(10) == 0
+            assert exporter.process.wait(60) == 0
             assert "the other containers of this pod have ended" in exporter.log.read_text()
 
 
@@ -45,7 +45,7 @@ def test_without_a_shared_proc_it_ends_when_it_is_told_to(tmp_path: Path, pod: F
         exporter.wait_until(
             lambda: "the pod has no shareProcessNamespace" in exporter.log.read_text(), "it says so"
         )
-        assert exporter.stop(signal.SIGTERM) < 2
+        exporter.stop(signal.SIGTERM)
         assert exporter.process.returncode == 0
 
 

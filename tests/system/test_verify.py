@@ -16,6 +16,7 @@ from dashboards.registry import texts
 from tests.support.alerting import Alertmanager, inbox, write_alertmanager_config, write_rules
 from tests.support.command_line import levels, run
 from tests.support.exporter import Exporter
+from tests.support.fake_servers import refusing_address
 from tests.support.prometheus import prometheus_in
 from tools.dependencies import programs
 from tools.servers.children import Children
@@ -213,9 +214,11 @@ def test_a_fault_of_prometheus_fails_its_own_line_and_no_other(
 
 
 def test_an_exporter_that_is_down_is_named_with_the_reason(world: World, tmp_path: Path) -> None:
-    nobody = f"127.0.0.1:{free_port()}"
     port = world.alertmanager.port
-    with prometheus(tmp_path, [world.exporter.address, nobody], port, as_it_is) as url:
+    with (
+        refusing_address() as nobody,
+        prometheus(tmp_path, [world.exporter.address, nobody], port, as_it_is) as url,
+    ):
         Prometheus(url).wait_for(f"count(up) == 2 and {RECORDED}")
         report = world.verify(url, "--exporter", f"http://{nobody}", wait="1s")
     failures = [line for line in report.stdout.splitlines() if line.startswith("failure")]

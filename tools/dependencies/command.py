@@ -12,7 +12,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tools/programs", description=__doc__)
     parser.add_argument("program", nargs="*", help="install only these (default: all)")
     parser.add_argument(
-        "--for", dest="group", choices=["test", "demo", "bench"], help="install only what this tool needs"
+        "--for", dest="group", choices=programs.GROUPS, help="install only what these tests or this tool need"
     )
     parser.add_argument("--list", action="store_true", help="print what is installed, and install nothing")
     options = parser.parse_args(arguments)

@@ -1,4 +1,7 @@
-"""External programs (promtool, prometheus, nvidia-smi ...): found on PATH, or installed once into a cache.
+"""External programs (promtool, prometheus, nvidia-smi ...), installed once into a cache.
+
+A program decides the results of tests, so the pinned one is used even if PATH has another. GPUTALLY_PROGRAMS
+(`name=path,name=path`; a name alone is looked up on PATH) replaces pinned programs by the user's own.
 
 The cache is $GPUTALLY_CACHE/programs or ~/.cache/gputally/programs. It has one directory per program set and
 version. A set is built in a temporary directory and renamed under a lock: two runs may start at the same
@@ -11,9 +14,7 @@ once. For all sets these caches grow to 15 GB; they are removed after the last s
 import hashlib
 import json
 import os
-import re
 import shutil
-import subprocess
 import time
 import tomllib
 from collections import deque
@@ -24,12 +25,16 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from tools import ROOT, Failed
-from tools.dependencies import recipes
+from tools import ROOT, Failed, Missing
+from tools.dependencies import fetching, recipes
 from tools.dependencies.locking import locked, shared_directory
 from tools.dependencies.progress import Work
 
 PINS = ROOT / "tools" / "programs.toml"
+GROUPS = ("fast", "test", "cluster", "demo", "bench")
+OWN = "GPUTALLY_PROGRAMS"
+NOT_OF_THE_BUILD = {"minutes", "needed_by", "any_version", "only_for"}
+"""Settings that decide when a set is built, and not what is built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ class ProgramSet:
     @property
     def directory(self) -> Path:
         # The digest gives a changed pin or build tag another directory: an old build is never used for it.
-        made_from = {name: value for name, value in self.settings.items() if name != "minutes"}
+        made_from = {name: value for name, value in self.settings.items() if name not in NOT_OF_THE_BUILD}
         digest = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:8]
         return cache() / "programs" / f"{self.name}-{self.settings['version']}-{digest}"
 
@@ -88,7 +93,7 @@ def program_sets(pins: Path = PINS) -> dict[str, ProgramSet]:
 
 
 def names(group: str | None = None) -> list[str]:
-    """The programs that a group (test, demo, bench) needs; without a group, those of all groups."""
+    """The programs that one of GROUPS needs; without a group, those of all groups."""
     return [
         program
         for each in program_sets().values()
@@ -98,13 +103,18 @@ def names(group: str | None = None) -> list[str]:
 
 
 def find(program: str) -> Path | None:
-    """The path of a program; None when it is not installed."""
+    """The path of a program; None when it is not installed. Raises Failed."""
     owner = _set_of(program)
-    return _on_path(program, owner.settings.get("at_least")) or _in_cache(program, owner)
+    if own := _own().get(program):
+        return own
+    if owner.settings.get("any_version") and (found := shutil.which(program)):
+        return Path(found)
+    file = owner.directory / program
+    return file if file.exists() else None
 
 
 def path(program: str) -> Path:
-    """The path of a program, which is installed first if needed. Raises Failed."""
+    """The path of a program, which is installed first if needed. Raises Failed; in a test run, Missing."""
     found = find(program)
     if found is None:
         if failures := install([program]):
@@ -120,8 +130,9 @@ def install(wanted: Iterable[str]) -> list[Failed]:
     """
     missing = {program: _set_of(program) for program in wanted if find(program) is None}
     if missing and "PYTEST_VERSION" in os.environ:
-        advice = "is neither on PATH nor in {}; run `tools/programs {}`"
-        return [Failed(f"{program} {advice.format(cache(), program)}") for program in missing]
+        return [
+            Missing(f"{program} is not in {cache()}; run `tools/programs {program}`") for program in missing
+        ]
     sets = {each.name: each for each in missing.values()}
     batch = Batch(cache() / "programs" / ".shared", len(sets) == 1, Event())
     # With nothing to install, a directory that exists was left by a run that was killed.
@@ -138,25 +149,29 @@ def build(program_set: ProgramSet, batch: Batch) -> Path:
         if not directory.exists():
             # Under the lock, a directory of this name was left by a run that was killed.
             unfinished = directory.with_name(f".{directory.name}.unfinished")
-            _remove(unfinished)
-            scratch, into = unfinished / "scratch", unfinished / "programs"
-            for new in (scratch, into):
-                new.mkdir(parents=True)
+            into = unfinished / "programs"
             log = directory.with_name(f"{directory.name}.log")
             work = Work(program_set.title, log, alone=batch.single, stop=batch.stop)
-            recipe = recipes.RECIPES[program_set.settings["recipe"]]
-            recipe(
-                recipes.Job(
-                    version=program_set.settings["version"],
-                    programs=program_set.programs,
-                    settings=program_set.settings,
-                    into=into,
-                    scratch=scratch,
-                    shared=batch.directory,
-                    work=work,
-                    find=lambda program: find(program) or build(_set_of(program), batch) / program,
+
+            def make() -> None:
+                _remove(unfinished)
+                for new in (unfinished / "scratch", into):
+                    new.mkdir(parents=True)
+                recipes.RECIPES[program_set.settings["recipe"]](
+                    recipes.Job(
+                        version=program_set.settings["version"],
+                        programs=program_set.programs,
+                        settings=program_set.settings,
+                        into=into,
+                        scratch=unfinished / "scratch",
+                        shared=batch.directory,
+                        work=work,
+                        find=lambda program: find(program) or build(_set_of(program), batch) / program,
+                    )
                 )
-            )
+
+            owners = program_set.settings.get("only_for")
+            fetching.fetched(make, work, program_set.name, [owners] if owners else [*program_set.programs])
             into.rename(directory)
             _remove(unfinished)
             work.say(f"ready after {time.monotonic() - work.started:.0f} s, in {directory}")
@@ -200,31 +215,19 @@ def _set_of(program: str) -> ProgramSet:
     raise Failed(f"{program!r} is not in {PINS.name}; allowed: {allowed}")
 
 
-def _in_cache(program: str, owner: ProgramSet) -> Path | None:
-    file = owner.directory / program
-    return file if file.exists() else None
-
-
-def _on_path(program: str, at_least: str | None) -> Path | None:
-    found = shutil.which(program)
-    if found is None:
-        return None
-    if at_least and _version(found) < _numbers(at_least):
-        return None
-    return Path(found)
-
-
-def _version(program: str) -> tuple[int, ...]:
-    """The first version number that a program prints; () when it prints none."""
-    for flag in ("--version", "version"):
-        ran = subprocess.run([program, flag], capture_output=True, text=True, check=False)
-        if ran.returncode == 0 and (number := re.search(r"\d+(\.\d+)+", ran.stdout)):
-            return _numbers(number.group())
-    return ()
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+def _own() -> dict[str, Path]:
+    """The programs that the user chose by the variable OWN."""
+    chosen: dict[str, Path] = {}
+    for choice in filter(None, os.environ.get(OWN, "").split(",")):
+        program, _, where = choice.partition("=")
+        _set_of(program)
+        where = where or program
+        # Some "programs" are directories of files.
+        found = where if os.sep in where and Path(where).is_dir() else shutil.which(where)
+        if found is None:
+            raise Failed(f"{OWN} has {choice!r}, and {where} is no executable; give {program}=PATH")
+        chosen[program] = Path(found).absolute()
+    return chosen
 
 
 def _remove(directory: Path) -> None:

@@ -177,15 +177,11 @@ def debian(job: Job) -> None:
 
     With `dependencies_without`, also their dependencies except the packages that it names.
     """
-    names = job.settings.get("only_for") or ", ".join(job.programs)
-    instead = f"Put an executable named {names} on PATH instead."
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        raise Failed(
-            f"{job.work.title} is a Debian package, and this machine has no apt-get or dpkg-deb. {instead}"
-        )
+        raise Failed(f"{job.work.title} is a Debian package, and this machine has no apt-get or dpkg-deb.")
     archive = _debian_archive(job)
     if archive is None:
-        raise Failed(f"{job.work.title}: this machine's apt has no Debian archive. {instead}")
+        raise Failed(f"{job.work.title}: this machine's apt has no Debian archive.")
     options = _apt_options(job, archive)
     job.work.run("reading the package list", ["apt-get", *options, "update"])
     packages = job.settings["packages"]
@@ -318,6 +314,9 @@ def _apt_options(job: Job, archive: str) -> list[str]:
         "Dir::Cache": cache,
         "APT::Sandbox::User": "",
         "Acquire::Languages": "none",
+        "Acquire::Retries": 3,
+        # Otherwise apt goes on without a list that it could not download.
+        "APT::Update::Error-Mode": "any",
     }
     return ["-q", *(f"-o{name}={value}" for name, value in settings.items())]
 

@@ -1,16 +1,24 @@
 """Free ports of the loopback address."""
 
+import random
 import socket
+from contextlib import suppress
 
 from tools import Failed
 
 HOST = "127.0.0.1"
+# Below the ports that Linux gives to outgoing connections, one of which could take a free port before its
+# server does, and below the NodePorts of Kubernetes.
+_PORTS = range(20000, 30000)
+_random = random.SystemRandom()
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    while True:
+        port = _random.choice(_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, port))
+            return port
 
 
 def choose_port(server: str, requested: int | None, usual: int) -> int:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from tools import Failed
 
 T = TypeVar("T")
-_SECONDS_BETWEEN_CHECKS = 0.1
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.1
 
 
 def wait_until(
@@ -28,6 +28,7 @@ def wait_until(
     false result; the last one is part of the error. `state` is part of the error, too.
     """
     deadline = time.monotonic() + seconds
+    pause = _SHORTEST_PAUSE
     while True:
         last = ""
         if check:
@@ -40,7 +41,8 @@ def wait_until(
         if time.monotonic() > deadline:
             details = f"\n{state()}" if state else ""
             raise Failed(f"timed out after {seconds:g} s: {what}{last}{details}")
-        time.sleep(_SECONDS_BETWEEN_CHECKS)
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def responds(url: str, context: ssl.SSLContext | None = None) -> bool:

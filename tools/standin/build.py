@@ -1,14 +1,13 @@
 """Compiles the driver stand-in on demand, once per version of its sources."""
 
 import hashlib
-import importlib.util
 import os
-import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+
+from tools.dependencies import programs
 
 LIBRARY_NAME = "libnvidia-ml.so.1"
 _SOURCES = Path(__file__).parent / "library"
@@ -28,10 +27,6 @@ _FLAGS = (
 )
 
 
-class CompilerMissing(RuntimeError):
-    """This machine has no C compiler."""
-
-
 def build_library(*, without: Sequence[str] = ()) -> Path:
     """The directory that holds libnvidia-ml.so.1; compiled if that has not been done yet.
 
@@ -39,7 +34,7 @@ def build_library(*, without: Sequence[str] = ()) -> Path:
     once are safe: each compiles in a directory of its own and the first one to finish names it.
     """
     sources = sorted(_SOURCES.glob("*.[ch]"))
-    directory = cache_directory() / f"standin-{_fingerprint(sources, without)}"
+    directory = programs.cache() / f"standin-{_fingerprint(sources, without)}"
     if (directory / LIBRARY_NAME).exists():
         return directory
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -55,12 +50,6 @@ def build_library(*, without: Sequence[str] = ()) -> Path:
     return directory
 
 
-def cache_directory() -> Path:
-    """Where built tools are kept: $GPUTALLY_CACHE, or a directory in the home directory."""
-    chosen = os.environ.get("GPUTALLY_CACHE")
-    return Path(chosen) if chosen else Path.home() / ".cache" / "gputally"
-
-
 def _fingerprint(sources: Sequence[Path], without: Sequence[str]) -> str:
     digest = hashlib.sha256()
     for part in (os.uname().machine, *_FLAGS, *sorted(without)):
@@ -70,18 +59,9 @@ def _fingerprint(sources: Sequence[Path], without: Sequence[str]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _compiler() -> list[str]:
-    if found := shutil.which("cc") or shutil.which("gcc") or shutil.which("clang"):
-        return [found]
-    if importlib.util.find_spec("ziglang"):
-        return [sys.executable, "-m", "ziglang", "cc"]
-    raise CompilerMissing(
-        "the driver stand-in needs a C compiler: install gcc or clang, or `python -m pip install ziglang`"
-    )
-
-
 def _compile(sources: Sequence[Path], library: Path, without: Sequence[str]) -> None:
-    command = [*_compiler(), *_FLAGS, "-o", str(library), *(str(s) for s in sources if s.suffix == ".c")]
+    parts = [str(source) for source in sources if source.suffix == ".c"]
+    command = [str(programs.path("cc")), *_FLAGS, "-o", str(library), *parts]
     if without:
         # The code stays in the library, only the names are not exported.
         hidden = library.with_name("hidden.map")

@@ -1,11 +1,9 @@
-"""Data for dashboards in tests: a day of two nodes and four hours of a third, in a real Prometheus.
+"""Data for dashboards in tests: a day of two nodes and four hours of a third, for a real Prometheus.
 
 Most events are in the last hours, and many last until the end. The real recording rules and alerts are
 evaluated.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
@@ -15,7 +13,6 @@ from tools.replay.alert_states import record_alerts
 from tools.replay.blocks import write_history
 from tools.replay.fleet import Node, Period
 from tools.replay.rules import record_rules
-from tools.servers.prometheus import Prometheus, serving
 
 HOUR = 3600
 STEP = 120
@@ -39,9 +36,8 @@ _OTHERS = [
 ]
 
 
-@contextmanager
-def prometheus_with_data(directory: Path) -> Iterator[Prometheus]:
-    """Simulates the nodes, evaluates the rules and serves the result."""
+def write_data(directory: Path) -> None:
+    """Simulates the nodes, evaluates the rules and writes the result as Prometheus stores it."""
     data = directory / "data"
     write_history(_OTHERS, DAY, data, cluster=CLUSTER, process_metrics=True)
     write_history([_HOPPER], LAST_HOURS, data, cluster=CLUSTER, process_metrics=True)
@@ -49,5 +45,3 @@ def prometheus_with_data(directory: Path) -> Iterator[Prometheus]:
     rules.write_text(yaml.safe_dump({"groups": rule_groups()}))
     record_rules(data, [rules], DAY, block_hours=54)
     record_alerts(data, [rules], LAST_HOURS)
-    with serving(data) as prometheus:
-        yield prometheus

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import trustme
 
+from gputally.server import web_security
+
 
 @dataclass(frozen=True)
 class Authority:
@@ -28,6 +30,12 @@ class Authority:
         path = self.folder / "web.yml"
         path.write_text(text)
         return path
+
+
+@pytest.fixture
+def changes_are_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are checked on every connection and request, not once a second."""
+    monkeypatch.setattr(web_security, "CHECK_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 
 import pytest
@@ -16,14 +15,15 @@ from hypothesis import strategies as st
 
 from gputally.server import Limits, ListenError, format_address, parse_address
 from gputally.server.server import open_sockets
-from tests.support.http_client import Client, StaticPages, request, serving
+from tests.support.http_client import HOUR, PATIENT, Client, StaticPages, request, serving
 
 SLEEPY = """
 import signal, sys
-from gputally.server import Endpoint, Response, Server
+from gputally.server import Endpoint, Limits, Response, Server
 class Page(Endpoint):
     def respond(self, openmetrics, gzip): return Response(200, "text/plain", b"x")
-server = Server({"/metrics": Page()}, Page(), listen="127.0.0.1:0")
+limits = Limits(idle_seconds=3600, request_seconds=3600, shutdown_seconds=3600)
+server = Server({"/metrics": Page()}, Page(), listen="127.0.0.1:0", limits=limits)
 signal.signal(signal.SIGTERM, lambda *_: server.stop())
 server.open()
 print(server.port, flush=True)
@@ -37,7 +37,7 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
 
 
-def test_a_signal_handler_can_stop_it_in_time() -> None:
+def test_a_signal_handler_can_stop_it_without_waiting_for_its_clients() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", SLEEPY], stdout=subprocess.PIPE, text=True, env=environment()
     ) as process:
@@ -45,19 +45,18 @@ def test_a_signal_handler_can_stop_it_in_time() -> None:
         port = int(process.stdout.readline())
         with Client(port) as idle, Client(port) as silent:
             assert idle.get("/healthz").status == 200
-            started = time.monotonic()
             process.send_signal(signal.SIGTERM)
             assert process.stdout.readline() == "stopped\n"
-            assert time.monotonic() - started < 2
             assert idle.is_hung_up()
             assert silent.is_hung_up()
         # YAML and bcrypt cost memory: without --web-config they stay out.
         assert process.stdout.read().split() == ["loaded"]
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def test_an_answer_in_flight_is_finished() -> None:
-    with serving(StaticPages(size=8_000_000)) as server, Client(server.port) as client:
+    limits = replace(PATIENT, shutdown_seconds=HOUR)
+    with serving(StaticPages(size=8_000_000), limits=limits) as server, Client(server.port) as client:
         client.say(request())
         while not client.socket.recv(1, socket.MSG_PEEK):
             pass
@@ -76,7 +75,7 @@ def test_a_client_that_does_not_read_cannot_keep_it_from_stopping() -> None:
         client.say(request())
         client.socket.recv(1, socket.MSG_PEEK)
         server.stop()
-        thread.join(3)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -105,10 +104,11 @@ def test_there_are_never_more_connections_than_half_of_the_descriptors() -> None
 
 
 STARVED = """
-import resource, sys, threading
+import asyncio.constants, resource, sys, threading
 from gputally.server import Endpoint, Limits, Response, Server
 class Page(Endpoint):
     def respond(self, openmetrics, gzip): return Response(200, "text/plain", b"x")
+asyncio.constants.ACCEPT_RETRY_DELAY = 0.05  # of a second: several times in this test
 limits = Limits(connections=1000, request_seconds=3600)
 server = Server({"/metrics": Page()}, Page(), listen="127.0.0.1:0", limits=limits)
 server.open()
@@ -141,7 +141,7 @@ def test_running_out_of_descriptors_is_survived_and_said_once() -> None:
             for one in silent:
                 one.close()
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         assert process.stderr.read().count("cannot accept connections") == 1
 
 

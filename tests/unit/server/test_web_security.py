@@ -3,8 +3,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputally.server.http1 import Request
 from gputally.server.web_config import RateLimit
-from gputally.server.web_security import TokenBucket
+from gputally.server.web_security import TokenBucket, WebSecurity
 from tests.support.http_client import Client, serving
 
 
@@ -14,6 +15,18 @@ def test_requests_above_the_rate_are_refused_and_probes_are_not(tmp_path: Path) 
     with serving(web_config=path) as server, Client(server.port) as client:
         assert [client.get().status for _ in range(5)] == [200, 200, 200, 429, 429]
         assert client.get("/healthz").status == 200
+
+
+def test_the_file_is_checked_once_a_second_at_most(tmp_path: Path) -> None:
+    path, clock = tmp_path / "web.yml", [0.0]
+    path.write_text("")
+    security = WebSecurity(path, lambda: clock[-1])
+    path.write_text("http_server_config: {headers: {X-Frame-Options: deny}}")
+    headers = []
+    for now in (0.9, 1.0):
+        clock.append(now)
+        security.admit(Request("GET", "/metrics"), lambda _: headers.append(security.headers))
+    assert headers == [(), (("X-Frame-Options", "deny"),)]
 
 
 def test_the_bucket_fills_with_time() -> None:

@@ -1,4 +1,4 @@
-"""External programs: found on PATH, or got once into the cache, whatever else goes on."""
+"""External programs: the pinned ones, got once into the cache, whatever else goes on."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import ROOT, Failed
+from tools import ROOT, Failed, Missing
 from tools.dependencies import command, programs, recipes
 from tools.dependencies.programs import ProgramSet
 
@@ -21,6 +21,7 @@ from tools.dependencies.programs import ProgramSet
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GPUTALLY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("GPUTALLY_PROGRAMS", raising=False)
     return tmp_path / "cache"
 
 
@@ -70,23 +71,51 @@ def script(directory: Path, name: str, text: str) -> Path:
     return file
 
 
-def test_a_developers_own_program_on_path_is_used_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = script(tmp_path / "bin", "promtool", "exit 1")
-    monkeypatch.setenv("PATH", str(own.parent))
-    assert programs.path("promtool") == own
+@pytest.fixture
+def other_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory on PATH with every program that is pinned, of another version."""
+    directory = tmp_path / "bin"
+    for each in programs.program_sets().values():
+        for program in each.programs:
+            script(directory, program, f"echo {program} 99.0.0")
+    monkeypatch.setenv("PATH", f"{directory}:/usr/bin:/bin")
+    return directory
 
 
-def test_a_build_tool_on_path_that_is_too_old_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_programs_on_path_do_not_replace_the_pinned_ones(other_versions: Path, cache: Path) -> None:
+    # Any C compiler gives the same result.
+    for program in set(programs.names()) - {"cc"}:
+        assert programs.find(program) is None, program
+    pinned = programs.program_sets()["helm"].directory / "helm"
+    pinned.parent.mkdir(parents=True)
+    pinned.touch()
+    assert programs.path("helm") == pinned
+    assert programs.path("cc") == other_versions / "cc"
+
+
+def test_programs_of_ones_own_are_used_when_they_are_asked_for_by_name(
+    other_versions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = script(tmp_path / "old", "go", '[ "$1" = version ] && echo go version go1.19.4 linux/amd64')
-    new = script(tmp_path / "new", "go", '[ "$1" = version ] && echo go version go1.99.0 linux/amd64')
-    monkeypatch.setenv("PATH", f"{old.parent}:/usr/bin:/bin")
-    assert programs.find("go") is None
-    monkeypatch.setenv("PATH", f"{new.parent}:/usr/bin:/bin")
-    assert programs.find("go") == new
+    elsewhere = script(tmp_path / "elsewhere", "chromium-browser", "")
+    plugins = tmp_path / "cni"
+    plugins.mkdir()
+    monkeypatch.setenv("GPUTALLY_PROGRAMS", f"helm,chromium={elsewhere},cni-plugins={plugins}")
+    assert programs.path("helm") == other_versions / "helm"
+    assert programs.path("chromium") == elsewhere
+    assert programs.path("cni-plugins") == plugins
+    assert programs.find("kubectl") is None
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "told"),
+    [("helm=/nowhere/helm", "/nowhere/helm is no executable"), ("helmm", "'helmm' is not in programs.toml")],
+)
+def test_a_program_of_ones_own_that_does_not_exist_is_not_replaced_by_the_pinned_one(
+    asked_for: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUTALLY_PROGRAMS", asked_for)
+    with pytest.raises(Failed, match=told):
+        programs.path("helm")
 
 
 def test_a_set_is_made_once(pin: Pin) -> None:
@@ -103,13 +132,13 @@ def test_a_set_is_made_once(pin: Pin) -> None:
     assert runs == ["1.0"]
 
 
-def test_a_changed_pin_or_build_setting_is_another_set_and_how_long_it_takes_is_not(pin: Pin) -> None:
+def test_a_changed_pin_or_build_setting_is_another_set_and_who_needs_it_when_is_not(pin: Pin) -> None:
     made = (
         program_set(),
         program_set(version="1.1"),
         program_set(tags=["a"]),
         program_set(tags=["b"]),
-        program_set(tags=["b"], minutes=5),
+        program_set(tags=["b"], minutes=5, needed_by=["fast"]),
     )
     places = []
     for one in made:
@@ -353,11 +382,8 @@ def test_two_runs_that_start_together_make_a_set_once(tmp_path: Path) -> None:
     assert sum("another run is installing it" in err for _, err in printed) == 2
 
 
-def test_inside_a_test_run_nothing_is_built_and_the_command_that_does_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(Failed, match="run `tools/programs promtool`"):
+def test_inside_a_test_run_nothing_is_built_and_the_command_that_does_is_named() -> None:
+    with pytest.raises(Missing, match=r"^promtool .*run `tools/programs promtool`"):
         programs.path("promtool")
 
 
@@ -370,7 +396,7 @@ def test_the_command_prints_what_it_found_goes_on_after_a_failure_and_says_so_by
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = script(tmp_path / "bin", "promtool", "")
-    monkeypatch.setenv("PATH", str(own.parent))
+    monkeypatch.setenv("GPUTALLY_PROGRAMS", f"promtool={own}")
     assert command.main(["promtool"]) == 0
     assert capsys.readouterr().out == f"{own}\n"
     assert command.main(["prometheus", "promtool"]) == 1
@@ -379,10 +405,7 @@ def test_the_command_prints_what_it_found_goes_on_after_a_failure_and_says_so_by
     assert "tools/programs prometheus" in answer.err
 
 
-def test_listing_gets_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cache: Path
-) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
+def test_listing_gets_nothing(capsys: pytest.CaptureFixture[str], cache: Path) -> None:
     assert command.main(["--list", "--for", "test"]) == 0
     assert re.search(r"^promtool +-$", capsys.readouterr().out, re.MULTILINE)
     assert not cache.exists()
@@ -396,11 +419,24 @@ def test_the_cache_is_outside_the_repository_by_default(monkeypatch: pytest.Monk
 
 
 def test_the_tests_and_the_demo_know_what_they_need() -> None:
-    assert {"prometheus", "promtool", "nvidia-smi-535", "nvidia-smi-550", "cc"} <= set(programs.names("test"))
-    assert {"alertmanager", "amtool", "chromium", "playwright-core", "node"} <= set(programs.names("test"))
+    test = set(programs.names("test"))
+    assert {"prometheus", "promtool", "nvidia-smi-535", "nvidia-smi-550", "cc"} <= test
+    assert {"alertmanager", "amtool", "chromium", "playwright-core", "node"} <= test
+    assert {"kube-apiserver", "kubectl", "etcd", "helm", "helm-4"} <= test
+    assert {"containerd", "coredns", "buildah", "debian-python", "nft"} <= set(programs.names("cluster"))
+    assert not test & set(programs.names("cluster"))
     assert {"prometheus", "prometheus-ui", "alertmanager-with-ui"} <= set(programs.names("demo"))
-    assert "all-smi" not in programs.names("test")
+    assert "all-smi" not in test
     assert "go" not in programs.names()
+
+
+def test_the_fast_tests_need_only_what_is_downloaded() -> None:
+    fast = set(programs.names("fast"))
+    assert "helm" in fast
+    assert fast <= set(programs.names("test"))
+    for each in programs.program_sets().values():
+        if fast & set(each.programs):
+            assert each.settings["recipe"] in {"npm", "pypi"}
 
 
 @pytest.mark.parametrize("name", sorted(programs.program_sets()))
@@ -409,7 +445,9 @@ def test_every_set_can_be_made_from_its_pins_alone(name: str) -> None:
     assert made.settings["recipe"] in recipes.RECIPES
     assert made.programs
     assert made.minutes >= 0
-    assert re.fullmatch(r"\d+(\.\d+)*(\.post\d+)?", made.settings["version"])
+    assert set(made.needed_by) <= set(programs.GROUPS)
+    number = re.fullmatch(r"\d+(\.\d+)*(\.post\d+)?", made.settings["version"])
+    assert number or made.settings["version"] == made.settings["suite"]
     if "module" in made.settings:
         assert re.fullmatch(
             r"[a-z0-9./-]+@v\d+\.\d+\.\d+(-(0\.)?\d{14}-[0-9a-f]{12})?", made.settings["module"]

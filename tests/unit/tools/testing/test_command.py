@@ -1,6 +1,7 @@
 """tools/test itself: every step runs, every failure counts, the counts stand at the end."""
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from tools import ROOT, Failed
-from tools.dependencies import environment, programs
+from tools.dependencies import programs
+from tools.test_cluster import preflight
 from tools.testing import command as test
-
-PYTHON = Path("/env/bin/python")
 
 
 def prints(text: str, code: int = 0) -> list[str]:
@@ -19,12 +19,13 @@ def prints(text: str, code: int = 0) -> list[str]:
 
 
 @pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+def steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, list[str]]:
     """The checks; the tests print `5 passed in 0.1s`. Nothing is installed."""
     found = {"format": prints("3 files already formatted"), "types": prints("no issues in 3 source files")}
-    monkeypatch.setattr(environment, "python", lambda *_, **__: PYTHON)
     monkeypatch.setattr(programs, "install", lambda _: [])
-    monkeypatch.setattr(test, "checks", lambda _: found)
+    monkeypatch.setattr(preflight, "lacking", lambda: None)
+    monkeypatch.setattr(test, "OUTPUT", tmp_path)
+    monkeypatch.setattr(test, "checks", lambda: found)
     monkeypatch.setattr(test, "pytest_command", lambda *_: prints("\n=== 5 passed in 0.1s ==="))
     return found
 
@@ -53,8 +54,9 @@ def test_one_failure_fails_the_whole_and_the_other_steps_still_run(
     assert test.main([]) == 1
     said = capfd.readouterr().out
     assert "what is wrong" in said
+    assert f"== {failing}\nwhat is wrong\n" in said
     assert said.count(" FAILED ") == 1
-    assert said.count(" ok ") == 2
+    assert said.count(" ok ") == len(["programs", "format", "types", "tests"]) - 1
 
 
 @pytest.mark.usefixtures("steps")
@@ -67,35 +69,94 @@ def test_a_selection_leaves_the_checks_out_and_says_so(capfd: pytest.CaptureFixt
 
 
 @pytest.mark.usefixtures("steps")
-def test_what_cannot_be_got_is_said_and_fails(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)])
+def test_a_program_that_cannot_be_had_is_reported_and_the_tests_still_run(
+    ci: str, code: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     failures = [Failed("promtool: the registry did not answer"), Failed("helm: no such version")]
-    asked: list[str] = []
-
-    def refuse(wanted: list[str]) -> list[Failed]:
-        asked.extend(wanted)
-        return failures
-
-    monkeypatch.setattr(programs, "install", refuse)
-    assert test.main([]) == 1
+    monkeypatch.setattr(programs, "install", lambda _: failures)
+    monkeypatch.setenv("CI", ci)
+    assert test.main([]) == code
     said = capfd.readouterr()
     assert said.err.splitlines() == [str(failure) for failure in failures]
-    assert "passed" not in said.out
-    assert asked == programs.names("test")
+    assert "2 could not be installed" in said.out
+    assert "5 passed" in said.out
 
 
-def test_without_an_environment_nothing_runs(
-    steps: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.usefixtures("steps")
+def test_a_machine_without_a_cluster_does_not_build_its_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "lacking", lambda: "needs root")
+    without = test.programs_for(test.parse([]))
+    monkeypatch.setattr(preflight, "lacking", lambda: None)
+    everything = test.programs_for(test.parse([]))
+    assert {"prometheus", "kube-apiserver"} <= set(without)
+    assert {"containerd", "coredns"} <= set(everything) - set(without)
+
+
+@pytest.mark.usefixtures("steps")
+@pytest.mark.parametrize("arguments", [["fast"], ["unit"], ["tests/unit/test_cli.py", "-x"]])
+def test_unit_tests_need_no_program_that_must_be_built(arguments: list[str]) -> None:
+    needed = set(test.programs_for(test.parse(arguments)))
+    recipes = {
+        each.settings["recipe"] for each in programs.program_sets().values() if needed & {*each.programs}
+    }
+    assert recipes == {"pypi"}
+
+
+@pytest.mark.usefixtures("steps")
+def test_fast_runs_every_check(capfd: pytest.CaptureFixture[str]) -> None:
+    assert test.main(["fast"]) == 0
+    said = capfd.readouterr().out
+    assert "== format, types\n" in said
+    assert "not run" not in said
+
+
+def test_fast_runs_the_unit_tests() -> None:
+    assert test.pytest_command(test.parse(["fast"]))[-1] == "tests/unit"
+
+
+@pytest.mark.usefixtures("steps")
+def test_repeated_tests_are_counted_run_by_run(capfd: pytest.CaptureFixture[str]) -> None:
+    assert test.main(["--repeat", "3", "unit"]) == 0
+    assert [
+        line.split(" ok ")[0].strip() for line in capfd.readouterr().out.splitlines() if " ok " in line
+    ] == [
+        "programs",
+        "tests 1 of 3",
+        "tests 2 of 3",
+        "tests 3 of 3",
+    ]
+
+
+@pytest.mark.usefixtures("steps")
+def test_under_stress_every_processor_is_busy_while_the_tests_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def refuse(*_: str, **__: Path) -> Path:
-        raise Failed(".venv: there is no pip")
+    children = "print(len(open(f'/proc/{ppid}/task/{ppid}/children').read().split()))"
+    count = [sys.executable, "-c", f"import os; ppid = os.getppid(); {children}"]
+    monkeypatch.setattr(test, "pytest_command", lambda *_: count)
 
-    monkeypatch.setattr(environment, "python", refuse)
+    def children_of_a_run(*arguments: str) -> int:
+        assert test.main([*arguments, "unit"]) == 0
+        return int((tmp_path / "tests.txt").read_text())
+
+    assert children_of_a_run("--stress") - children_of_a_run() == os.cpu_count()
+    assert children_of_a_run() == children_of_a_run()
+
+
+def test_under_stress_the_order_is_random() -> None:
+    assert "--shuffle" in test.pytest_command(test.parse(["--stress"]))
+    assert "--shuffle" not in test.pytest_command(test.parse([]))
+
+
+@pytest.mark.usefixtures("steps")
+def test_after_a_failure_the_files_to_read_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(test, "pytest_command", lambda *_: prints("it broke", 1))
     assert test.main([]) == 1
-    said = capfd.readouterr()
-    assert said.err == ".venv: there is no pip\n"
-    assert "passed" not in said.out
+    assert str(tmp_path) in capfd.readouterr().out.splitlines()[-1]
+    assert (tmp_path / "tests.txt").read_text() == "it broke\n"
 
 
 def test_colours_do_not_reach_the_summary() -> None:
@@ -114,15 +175,23 @@ def test_colours_do_not_reach_the_summary() -> None:
     ],
 )
 def test_a_directory_of_tests_may_be_named_alone_and_the_rest_is_pytests(given: str, passed_on: str) -> None:
-    assert test.pytest_command(PYTHON, [given])[-1] == passed_on
+    assert test.pytest_command(test.parse([given]))[-1] == passed_on
 
 
 def test_every_check_is_there() -> None:
-    assert list(test.checks(PYTHON)) == ["format", "lint", "types", "layers", "generated files", "words"]
+    assert set(test.checks()) == {"format", "lint", "types", "layers", "generated files", "words"}
 
 
 def test_the_ci_runs_the_test_command() -> None:
     assert (ROOT / ".ci/run").read_text().splitlines()[-1] == 'exec "$(dirname "$0")/../tools/test"'
+
+
+def test_what_creates_the_environment_needs_nothing_but_the_standard_library() -> None:
+    start = "import sys; sys.path.insert(0, sys.argv[1]); import launching, tools.dependencies.command"
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", start, ROOT / "tools"], check=False, capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", ["test", "demo", "render", "programs"])
