@@ -133,7 +133,7 @@ def scraped(folder: Path, profile: str, model: str = "h100") -> Iterator[Prometh
         Exporter(folder / "log", "simulate", *arguments) as exporter,
         prometheus_scraping_address(folder, exporter.address, scrape_interval="500ms") as prometheus,
     ):
-        prometheus.wait_for("rate(gputally_pod_energy_joules_total[1m]) > 0")
+        prometheus.wait_for("count(sum by (pod) (rate(gputally_pod_energy_joules_total[1m])) > 0) == 3")
         yield prometheus
 
 
@@ -202,7 +202,7 @@ def test_every_example_query_of_my_gpu_exporter_has_a_sensible_answer(tmp_path: 
         for query in PROCESS_ENERGY:
             answers = [float(entry["value"][1]) for entry in prometheus.wait_for(query)]
             assert all(math.isfinite(answer) and answer >= 0 for answer in answers), (query, answers)
-        assert len(prometheus.wait_for("rate(my_gpu_process_energy_joules[1m]) > 0")) == 3
+        prometheus.wait_for("count(rate(my_gpu_process_energy_joules[1m]) > 0) == 3")
         running = values(prometheus.wait_for("sum by (namespace) (my_gpu_process_active)"), "namespace")
         assert running == {("ml",): 2, ("vision",): 1}
         shared = values(prometheus.wait_for('my_gpu_process_energy_joules{gpu="0"}'), "pod")
