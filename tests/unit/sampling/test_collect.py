@@ -105,7 +105,7 @@ def test_a_snapshot_holds_what_the_reader_read() -> None:
     assert [r.power_watts for r in snapshot.readings] == [71.5]
     state = states(snapshot)["nvml"]
     assert (state.up, state.gpus, state.failures, state.errors) == (True, 1, 0, {("fan", "Unknown"): 3})
-    assert before <= state.last_success_seconds <= time.time()
+    assert before <= (state.last_success_seconds or 0) <= time.time()
     assert snapshot.age_seconds == 0
 
 
