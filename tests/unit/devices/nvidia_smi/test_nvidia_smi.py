@@ -1,14 +1,15 @@
 """The reader on a command that answers like the real one, and on commands that misbehave."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from gputally.devices import nvidia_smi, vendor_command
 from gputally.devices.nvidia_smi import NvidiaSmiReader
 from gputally.model import Process, Reading, Unavailable
 from tests.unit.devices.nvidia_smi.captures import CAPTURES, CapturedNvidiaSmi
+from tests.unit.devices.tool_clock import ToolClock
 
 UUID = "GPU-01000100-0000-0000-0000-00000000000{}"
 NO_HANDLE = (
@@ -159,29 +160,37 @@ def test_a_host_without_the_tool_is_told_what_is_missing(tmp_path: Path) -> None
     assert "install" in failure.value.fix
 
 
-def test_a_tool_that_hangs_is_unavailable_in_time(script: Callable[..., NvidiaSmiReader]) -> None:
-    reader = script("sleep 600 & wait", timeout_seconds=0.5)
-    started = time.monotonic()
+@pytest.fixture
+def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToolClock:
+    return ToolClock(tmp_path / "clock", monkeypatch, nvidia_smi, vendor_command)
+
+
+def test_a_tool_that_hangs_is_unavailable(script: Callable[..., NvidiaSmiReader], clock: ToolClock) -> None:
+    reader = script(f"{clock.passes(20)}; sleep 600 & wait", timeout_seconds=20)
     with pytest.raises(Unavailable, match=r"still running after .* and was killed") as failure:
         reader.read()
-    assert time.monotonic() - started < 10
     assert "dmesg" in failure.value.fix
 
 
-def test_all_runs_of_a_sample_share_one_timeout(script: Callable[..., NvidiaSmiReader]) -> None:
+def test_all_runs_of_a_sample_share_one_timeout(
+    script: Callable[..., NvidiaSmiReader], clock: ToolClock
+) -> None:
     help_text = CAPTURES / "tool-550" / "help-query-gpu.txt"
-    reader = script(f'case "$*" in *help*) sleep 1; cat {help_text};; *) sleep 600;; esac', timeout_seconds=2)
-    started = time.monotonic()
+    reader = script(
+        f'case "$*" in *help*) {clock.passes(12)}; cat {help_text};; *) {clock.passes(12)}; sleep 600;; esac',
+        timeout_seconds=20,
+    )
     with pytest.raises(Unavailable, match="killed"):
         reader.read()
-    assert time.monotonic() - started < 10
 
 
-def test_a_slow_tool_gets_there_step_by_step(tmp_path: Path, tool: CapturedNvidiaSmi) -> None:
+def test_a_slow_tool_gets_there_step_by_step(
+    tmp_path: Path, tool: CapturedNvidiaSmi, clock: ToolClock
+) -> None:
     slow = tmp_path / "slow"
-    slow.write_text(f'#!/bin/sh\nsleep 1\nexec {tool.path} "$@"\n')
+    slow.write_text(f'#!/bin/sh\n{clock.passes(8)}\nexec {tool.path} "$@"\n')
     slow.chmod(0o755)
-    reader = NvidiaSmiReader(command=str(slow), timeout_seconds=2.5)
+    reader = NvidiaSmiReader(command=str(slow), timeout_seconds=20)
     outcomes = []
     for _ in range(6):
         try:
@@ -350,12 +359,15 @@ def test_gpus_are_reported_even_when_processes_cannot_be(
 
 
 def test_gpus_are_reported_even_when_the_list_of_processes_hangs(
-    tmp_path: Path, tool: CapturedNvidiaSmi
+    tmp_path: Path, tool: CapturedNvidiaSmi, clock: ToolClock
 ) -> None:
     hanging = tmp_path / "hanging"
-    hanging.write_text(f'#!/bin/sh\ncase "$*" in *compute-apps*) sleep 600;; esac\nexec {tool.path} "$@"\n')
+    hanging.write_text(
+        f'#!/bin/sh\ncase "$*" in *compute-apps*) {clock.passes(20)}; sleep 600;; esac\n'
+        f'exec {tool.path} "$@"\n'
+    )
     hanging.chmod(0o755)
-    report = NvidiaSmiReader(command=str(hanging), timeout_seconds=5).read()
+    report = NvidiaSmiReader(command=str(hanging), timeout_seconds=20).read()
     assert ups(report.readings) == [True] * 8
     assert report.errors == {("processes", "timeout"): 1}
 

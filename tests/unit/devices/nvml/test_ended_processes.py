@@ -13,7 +13,7 @@ from gputally.devices.nvml import NvmlReader
 from gputally.devices.nvml.ended_processes import PID, STATS
 from gputally.model import AccountedProcess, Process, Reading
 from tests.support.nvml_cards import GIB, a100_mig, t4
-from tests.unit.devices.nvml.driver import Driver
+from tests.unit.devices.nvml.driver import Driver, let_the_standin_look
 from tools.standin.scenario import Fault, FaultKind, Frame, replace_scenario, scenario_text
 
 STARTED = time.time_ns() // 1000 - 3_600_000_000
@@ -32,7 +32,7 @@ def shows(driver: Driver, *lines: str, **changes: Any) -> None:
     """A card whose accounting buffer has these entries, in NVML's own numbers."""
     text = scenario_text([Frame(0.0, (card(**changes),))])
     replace_scenario(driver.scenario, text + "".join(f"account {line}\n" for line in lines))
-    time.sleep(0.05)
+    let_the_standin_look()
 
 
 def accounted(reader: NvmlReader) -> tuple[AccountedProcess, ...] | None:

