@@ -96,6 +96,8 @@ def build_families(snapshot: Snapshot, exporter: ExporterFacts) -> list[Family]:
 
 def fill(metrics: Iterable[Metric], holders: Holders, **computed: ValueOf) -> Iterator[Family]:
     """The metrics that have a sample. `computed` replaces the value of a field."""
+    if not holders:
+        return
     for metric in metrics:
         samples = _samples(holders, computed.get(metric.field) or attrgetter(metric.field), metric.per)
         if samples:
