@@ -6,7 +6,7 @@ An id that is unknown, or that matches more than one device, gives None: never a
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from gputally.devices.vendors import DOMAINS, VENDORS, vendor_of
+from gputally.devices.vendors import ALL_VENDORS, vendor_of
 from gputally.model import DeviceKey, MigReading, Reading
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -14,20 +14,15 @@ _PCI_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re
 
 # NVIDIA's network operator names NICs and their virtual functions nvidia.com/<name>, too.
 _NETWORK = re.compile(r"rdma|roce|sriov|hostdev|mlnx|infiniband|(?:^|[^a-z])(?:nic|ib|vf|bf\d?)(?:[^a-z]|$)")
-# Resources of no vendor in VENDORS.
-_OTHER_GPU_RESOURCE = re.compile(
-    r"""gpu\.intel\.com/(?!.*monitoring).+         # monitoring allocates no GPU
-    | [^/]+/(?:.*[^a-z])?[vp]?gpu(?:[^a-z].*)?    # volcano.sh/gpu-number, aliyun.com/gpu-mem
-    """,
-    re.VERBOSE,
-)
+# Resources of no vendor: volcano.sh/gpu-number, aliyun.com/gpu-mem.
+_OTHER_GPU_RESOURCE = re.compile(r"[^/]+/(?:.*[^a-z])?[vp]?gpu(?:[^a-z].*)?")
 _GPU_DRIVER = re.compile(r"(?:.*[.-])?gpu(?:[.-].*)?")
 
 _CDI_NAME = re.compile(rf"[^=/]+/[^=/]+=(?:{_UUID}-)?(?P<name>.+)", re.IGNORECASE)
 _REPLICA = re.compile(r"::\d+$")
 _SHARED_UUID = re.compile(rf"(?P<uuid>GPU-{_UUID})-(?:_-)?\d+", re.IGNORECASE)
 _DASHED_PCI_ID = re.compile(r"([0-9a-f]{4,8})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])-0x[0-9a-f]+")
-_DOMAIN = re.compile(rf"\b(?:{'|'.join(map(re.escape, DOMAINS))})\b")
+_DOMAIN = re.compile(rf"\b(?:{'|'.join(re.escape(vendor.domain) for vendor in ALL_VENDORS)})\b")
 
 
 def is_gpu_resource(resource: str) -> bool:
@@ -38,17 +33,17 @@ def is_gpu_resource(resource: str) -> bool:
 
 def of_vendor_gpus(resource: str) -> bool:
     """Whether a resource is one that a vendor's own device plugin uses for its GPUs."""
-    return any(vendor.resources.fullmatch(resource) for vendor in VENDORS)
+    return any(vendor.resources.fullmatch(resource) for vendor in ALL_VENDORS)
 
 
 def is_gpu_device(resource: str, device_id: str) -> bool:
     """Whether a device that the kubelet allocated to a container is a GPU."""
-    if any(vendor.device_ids.fullmatch(device_id) for vendor in VENDORS):
+    if any(vendor.device_ids.fullmatch(device_id) for vendor in ALL_VENDORS):
         return True
     if not is_gpu_resource(resource):
         return False
     by_name_only = any(
-        resource.startswith(f"{vendor.domain}/") for vendor in VENDORS if not vendor.pci_address_ids
+        resource.startswith(f"{vendor.domain}/") for vendor in ALL_VENDORS if not vendor.pci_address_ids
     )
     return not (by_name_only and _PCI_ID.fullmatch(device_id))
 

@@ -18,7 +18,6 @@ from gputally.attribution.device_ids import of_vendor_gpus
 from gputally.model import PodInfo
 
 _OTHER_GPU_RESOURCES = (
-    "gpu.intel.com/",
     "aliyun.com/gpu",
     "k8s.amazonaws.com/vgpu",
     "tencent.com/vcuda",

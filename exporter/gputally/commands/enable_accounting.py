@@ -5,6 +5,7 @@ from enum import Enum, auto
 from typing import Any, TextIO
 
 from gputally.devices.nvml.library import NO_PERMISSION, ErrorMeaning, Library, LibraryGone, meaning_of
+from gputally.devices.vendors import NVIDIA
 from gputally.model import Unavailable
 
 _ON = 1
@@ -12,10 +13,7 @@ _NOT_ROOT = (
     "only root may turn accounting on",
     "run `gputally enable-accounting` as root, or in a privileged init container",
 )
-_NO_GPU = (
-    "the driver lists no GPU",
-    "in a container: run it with the NVIDIA runtime and NVIDIA_VISIBLE_DEVICES=all",
-)
+_NO_GPU = ("the driver lists no GPU", NVIDIA.no_gpus_fix)
 
 
 class _Outcome(Enum):
@@ -68,7 +66,8 @@ def _turn_on(library: Library, index: int, out: TextIO) -> _Outcome:
             nvml.nvmlDeviceSetAccountingMode(handle, _ON)
             text = "accounting is on"
         if not _persists(nvml, handle):
-            text += " until the last process leaves the GPU: persistence mode is off (fix: nvidia-smi -pm 1)"
+            text += " until the last process leaves the GPU: persistence mode is off "
+            text += f"(fix: {NVIDIA.persistence_command})"
         outcome = _Outcome.DONE
     except nvml.NVMLError as error:
         text, outcome = _explain(library, error.value)

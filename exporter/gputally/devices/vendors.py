@@ -225,16 +225,24 @@ AMD = Vendor(
     device_names=(re.compile(r"gpu-(?P<minor>[0-9]{1,4})-[0-9]{1,4}"),),
 )
 
+# No reader: other sources can still say which pods requested or were allocated its GPUs.
+INTEL = Vendor(
+    name="intel",
+    title="Intel",
+    domain="intel.com",
+    resources=re.compile(r"gpu\.intel\.com/(?!.*monitoring).+"),  # monitoring allocates no GPU
+)
+
 VENDORS = (NVIDIA, AMD)
 """In the order in which their GPUs are read. On a host without GPUs, the first vendor's readers are tried."""
 
-DOMAINS = (*(vendor.domain for vendor in VENDORS), "intel.com")
-"""Domains whose resources are of one vendor, whether or not there is a reader of its GPUs."""
+ALL_VENDORS = (*VENDORS, INTEL)
+"""Also those without a reader."""
 
 READER_NAMES = tuple(reader.name for vendor in VENDORS for reader in vendor.readers)
 """The readers of GPUs, as in --reader."""
 
-_BY_NAME = {vendor.name: vendor for vendor in VENDORS}
+_BY_NAME = {vendor.name: vendor for vendor in ALL_VENDORS}
 
 
 def vendor_of(name: str) -> Vendor:

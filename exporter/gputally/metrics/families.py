@@ -96,6 +96,8 @@ def build_families(snapshot: Snapshot, exporter: ExporterFacts) -> list[Family]:
 
 def fill(metrics: Iterable[Metric], holders: Holders, **computed: ValueOf) -> Iterator[Family]:
     """The metrics that have a sample. `computed` replaces the value of a field."""
+    if not holders:
+        return
     for metric in metrics:
         samples = _samples(holders, computed.get(metric.field) or attrgetter(metric.field), metric.per)
         if samples:
@@ -135,10 +137,10 @@ def _info(metric: Metric, holders: Iterable[tuple[Labels, Iterable[object]]]) ->
     """One sample per tuple of objects, whose fields together fill the labels."""
     samples: list[Sample] = []
     for scope, objects in holders:
-        values: dict[str, str] = {}
+        values = dict.fromkeys(metric.extra_labels, "")
         for one in objects:
             values |= _label_values(one)
-        samples.append(((*scope, *(values.get(name, "") for name in metric.extra_labels)), 1))
+        samples.append(((*scope, *values.values()), 1))
     return Family(metric, samples)
 
 
@@ -146,7 +148,10 @@ def _label_values(holder: Any) -> dict[str, str]:
     """Label -> value; empty where it is not known."""
     if holder is None:
         return {}
-    return {label: _text(getattr(holder, name)) for label, name in info_labels(holder.__class__).items()}
+    return {
+        label: value if (value := getattr(holder, name)).__class__ is str else _text(value)
+        for label, name in info_labels(holder.__class__).items()
+    }
 
 
 def _text(value: object) -> str:
@@ -166,7 +171,7 @@ def _pod_info(pods: Sequence[PodInfo]) -> Family:
     for pod in pods:
         allowed = dict(pod.labels)
         values = _label_values(pod) | {label: allowed.get(name, "") for label, name in columns.items()}
-        samples.append(((pod.namespace, pod.pod, *(values[name] for name in labels)), 1))
+        samples.append(((pod.namespace, pod.pod, *[values[name] for name in labels]), 1))
     return Family(replace(POD_INFO, extra_labels=labels), samples)
 
 
