@@ -8,10 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tools import ROOT
+from tools.dependencies import programs
 
 
 @contextmanager
 def running_demo(*arguments: str, scratch: Path) -> Iterator[subprocess.Popen[str]]:
+    # The demo could only say that it is missing.
+    programs.path("prometheus")
     ports = [f"--{which}port=0" for which in ("", "prometheus-", "alertmanager-")]
     command = [
         sys.executable,
