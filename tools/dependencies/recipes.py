@@ -66,7 +66,7 @@ def go(job: Job) -> None:
         if package in built:
             (job.into / program).symlink_to(built[package])
             continue
-        # Without inlining (-l) this takes a quarter less time, and parsing YAML, for one, half as much again.
+        # Without inlining (-l) a build takes a quarter less time, and the program needs half as much again.
         job.work.run(
             f"building {program} (minutes, the first time)",
             [
