@@ -57,7 +57,7 @@ DASHBOARD = dashboard(
             now(f"sum({_per_gpu('up')})", "up"),
             now(f"count({_per_gpu('up')}) - sum({_per_gpu('up')})", "lost"),
             unit="short",
-            width=4,
+            width=3,
             overrides=(
                 fields.override("lost", thresholds=fields.ANY_IS_CRITICAL),
                 fields.override("up", thresholds=fields.thresholds(base=palette.GOOD)),
@@ -105,7 +105,7 @@ DASHBOARD = dashboard(
             "wrong: reset the GPU.",
             now(f"sum({_UNCORRECTED}) or vector(0)"),
             unit="short",
-            width=4,
+            width=5,
             steps=fields.ANY_IS_CRITICAL,
             background=True,
             links=(links.link("Health", "health"),),

@@ -194,7 +194,7 @@ DASHBOARD = dashboard(
             "Cost of the GPUs over the time range, GPU hours and energy, at the prices set in the rules.",
             now(hours(_record("cost:per_hour"))),
             unit="short",
-            width=3,
+            width=2,
             links=(links.link("Energy and chargeback", "energy"),),
         ),
         stat(
@@ -223,7 +223,7 @@ DASHBOARD = dashboard(
             "the delivery time of new GPUs.",
             now(f"min({_SECONDS_TO_FULL})"),
             unit="dtdurations",
-            width=3,
+            width=4,
             decimals=0,
             steps=_FULL_SOON,
             mappings=_NEVER_FULL,

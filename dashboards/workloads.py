@@ -116,7 +116,7 @@ DASHBOARD = dashboard(
             "Pods that hold a GPU now, within the chosen namespaces and pods.",
             now(f"count({_of_pod('held:gpus')} > 0) or vector(0)"),
             unit="short",
-            width=3,
+            width=2,
         ),
         stat(
             "GPUs held",
@@ -135,7 +135,7 @@ DASHBOARD = dashboard(
             "%, fewer GPUs would do.",
             over_time(_busy_share(_total)),
             unit="percentunit",
-            width=3,
+            width=4,
             decimals=0,
             steps=fields.HIGHER_IS_BETTER,
             sparkline=True,

@@ -209,7 +209,7 @@ async function followLink(context, page, name, pending, said) {
   const chosen = addresses.findIndex((address) => worth(address) === best);
   const before = page.url();
   await links.nth(chosen).click();
-  await page.waitForURL((url) => String(url) !== before, { timeout: task.seconds * 1000 });
+  await page.waitForURL((url) => String(url) !== before);
   const dashboard = await dashboardOf(context, /gputally-(\w+)/.exec(new URL(page.url()).pathname)[1]);
   await page.setViewportSize({ width: page.viewportSize().width, height: LEAST_HEIGHT });
   await settled(page, pending, dashboard);
@@ -234,13 +234,15 @@ async function look(context, { name, widths, query, picture, follow }) {
   page.on('request', (request) => request.url().includes('/api/') && pending.add(request));
   for (const end of ['requestfinished', 'requestfailed']) page.on(end, (request) => pending.delete(request));
   const opened = Date.now() / 1000;
+  let isOpen = false;
   for (const width of widths) {
     const file = `${picture}-${width}.png`;
     let found;
     try {
       const dashboard = await dashboardOf(context, name);
       await page.setViewportSize({ width, height: heightOf(dashboard) });
-      const old = width === widths[0] ? await open(page, dashboard, query) : await refresh(page);
+      const old = isOpen ? await refresh(page) : await open(page, dashboard, query);
+      isOpen = true;
       await settled(page, pending, dashboard, old);
       found = { name, width, opened, ...(await page.evaluate(describe, VARIABLE)), said: said.splice(0) };
       if (task.pictures || isOdd(found)) await takePicture(page, file);
@@ -260,7 +262,7 @@ async function open(page, dashboard, query) {
   // With a refresh graphs are drawn anew, and are empty for a moment. One that is not offered becomes the shortest.
   const refresh = dashboard.timepicker.refresh_intervals.at(-1);
   await page.goto(`${task.grafana}/d/${dashboard.uid}?${query}&refresh=${refresh}`, { waitUntil: 'domcontentloaded' });
-  await page.waitForSelector('.react-grid-item', { timeout: task.seconds * 1000 });
+  await page.waitForSelector('.react-grid-item');
   for (const row of await page.locator(COLLAPSED_ROW).all()) await row.click();
   return {};
 }
@@ -271,6 +273,7 @@ async function refresh(page) {
     Object.fromEntries(Object.entries(window.gputally.results()).map(([id, { request }]) => [id, request])),
   );
   await page.click(REFRESH);
+  await page.mouse.move(0, 0);
   return old;
 }
 
@@ -280,13 +283,14 @@ async function logIn(context) {
   await page.fill('input[name=user]', task.user.name);
   await page.fill('input[name=password]', task.user.password);
   await page.click('button[type=submit]');
-  await page.waitForURL((url) => url.pathname !== '/login', { timeout: task.seconds * 1000 });
+  await page.waitForURL((url) => url.pathname !== '/login');
   await page.close();
 }
 
 async function main() {
   const browser = await chromium.launch({ executablePath: task.chromium, args: ['--no-sandbox', '--disable-gpu'] });
   const context = await browser.newContext();
+  context.setDefaultTimeout(task.seconds * 1000);
   await context.addInitScript(prepare);
   if (task.user) await logIn(context);
   const waiting = [...task.pages];
