@@ -142,11 +142,11 @@ def test_nothing_is_charged_to_the_wrong_owner_in_random_histories(proc: FakePro
         last_seen = {pid: running.get(pid, last_seen.get(pid, 0)) for pid in asked}
 
 
-def test_five_thousand_processes_are_found(proc: FakeProcfs) -> None:
-    for pid in range(1, 5001):
+def test_a_thousand_processes_are_found(proc: FakeProcfs) -> None:
+    for pid in range(1, 1001):
         proc.start(pid, cgroup(pid % 8 + 1))
     owners = ProcessOwners(proc.root)
-    first = owners.find(range(1, 5001), KNOWN)
+    first = owners.find(range(1, 1001), KNOWN)
     assert all(pod_of(first[pid]) == f"pod-{pid % 8 + 1}" for pid in first)
-    again = owners.find(range(1, 5001), KNOWN)
+    again = owners.find(range(1, 1001), KNOWN)
     assert {pid: found.owner for pid, found in again.items()} == {pid: f.owner for pid, f in first.items()}

@@ -91,7 +91,7 @@ def test_check_lists_each_row_with_what_it_provides(row: PodSourceRow, tmp_path:
         [],
         procfs=tmp_path,
         sysfs=tmp_path,
-        timeout_seconds=5,
+        timeout_seconds=60,
         pod_sources=[Unreadable(row.name)],
         dev=tmp_path,
     )

@@ -31,7 +31,7 @@ def fails() -> Relayed:
     raise Unavailable("it is gone", "start it")
 
 
-def look(upstream: Upstream, wait_seconds: float = 10) -> None:
+def look(upstream: Upstream, wait_seconds: float = 60) -> None:
     upstream.start()
     upstream.finish(wait_seconds, 4)
 
@@ -72,7 +72,7 @@ def test_an_exporter_that_fails_says_why_and_gives_nothing_until_it_is_back() ->
 
 def test_an_exporter_that_hangs_is_not_waited_for_and_its_last_text_stays_until_it_is_old() -> None:
     gate = threading.Event()
-    hanging = Scripted(lambda: WHOLE, lambda: WHOLE if gate.wait(30) else fails())
+    hanging = Scripted(lambda: WHOLE, lambda: WHOLE if gate.wait(100) else fails())
     upstream = Upstream(hanging, 60)
     look(upstream)
     look(upstream, wait_seconds=0)
@@ -81,7 +81,7 @@ def test_an_exporter_that_hangs_is_not_waited_for_and_its_last_text_stays_until_
     assert (state.up, state.reason, state.overruns) == (False, "no answer within 4 s", 2)
     assert upstream.relabelled(snapshot()) == WHOLE
     gate.set()
-    upstream.finish(10, 4)
+    upstream.finish(60, 4)
     assert upstream.state().up
 
 

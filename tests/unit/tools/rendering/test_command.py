@@ -17,6 +17,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(render, "ROOT", tmp_path)
     monkeypatch.setattr(render, "stale", lambda: stale(generated, tmp_path))
     monkeypatch.setattr(render, "version", lambda: "9.8.7")
+    # Each has tests of its own, and takes a second.
+    for check in (render.alerts_check, render.dashboards_check, render.values_check):
+        monkeypatch.setattr(check, "problems", lambda *_: [])
     (tmp_path / "label").write_text('name="x" version="0.0.1"\nrest stays\n')
     return tmp_path
 
@@ -46,6 +49,15 @@ def test_check_names_each_stale_file_shows_the_difference_and_writes_nothing(
     assert "    -wrong\n    +right\n" in said
     assert '+name="x" version="9.8.7"' in said
     assert (root / "docs/page.md").read_text() == "wrong\n"
+
+
+def test_a_problem_in_a_source_is_named_and_nothing_is_written(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(render.dashboards_check, "problems", lambda: ["two panels overlap"])
+    assert render.main([]) == 1
+    assert capsys.readouterr().err == "two panels overlap\n"
+    assert not (root / "docs/page.md").exists()
 
 
 def test_a_long_difference_is_cut(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
