@@ -9,6 +9,16 @@ from tests.bundle.lab.data import write_data
 from tools.dependencies.locking import locked
 from tools.servers.prometheus import Prometheus, serving
 
+_SLOW_FIXTURES = {"lab", "plane", "replay", "stack"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The time limit of a test includes its fixtures; these start servers or write days of data."""
+    for item in items:
+        slow = _SLOW_FIXTURES & {*getattr(item, "fixturenames", ())}
+        if slow and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(600))
+
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Prometheus]:

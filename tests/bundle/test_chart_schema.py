@@ -5,6 +5,9 @@ import re
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from dashboards.registry import DASHBOARDS
 from gputally.config import LOG_FORMATS, LOG_LEVELS, READERS
 from gputally.metrics.compat import PROFILES
 from tests.bundle import chart
-from tests.bundle.chart import CHART, PRESETS, at
+from tests.bundle.chart import CHART, PRESETS, at, merged
 from tools.chart_values import source
 from tools.chart_values.definitions import DEFINITIONS
 from tools.chart_values.source import Value
@@ -47,8 +50,13 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def refusals(helm: str, directory: Path, values: dict[str, Any]) -> list[tuple[str, str]]:
     """(path with dots, message) of each refused value; empty if the values are accepted."""
+    return _refusals(helm, directory, json.dumps(values))
+
+
+@cache
+def _refusals(helm: str, directory: Path, values: str) -> list[tuple[str, str]]:
     command: list[str | Path] = [programs.path(helm), "template", "gputally", directory, "--values", "-"]
-    done = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=values, capture_output=True, text=True, check=False)
     if not done.returncode:
         return []
     assert "values don't meet the specifications of the schema(s)" in done.stderr
@@ -59,6 +67,45 @@ def refusals(helm: str, directory: Path, values: dict[str, Any]) -> list[tuple[s
         for found in lines
         if found[2] not in _FRAMES
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A value, and the path with which it is refused."""
+
+    where: str
+    value: Any
+    refused_at: str
+
+
+def together(mistakes: Iterable[Mistake]) -> list[list[Mistake]]:
+    """The mistakes in few groups: one run of Helm refuses a group, each in its own line.
+
+    Of two in one group, none is refused at the path of the other or below it.
+    """
+    groups: list[list[Mistake]] = []
+    for mistake in mistakes:
+        for group in groups:
+            if not any(_is_below(mistake, other) or _is_below(other, mistake) for other in group):
+                group.append(mistake)
+                break
+        else:
+            groups.append([mistake])
+    return groups
+
+
+def _is_below(one: Mistake, other: Mistake) -> bool:
+    where = one.where.replace("[]", ".0")
+    return f"{where}.".startswith(f"{other.refused_at}.") or not other.refused_at
+
+
+def refused_in_group(helm: str, directory: Path, mistake: Mistake) -> str:
+    """The message of the one line with which Helm refuses the mistake, in its group."""
+    (group,) = (group for group in GROUPS if mistake in group)
+    found = refusals(helm, directory, reduce(merged, (at(one.where, one.value) for one in group)))
+    assert {path for path, _ in found} == {one.refused_at for one in group}
+    (words,) = (words for path, words in found if path == mistake.refused_at)
+    return words
 
 
 UNKNOWN = [
@@ -91,13 +138,16 @@ UNKNOWN = [
 ]
 
 
+def unknown(parent: str, key: str, value: Any) -> Mistake:
+    return Mistake(f"{parent}.{key}".strip("."), value, parent.replace("[]", ".0"))
+
+
 @pytest.mark.parametrize("helm", HELMS)
 @pytest.mark.parametrize(("parent", "key", "value"), UNKNOWN)
 def test_an_unknown_key_is_refused_with_its_path(
     helm: str, bare: Path, parent: str, key: str, value: Any
 ) -> None:
-    ((path, words),) = refusals(helm, bare, at(parent, {key: value}) if parent else {key: value})
-    assert path == parent.replace("[]", ".0")
+    words = refused_in_group(helm, bare, unknown(parent, key, value))
     assert re.search(rf"\b{key}\b.*not allowed", words)
 
 
@@ -157,14 +207,19 @@ WRONG = [
 ]
 
 
+def wrong(where: str, value: Any) -> Mistake:
+    return Mistake(where, value, where.replace("[]", ".0"))
+
+
+GROUPS = together([*(unknown(*mistake) for mistake in UNKNOWN), *(wrong(*mistake[:2]) for mistake in WRONG)])
+
+
 @pytest.mark.parametrize("helm", HELMS)
 @pytest.mark.parametrize(("where", "value", "word"), WRONG)
 def test_a_wrong_value_is_refused_with_its_path_and_the_allowed_values(
     helm: str, bare: Path, where: str, value: Any, word: str
 ) -> None:
-    ((path, words),) = refusals(helm, bare, at(where, value))
-    assert path == where.replace("[]", ".0")
-    assert re.search(rf"\b{word}\b", words)
+    assert re.search(rf"\b{word}\b", refused_in_group(helm, bare, wrong(where, value)))
 
 
 @pytest.mark.parametrize("helm", HELMS)
