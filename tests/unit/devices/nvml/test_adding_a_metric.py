@@ -82,8 +82,9 @@ def test_a_metric_is_added_in_three_files(
 ) -> None:
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "exporter/gputally", tmp_path / "exporter/gputally", ignore=ignored)
-    shutil.copytree(ROOT / "tools/standin", tmp_path / "tools/standin", ignore=ignored)
-    shutil.copy(ROOT / "tools/__init__.py", tmp_path / "tools/__init__.py")
+    for part in ("standin", "dependencies", "__init__.py", "programs.toml"):
+        copy = shutil.copytree if (ROOT / "tools" / part).is_dir() else shutil.copy
+        copy(ROOT / "tools" / part, tmp_path / "tools" / part)
     assert len(addition.edits) == 3
     for name, (before, added) in [*addition.edits.items(), (HEADER, second_row)]:
         file = tmp_path / name
