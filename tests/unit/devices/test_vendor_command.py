@@ -94,12 +94,12 @@ def test_a_tool_that_hangs_is_killed_with_its_children_and_reaped(
 ) -> None:
     pids = tmp_path / "pids"
     command = tool(f"sleep 600 & echo $$ $! > {pids}; {clock.passes(20)}; wait")
-    before = children()
     with pytest.raises(CommandFailed, match=r"was still running after .* and was killed") as failure:
         command.run(timeout_seconds=20)
     assert (failure.value.error, failure.value.fix) == ("timeout", "wake the driver")
     parent, child = map(int, pids.read_text().split())
-    assert children() == before, "the tool is a zombie, or runs on"
+    # The first process of a container inherits the child: it may have one more.
+    assert parent not in children(), "the tool is a zombie, or runs on"
     assert wait_until_gone(parent)
     assert wait_until_gone(child)
 

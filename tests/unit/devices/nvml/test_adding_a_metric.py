@@ -65,8 +65,9 @@ def test_a_metric_is_added_in_three_files(tmp_path: Path) -> None:
     """Two of them: one with a function of its own, one that is a field value."""
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "exporter/gputally", tmp_path / "exporter/gputally", ignore=ignored)
-    shutil.copytree(ROOT / "tools/standin", tmp_path / "tools/standin", ignore=ignored)
-    shutil.copy(ROOT / "tools/__init__.py", tmp_path / "tools/__init__.py")
+    for part in ("standin", "dependencies", "__init__.py", "programs.toml"):
+        copy = shutil.copytree if (ROOT / "tools" / part).is_dir() else shutil.copy
+        copy(ROOT / "tools" / part, tmp_path / "tools" / part)
     assert [len(addition) for addition in (CORES, C2C_POWER)] == [3, 3]
     second_rows = [(HEADER, CORES_GETTER), (HEADER, C2C_POWER_FIELD)]
     for name, (before, added) in [*CORES.items(), *C2C_POWER.items(), *second_rows]:
