@@ -1,4 +1,7 @@
-"""Adding a metric of NVML takes three files: the model, the reader's table and the stand-in's table."""
+"""Adding a metric of NVML takes three files: the model, the reader's table and the stand-in's table.
+
+The tests that list fields need no edit: they pass in a copy of the repository with these three edits.
+"""
 
 import os
 import shutil
@@ -10,6 +13,11 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[4]
+TESTS_OF_FIELDS = (
+    "tests/unit/devices/nvml/test_cards.py",
+    "tests/unit/devices/test_fills.py",
+    "tests/unit/simulator/test_supported_fields.py",
+)
 
 
 class Addition(NamedTuple):
@@ -80,10 +88,9 @@ print([metric.name for metric in GPU_METRICS if metric.field == "{field}"])
 def test_a_metric_is_added_in_three_files(
     addition: Addition, second_row: tuple[str, str], tmp_path: Path
 ) -> None:
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "exporter/gputally", tmp_path / "exporter/gputally", ignore=ignored)
-    shutil.copytree(ROOT / "tools/standin", tmp_path / "tools/standin", ignore=ignored)
-    shutil.copy(ROOT / "tools/__init__.py", tmp_path / "tools/__init__.py")
+    for directory in ("exporter", "tools", "tests", "alerts", "helm"):
+        shutil.copytree(ROOT / directory, tmp_path / directory, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
     assert len(addition.edits) == 3
     for name, (before, added) in [*addition.edits.items(), (HEADER, second_row)]:
         file = tmp_path / name
@@ -91,20 +98,28 @@ def test_a_metric_is_added_in_three_files(
         assert text.count(before) == 1, f"{name}: {before}"
         file.write_text(text.replace(before, before + added))
 
-    run = subprocess.run(
-        [sys.executable, "-c", READ.format(field=addition.field)],
-        env={
-            **os.environ,
-            "PYTHONPATH": f"{tmp_path / 'exporter'}:{tmp_path}",
-            "GPUTALLY_CACHE": str(tmp_path / "cache"),
-        },
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = python(tmp_path, "-c", READ.format(field=addition.field))
     assert run.stderr == ""
     value, readers, names = run.stdout.splitlines()
     assert value in ("345 None", "345.0 None")
     assert readers == "('nvml',)"
     assert names == f"['gputally_gpu_{addition.field}']"
+
+    run = python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS_OF_FIELDS)
+    assert run.returncode == 0, run.stdout
+
+
+def python(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python in the copy of the repository."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{root / 'exporter'}:{root}",
+            "GPUTALLY_CACHE": str(root / "cache"),
+        },
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
