@@ -1,8 +1,9 @@
 """Cards as their drivers show them: what each kind has, and what it has not. No two values are alike."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
+from gputally.devices.nvml import FILLS
 from gputally.model import (
     COMPUTE_MODES,
     RECOVERY_ACTIONS,
@@ -327,6 +328,21 @@ def desktop(index: int = 0) -> Reading:
     )
 
 
+def with_new_fields(index: int = 0) -> Reading:
+    """An H100 with a number in each field that NVML can fill and no other card has.
+
+    So a new field is read from the stand-in by every test of the reader before a card above has a real value.
+    """
+    cards = [card() for card in CARDS.values() if card is not with_new_fields]
+    numbers: dict[str, Any] = {
+        field.name: 345
+        for field in fields(Reading)
+        if field.name in FILLS and field.type in (int | None, float | None)
+        if all(getattr(card, field.name) is None for card in cards)
+    }
+    return replace(h100(index), **numbers)
+
+
 CARDS = {
     "T4": t4,
     "A100": a100,
@@ -337,6 +353,7 @@ CARDS = {
     "GB200": gb200,
     "L40S": l40s,
     "desktop": desktop,
+    "with new fields": with_new_fields,
 }
 
 assert set(ACTIVITY) == set(Activity.__dataclass_fields__)

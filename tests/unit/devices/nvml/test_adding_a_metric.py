@@ -1,4 +1,7 @@
-"""Adding a metric of NVML takes three files: the model, the reader's table and the stand-in's table."""
+"""Adding a metric of NVML takes three files: the model, the reader's table and the stand-in's table.
+
+The tests that list fields need no edit: they pass in a copy of the repository with these three edits.
+"""
 
 import os
 import shutil
@@ -7,6 +10,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[4]
+TESTS_OF_FIELDS = (
+    "tests/unit/devices/nvml/test_cards.py",
+    "tests/unit/devices/test_fills.py",
+    "tests/unit/simulator/test_supported_fields.py",
+)
 
 
 Addition = dict[str, tuple[str, str]]
@@ -63,11 +71,9 @@ for field in ("cores", "c2c_power_watts"):
 
 def test_a_metric_is_added_in_three_files(tmp_path: Path) -> None:
     """Two of them: one with a function of its own, one that is a field value."""
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "exporter/gputally", tmp_path / "exporter/gputally", ignore=ignored)
-    for part in ("standin", "dependencies", "__init__.py", "programs.toml"):
-        copy = shutil.copytree if (ROOT / "tools" / part).is_dir() else shutil.copy
-        copy(ROOT / "tools" / part, tmp_path / "tools" / part)
+    for directory in ("exporter", "tools", "tests", "alerts", "helm"):
+        shutil.copytree(ROOT / directory, tmp_path / directory, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
     assert [len(addition) for addition in (CORES, C2C_POWER)] == [3, 3]
     second_rows = [(HEADER, CORES_GETTER), (HEADER, C2C_POWER_FIELD)]
     for name, (before, added) in [*CORES.items(), *C2C_POWER.items(), *second_rows]:
@@ -76,20 +82,23 @@ def test_a_metric_is_added_in_three_files(tmp_path: Path) -> None:
         assert text.count(before) == 1, f"{name}: {before}"
         file.write_text(text.replace(before, before + added))
 
-    run = subprocess.run(
-        [sys.executable, "-c", READ],
-        env={
-            **os.environ,
-            "PYTHONPATH": f"{tmp_path / 'exporter'}:{tmp_path}",
-            "GPUTALLY_CACHE": str(tmp_path / "cache"),
-        },
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = python(tmp_path, "-c", READ)
     assert run.stderr == ""
     assert run.stdout.splitlines() == [
         "345 None ('nvml',) ['gputally_gpu_cores']",
         "345.0 None ('nvml',) ['gputally_gpu_c2c_power_watts']",
     ]
+    run = python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS_OF_FIELDS)
+    assert run.returncode == 0, run.stdout
+
+
+def python(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python in the copy of the repository."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, "PYTHONPATH": f"{root / 'exporter'}:{root}"},
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
