@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from alerts import check as alerts_check
+from dashboards import check as dashboards_check
 from gputally import __version__
 from gputally.metrics.catalog import CATALOG, Kind, Metric, Scope
+from tools.chart_values import check as values_check
 from tools.rendering import command as render
 from tools.rendering import metrics_page
 
@@ -18,7 +21,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(render, "stale", lambda: stale(generated, tmp_path))
     monkeypatch.setattr(render, "version", lambda: "9.8.7")
     # Each has tests of its own, and takes a second.
-    for check in (render.alerts_check, render.dashboards_check, render.values_check):
+    for check in (alerts_check, dashboards_check, values_check):
         monkeypatch.setattr(check, "problems", lambda *_: [])
     (tmp_path / "label").write_text('name="x" version="0.0.1"\nrest stays\n')
     return tmp_path
@@ -54,7 +57,7 @@ def test_check_names_each_stale_file_shows_the_difference_and_writes_nothing(
 def test_a_problem_in_a_source_is_named_and_nothing_is_written(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(render.dashboards_check, "problems", lambda: ["two panels overlap"])
+    monkeypatch.setattr(dashboards_check, "problems", lambda: ["two panels overlap"])
     assert render.main([]) == 1
     assert capsys.readouterr().err == "two panels overlap\n"
     assert not (root / "docs/page.md").exists()
