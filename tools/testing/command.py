@@ -214,3 +214,7 @@ def _test_path(argument: str) -> str | None:
 def _write(output: bytes) -> None:
     sys.stdout.buffer.write(output)
     sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -184,6 +185,14 @@ def test_every_check_is_there() -> None:
 
 def test_the_ci_runs_the_test_command() -> None:
     assert (ROOT / ".ci/run").read_text().splitlines()[-1] == 'exec "$(dirname "$0")/../tools/test"'
+
+
+def test_the_module_that_tools_test_starts_runs_the_command() -> None:
+    (module,) = re.findall(r'run_in_environment\("([\w.]+)"', (ROOT / "tools/test").read_text())
+    ran = subprocess.run(
+        [sys.executable, "-m", module, "--help"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert ran.stdout == f"{test.__doc__}\n"
 
 
 def test_what_creates_the_environment_needs_nothing_but_the_standard_library() -> None:
