@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 
-from gputally.metrics.catalog import CATALOG, GPU_METRICS, MIG_METRICS, Kind
+from gputally.metrics.catalog import CATALOG, GPU_INFO, GPU_METRICS, MIG_METRICS, Kind
 from gputally.metrics.families import build_families
 from gputally.metrics.own_process import ExporterFacts
 from gputally.model import (
@@ -118,7 +118,11 @@ def test_a_lost_gpu_keeps_its_identity_and_its_xid_errors_and_says_that_it_is_do
 def test_info_has_empty_labels_for_what_is_not_known() -> None:
     ((labels, value),) = samples(Reading(gpu=replace(GPU, simulated=True)))["gputally_gpu_info"].items()
     assert value == 1
-    assert labels == ("3", "GPU-a", "nvidia", "H100", "", "17", "", "", "", "", "0", "true", "")
+    known = {name: label for name, label in zip(GPU_INFO.labels, labels, strict=True) if label}
+    assert known == {
+        **{"gpu": "3", "uuid": "GPU-a", "vendor": "nvidia", "model": "H100"},
+        **{"serial": "17", "minor_number": "0", "simulated": "true"},
+    }
 
 
 def test_mig_devices_have_names_of_their_own_so_that_sums_do_not_count_twice() -> None:

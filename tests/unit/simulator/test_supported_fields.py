@@ -25,13 +25,13 @@ FANS = frozenset({"fan_speed_ratio"})
 MIG = frozenset({"mig_mode"})
 RECOVERY = frozenset({"recovery_action"})
 ACCOUNTING = frozenset({"accounted"})
-"""Off, as drivers have it unless somebody turns it on."""
+"""Off by default in the driver."""
 ONLY_OTHERS = frozenset(metric.field for metric in GPU_METRICS if "nvml" not in readers_of(metric))
 """Fields that no NVIDIA reader fills."""
 DATA_CENTER_PCIE = MEMORY_TEMPERATURE | FANS | MIG | NVLINK | GPM
 GEFORCE = frozenset({"clock_application_hertz"}) | MEMORY_TEMPERATURE | MIG | NVLINK | GPM | ECC | RECOVERY
 
-SILENT = {
+ABSENT = {
     "a100": FANS | GPM | RETIREMENT | MARGIN,
     "a100-80gb": FANS | GPM | RETIREMENT | MARGIN,
     "h100": FANS | RETIREMENT,
@@ -65,7 +65,7 @@ def not_simulated() -> frozenset[str]:
 def test_a_simulated_gpu_has_the_fields_of_the_real_one_and_no_other(
     model: str, not_simulated: frozenset[str]
 ) -> None:
-    assert absent_fields(model) - not_simulated == SILENT[model] - not_simulated
+    assert absent_fields(model) - not_simulated == ABSENT[model] - not_simulated
 
 
 def test_every_field_that_a_rule_or_dashboard_uses_is_simulated(not_simulated: frozenset[str]) -> None:
@@ -75,18 +75,18 @@ def test_every_field_that_a_rule_or_dashboard_uses_is_simulated(not_simulated: f
     assert {name for name in names for file in generated if name in file.read_text()} == set()
 
 
-def test_a_card_with_ecc_off_says_so_and_one_without_ecc_says_nothing() -> None:
+def test_ecc_mode_is_false_where_ecc_is_off_and_absent_where_the_gpu_has_none() -> None:
     modes = [
         Engine(default_scenario(1, model)).readings(1)[0].ecc_mode for model in ("t4", "rtx4090", "gtx1080ti")
     ]
     assert modes == [True, False, None]
 
 
-def test_desktop_cards_have_no_serial_number() -> None:
+def test_desktop_gpus_have_no_serial_number() -> None:
     serials = {model: Engine(default_scenario(1, model)).readings(1)[0].gpu.serial for model in NVIDIA_MODELS}
     assert [model for model, serial in serials.items() if serial is None] == ["rtx4090", "gtx1080ti"]
 
 
-def test_the_oldest_card_counts_fewer_throttle_reasons() -> None:
+def test_the_oldest_gpu_counts_fewer_throttle_reasons() -> None:
     (reading,) = Engine(default_scenario(1, "gtx1080ti")).readings(1)
     assert set(reading.throttle_seconds or {}) == {("sw_power_cap",), ("sync_boost",)}
