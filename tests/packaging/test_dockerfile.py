@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tools import Missing
 from tools.servers.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -109,6 +110,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
             capture_output=True,
             text=True,
         )
+        if "NewConnectionError" in ran.stderr and ran.returncode:
+            raise Missing("the package registry cannot be reached: connect the machine to it")
         assert ran.returncode == 0, ran.stderr
     return folder / "gputally"
 

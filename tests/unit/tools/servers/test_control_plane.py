@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tools import Failed
+from tools.dependencies import programs
 from tools.servers import control_plane
 from tools.servers.control_plane import ControlPlane
 from tools.servers.waiting import wait_until
@@ -103,6 +104,7 @@ def test_a_second_one_has_objects_of_its_own_and_ends_also_by_an_error(
 def test_one_that_cannot_start_says_which_program_and_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    programs.path("kube-apiserver")  # raises Missing, which would be taken for the failure
     monkeypatch.setattr(control_plane, "_SERVICE_ADDRESSES", "nowhere")
     with (
         pytest.raises(Failed, match=r"kube-apiserver ended \(exit code 1\)"),
