@@ -561,7 +561,7 @@ DASHBOARD = dashboard(
                 column("gpu", name="GPU", width=45),
                 column("Value #A", name="Corrected", width=85),
                 column("Value #B", name="Uncorrected", width=108, steps=fields.CELL_ANY_IS_CRITICAL),
-                column("Value #C", name="Remaps", width=70),
+                column("Value #C", name="Remaps", width=76),
                 column("Value #D", name="Pending", width=74, mappings=_YES_IS_BAD),
                 column("Value #E", name="Failed", width=60, mappings=_YES_IS_BAD),
             ),

@@ -194,7 +194,7 @@ DASHBOARD = dashboard(
             "Cost of the GPUs over the time range, GPU hours and energy, at the prices set in the rules.",
             now(hours(_record("cost:per_hour"))),
             unit="short",
-            width=2,
+            width=3,
             links=(links.link("Energy and chargeback", "energy"),),
         ),
         stat(
@@ -218,12 +218,12 @@ DASHBOARD = dashboard(
             no_value=_NO_DATA,
         ),
         stat(
-            "Time to full",
+            "Time left",
             "Time until all GPUs of one model are held if the trend continues. It should be longer than "
             "the delivery time of new GPUs.",
             now(f"min({_SECONDS_TO_FULL})"),
             unit="dtdurations",
-            width=4,
+            width=3,
             decimals=0,
             steps=_FULL_SOON,
             mappings=_NEVER_FULL,

@@ -116,7 +116,7 @@ DASHBOARD = dashboard(
             "Pods that hold a GPU now, within the chosen namespaces and pods.",
             now(f"count({_of_pod('held:gpus')} > 0) or vector(0)"),
             unit="short",
-            width=2,
+            width=3,
         ),
         stat(
             "GPUs held",
@@ -130,12 +130,12 @@ DASHBOARD = dashboard(
             sparkline=True,
         ),
         stat(
-            "Busy share",
+            "Busy",
             "Share of the held GPU time during which the GPUs were busy, now. Above 60 % is good; below 30 "
             "%, fewer GPUs would do.",
             over_time(_busy_share(_total)),
             unit="percentunit",
-            width=4,
+            width=3,
             decimals=0,
             steps=fields.HIGHER_IS_BETTER,
             sparkline=True,
