@@ -7,7 +7,7 @@ from pathlib import Path
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 END_TO_END = "tests/e2e"
-SLOW_FILES = Path(__file__).parents[1] / "slow_files.toml"
+SLOW_FILES = Path(__file__).with_name("slow_files.toml")
 
 
 @cache

@@ -135,7 +135,12 @@ def running(directory: Path, *, scheduler: bool = False) -> Iterator[ControlPlan
         # The API server's own Service must not have an endpoint on the loopback address.
         start(
             "kube-apiserver",
-            [*api_server_flags(plane, store, _SERVICE_ADDRESSES), "--endpoint-reconciler-type=none"],
+            [
+                *api_server_flags(plane, store, _SERVICE_ADDRESSES),
+                "--endpoint-reconciler-type=none",
+                # An address for documentation, which has no use here: without one, a default route is needed.
+                "--advertise-address=192.0.2.1",
+            ],
         )
         # The other programs exit after ten seconds without it.
         _wait_for(plane, "/readyz", children)
