@@ -13,7 +13,7 @@ from tools.servers.waiting import wait_until
 from tools.standin.scenario import held_file, preload, replace_scenario
 
 # A call that hangs where it must not is in C, where only the end of the process reaches it.
-pytestmark = pytest.mark.timeout(60, method="thread")
+pytestmark = pytest.mark.timeout(120, method="thread")
 
 Play = Callable[[str], Path]
 TWO_GPUS = (
