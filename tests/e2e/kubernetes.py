@@ -18,7 +18,7 @@ from tools.test_cluster.images import WORKLOAD
 CHART = Path(__file__).parents[2] / "helm/gputally"
 WAIT = "import signal; signal.sigwait([signal.SIGTERM])"
 """The program of a pod that only waits."""
-_SECONDS = 90
+_SECONDS = 180
 
 T = TypeVar("T")
 Object = dict[str, Any]
@@ -60,7 +60,7 @@ class Namespace:
             yield found
         finally:
             # The pods' GPUs must be free for the next test; the namespace may be deleted later.
-            found.kubectl("delete", "pods", "--all", "--timeout=60s")
+            found.kubectl("delete", "pods", "--all", "--timeout=180s")
             plane.kubectl("delete", "namespace", name, "--wait=false")
 
     def kubectl(self, *arguments: str, given: str = "") -> str:
@@ -103,7 +103,7 @@ class Namespace:
         self._helm("upgrade", "--install", release, str(chart), "--values=-", given=json.dumps(values))
 
     def uninstall(self, release: str) -> None:
-        self._helm("uninstall", release, "--wait", "--timeout=60s")
+        self._helm("uninstall", release, "--wait", "--timeout=180s")
 
     def notes(self, release: str) -> str:
         """Helm's notes of the installation."""

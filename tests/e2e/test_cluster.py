@@ -25,7 +25,7 @@ from tools.test_cluster import audit, device_plugin, layout, preflight, record
 from tools.test_cluster import cluster as test_cluster
 from tools.test_cluster.cluster import Cluster
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 SERVER = "import http.server; http.server.test(http.server.SimpleHTTPRequestHandler, port=8000)"
 GPUS = ("GPU-00000000-0000-4000-8000-000000000001", "GPU-00000000-0000-4000-8000-000000000002")
@@ -56,7 +56,7 @@ def test_a_pod_reaches_a_service_by_its_name(namespace: Namespace) -> None:
     namespace.apply(service("web"))
     ask = f"""
 import socket, time, urllib.request
-for attempt in range(30):
+for attempt in range(200):
     try:
         status = urllib.request.urlopen("http://web/", timeout=5).status
         break
@@ -226,7 +226,7 @@ def test_the_stack_runs_on_volumes_of_its_own_and_passes_the_charts_test(
     namespace.install("gputally", {"exporter": {"reader": "simulated"}, "stack": stack})
     namespace.wait_for_exporter("gputally")
     for part in ("prometheus", "alertmanager", "grafana"):
-        namespace.kubectl("rollout", "status", f"statefulset/gputally-{part}", "--timeout=120s")
+        namespace.kubectl("rollout", "status", f"statefulset/gputally-{part}", "--timeout=180s")
 
     namespace.test("gputally")
 

@@ -32,7 +32,7 @@ from tools.test_cluster import audit, layout
 from tools.test_cluster.cluster import Cluster
 from tools.test_cluster.images import RELOADER
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 CLUSTER = "north"
 SECONDS_TO_PLAY = 600
@@ -130,7 +130,7 @@ class Installation:
 def installation(keeper: Keeper) -> Iterator[Installation]:
     cluster = keeper.cluster()
     cluster.plane.kubectl("apply", "--server-side", f"--filename={programs.path('prometheus-operator-crds')}")
-    cluster.plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    cluster.plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=180s")
     with Namespace.made(cluster.plane, "operator") as namespace, inbox(layout.HOST_ADDRESS) as box:
         (pid,) = node_pids(namespace.run(pod("train", WAIT, labels={"team": "nlp"})))
         gpus = Gpus(Driver.installed(cluster, "beside-operator"), pid)

@@ -40,7 +40,7 @@ from tools.standin.scenario import Frame, replace_scenario, scenario_text
 from tools.test_cluster import device_plugin, layout
 from tools.test_cluster.cluster import Cluster
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 RELEASE = "gputally"
 SCRAPE_SECONDS = 2
@@ -229,7 +229,7 @@ def bench(keeper: Keeper) -> Iterator[Bench]:
     ):
         release.install(RELEASE, values(gpus.driver, cluster))
         release.wait_for_exporter(RELEASE)
-        release.kubectl("rollout", "status", f"statefulset/{RELEASE}-prometheus", "--timeout=90s")
+        release.kubectl("rollout", "status", f"statefulset/{RELEASE}-prometheus", "--timeout=180s")
         prometheus = StackPrometheus("http://" + release.address(f"{RELEASE}-prometheus"))
         prometheus.scraped_after(gpus.began)
         yield Bench(cluster, release, prometheus, gpus, team, devices)
@@ -273,7 +273,7 @@ def running_fleet(bench: Bench) -> Fleet:
     wanted = fleet_pods()
     names = [each["metadata"]["name"] for each in wanted]
     bench.team.apply(*wanted)
-    bench.team.kubectl("wait", "--for=condition=Ready", *(f"pod/{name}" for name in names), "--timeout=60s")
+    bench.team.kubectl("wait", "--for=condition=Ready", *(f"pod/{name}" for name in names), "--timeout=180s")
     listed = json.loads(bench.team.kubectl("get", "pods", *names, "--output=json"))["items"]
     pods = {found["metadata"]["name"]: found for found in listed}
     whole, _ = bench.gpus.uuids
@@ -380,7 +380,7 @@ def test_the_series_of_a_job_are_gone_when_retention_is_over(bench: Bench, fleet
     ending = time.time()
     with suppress(Failed):  # who ends a container from inside ends with it
         bench.team.kubectl("exec", name, "--", "python", "-c", END)
-    bench.team.kubectl("wait", "--for=condition=Complete", "job/epoch", "--timeout=60s")
+    bench.team.kubectl("wait", "--for=condition=Complete", "job/epoch", "--timeout=180s")
     bench.gpus.lists({"epoch": {}})
 
     everything = f'{{__name__=~"gputally_pod_.*",pod="{name}"}}'
@@ -521,7 +521,7 @@ def test_a_drained_node_keeps_its_exporter_and_its_workloads_come_back(bench: Be
             # Prometheus stays, as if it were on another node.
             others = "--pod-selector=app.kubernetes.io/component!=prometheus"
             bench.cluster.plane.kubectl(
-                "drain", node, "--ignore-daemonsets", "--force", others, "--timeout=60s"
+                "drain", node, "--ignore-daemonsets", "--force", others, "--timeout=180s"
             )
             bench.gpus.lists({name: {} for name in fleet.pods})
             bench.prometheus.comes_to_show({}, bench.processes(), "pod")

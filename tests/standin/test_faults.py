@@ -13,7 +13,7 @@ from tools.servers.waiting import wait_until
 from tools.standin.scenario import held_file, preload, replace_scenario
 
 # A call that hangs where it must not is in C, where only the end of the process reaches it.
-pytestmark = pytest.mark.timeout(60, method="thread")
+pytestmark = pytest.mark.timeout(120, method="thread")
 
 Play = Callable[[str], Path]
 TWO_GPUS = (
@@ -42,23 +42,23 @@ def error_of(function: Callable[[], object]) -> int:
     return 0
 
 
+def times_slept(thread: threading.Thread) -> int:
+    status = Path(f"/proc/self/task/{thread.native_id}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
 def test_a_call_that_never_returns_stops_nobody_else(
     handles: Callable[[str], list[Any]], play: Play, scenario: Path
 ) -> None:
     first, second = handles("fault hang function=nvmlDeviceGetPowerUsage gpu=0\n")
-    calling = threading.Event()
     answers: list[int] = []
-
-    def call() -> None:
-        calling.set()
-        answers.append(nvml.nvmlDeviceGetPowerUsage(first))
-
-    hung = threading.Thread(target=call, daemon=True)
+    hung = threading.Thread(target=lambda: answers.append(nvml.nvmlDeviceGetPowerUsage(first)), daemon=True)
     hung.start()
-    calling.wait()
+    # A call that hangs sleeps again and again; one that does not has long returned.
+    wait_until(lambda: answers or times_slept(hung) >= 20)
+    assert answers == []
     assert nvml.nvmlDeviceGetPowerUsage(second) == 200000
     assert nvml.nvmlDeviceGetUtilizationRates(first).gpu == 10
-    assert answers == []
     play(TWO_GPUS.replace("100000", "123000"))
     hung.join()
     assert answers == [123000], "it returns when the fault is over, with the number of that moment"

@@ -152,16 +152,20 @@ class Alertmanager:
             with urllib.request.urlopen(request, timeout=10):
                 return True
 
-        wait_until(send, "Alertmanager accepts alerts", 30, ignore=(urllib.error.URLError,))
+        wait_until(send, "Alertmanager accepts alerts", ignore=(OSError,))
 
-    def inhibited(self) -> list[dict[str, str]]:
-        """The labels of inhibited alerts."""
+    def inhibited(self, clusters: str = "") -> list[dict[str, str]]:
+        """The labels of inhibited alerts of clusters whose names end with this."""
         with urllib.request.urlopen(self._url, timeout=10) as answer:
             listed = json.load(answer)
-        return [alert["labels"] for alert in listed if alert["status"]["inhibitedBy"]]
+        return [
+            alert["labels"]
+            for alert in listed
+            if alert["status"]["inhibitedBy"] and alert["labels"]["cluster"].endswith(clusters)
+        ]
 
-    def wait_for_inhibited(self) -> list[dict[str, str]]:
-        return wait_until(self.inhibited, "an alert is inhibited", 30)
+    def wait_for_inhibited(self, clusters: str) -> list[dict[str, str]]:
+        return wait_until(lambda: self.inhibited(clusters), "an alert is inhibited", ignore=(OSError,))
 
     @property
     def _url(self) -> str:

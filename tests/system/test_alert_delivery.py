@@ -1,6 +1,6 @@
 """From a fault on a GPU to the message that somebody reads: grouping, inhibition, resolution, restart."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -96,6 +96,20 @@ def test_an_exporter_that_is_down_is_reported_with_its_node(tmp_path: Path) -> N
         assert down.alerts == (("GPUTallyExporterDown", "gone", ""),)
 
 
+@pytest.fixture(scope="module")
+def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alertmanager]:
+    """One that is told alerts, and has no Prometheus."""
+    directory = tmp_path_factory.mktemp("alertmanager")
+    with inbox() as box:
+        write_alertmanager_config(directory / "alertmanager.yml", box)
+        running = Alertmanager(directory)
+        running.start()
+        try:
+            yield running
+        finally:
+            running.stop()
+
+
 @pytest.mark.parametrize(
     ("source", "target", "other"),
     [
@@ -153,18 +167,17 @@ def test_an_exporter_that_is_down_is_reported_with_its_node(tmp_path: Path) -> N
     ],
 )
 def test_what_explains_an_alert_silences_it_and_no_other(
-    source: dict[str, str], target: dict[str, str], other: dict[str, str], tmp_path: Path
+    source: dict[str, str],
+    target: dict[str, str],
+    other: dict[str, str],
+    alertmanager: Alertmanager,
+    request: pytest.FixtureRequest,
 ) -> None:
-    with inbox() as box:
-        write_alertmanager_config(tmp_path / "alertmanager.yml", box)
-        alertmanager = Alertmanager(tmp_path)
-        alertmanager.start()
-        try:
-            alertmanager.tell([{"cluster": "test", **labels} for labels in (source, target, other)])
-            silenced = alertmanager.wait_for_inhibited()
-        finally:
-            alertmanager.stop()
-    assert silenced == [{"cluster": "test", **target}]
+    # Alerts of one cluster do not silence those of another: each case has clusters of its own.
+    case = request.node.name
+    alerts = [{**labels, "cluster": labels.get("cluster", "") + case} for labels in (source, target, other)]
+    alertmanager.tell(alerts)
+    assert alertmanager.wait_for_inhibited(case) == [alerts[1]]
 
 
 def test_what_a_team_does_goes_to_the_team(tmp_path: Path) -> None:
