@@ -92,7 +92,7 @@ def booleans(values: Mapping[str, Any], above: str = "") -> dict[str, bool]:
     return found
 
 
-@few_cases
+@every_case
 def test_helm_lint_finds_nothing(case: Case) -> None:
     assert chart.lint(**case.arguments) == ""
 
@@ -138,7 +138,7 @@ def test_helm_4_renders_the_same_objects_as_helm_3_in_any_cluster(case: Case) ->
     assert [made for made in old.keys() | new.keys() if old.get(made) != new.get(made)] == []
 
 
-@few_cases
+@every_case
 def test_the_rendered_text_is_deterministic_and_independent_of_the_cluster(case: Case) -> None:
     assert chart.text(**case.arguments, arguments=on_an_upgrade(case)) == chart.text(**case.arguments)
 

@@ -33,6 +33,7 @@ from tools.dependencies.progress import Work
 PINS = ROOT / "tools" / "programs.toml"
 GROUPS = ("fast", "test", "cluster", "demo", "bench")
 OWN = "GPUTALLY_PROGRAMS"
+CACHE = "GPUTALLY_CACHE"
 NOT_OF_THE_BUILD = {"minutes", "needed_by", "any_version", "only_for"}
 """Settings that decide when a set is built, and not what is built."""
 
@@ -83,7 +84,7 @@ class Batch:
 
 def cache() -> Path:
     """The directory of everything that is downloaded or built; never inside the repository."""
-    if chosen := os.environ.get("GPUTALLY_CACHE"):
+    if chosen := os.environ.get(CACHE):
         return Path(chosen).absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gputally"
 

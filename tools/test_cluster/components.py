@@ -77,6 +77,9 @@ def _plan(place: Layout) -> dict[str, Any]:
         "programs": [*started, volumes],
         "environment": {
             "HOME": str(directory),
+            # With another HOME, the same programs.
+            programs.CACHE: str(programs.cache()),
+            programs.OWN: os.environ.get(programs.OWN, ""),
             "PATH": os.pathsep.join([*sorted(own), os.environ["PATH"]]),
             "PYTHONPATH": str(ROOT),
         },
