@@ -77,15 +77,16 @@ def checks() -> dict[str, list[str]]:
 
 
 def pytest_command(request: Request) -> list[str]:
-    """The command of pytest, with a worker per processor; paths may be relative to tests/.
+    """The command of pytest; paths may be relative to tests/.
 
-    The tests of a file stay in one worker, which builds their shared fixtures once.
+    The tests of a file stay in one worker, which builds their shared fixtures once. There is one worker more
+    than processors, because the tests in a cluster mostly wait.
     """
     named = [_test_path(each) or each for each in request.selection]
     terminal = ["--color=yes", "--progress-bar"] if sys.stdout.isatty() else []
     # For a single file the start of workers takes longer than they save.
     one_file = any(each.partition("::")[0].endswith(".py") for each in named)
-    workers = [] if one_file else ["-n", str(max(2, os.cpu_count() or 1)), "--dist=loadfile"]
+    workers = [] if one_file else ["-n", str((os.cpu_count() or 1) + 1), "--dist=loadfile"]
     # Printed with the command, so that the order can be repeated.
     shuffle = ["--shuffle", str(random.randrange(10**6))] if request.stress else []
     return [sys.executable, "-m", "pytest", "-q", *workers, "--durations=20", *terminal, *shuffle, *named]

@@ -140,7 +140,7 @@ def _info(metric: Metric, holders: Iterable[tuple[Labels, Iterable[object]]]) ->
         values = dict.fromkeys(metric.extra_labels, "")
         for one in objects:
             values |= _label_values(one)
-        samples.append(((*scope, *values.values()), 1))
+        samples.append(((*scope, *map(values.__getitem__, metric.extra_labels)), 1))
     return Family(metric, samples)
 
 
