@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     source = random.Random(seed)
     source.shuffle(order)
     for name in order:
-        if not name.startswith(f"{END_TO_END}/"):
+        if not (name.startswith(f"{END_TO_END}/") or files[name][0].get_closest_marker("one_cluster")):
             source.shuffle(files[name])
     items[:] = [item for name in order for item in files[name]]
 

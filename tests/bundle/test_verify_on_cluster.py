@@ -28,6 +28,8 @@ DEFINITIONS = (
 GPUS = "nvidia.com/gpu"
 LABELLED = {"nvidia.com/gpu.present": "true"}
 
+pytestmark = pytest.mark.one_cluster
+
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.e2e.conftest import Keeper
 from tests.e2e.driver import Driver, on_a_gpu
-from tests.e2e.kubernetes import WAIT, Namespace, node_pids, pod, until
+from tests.e2e.kubernetes import TIMEOUT, WAIT, Namespace, node_pids, pod, until
 from tests.support.kubelet_server import message
 from tests.support.worlds import play, world
 from tools import ROOT, Failed
@@ -226,7 +226,7 @@ def test_the_stack_runs_on_volumes_of_its_own_and_passes_the_charts_test(
     namespace.install("gputally", {"exporter": {"reader": "simulated"}, "stack": stack})
     namespace.wait_for_exporter("gputally")
     for part in ("prometheus", "alertmanager", "grafana"):
-        namespace.kubectl("rollout", "status", f"statefulset/gputally-{part}", "--timeout=180s")
+        namespace.kubectl("rollout", "status", f"statefulset/gputally-{part}", TIMEOUT)
 
     namespace.test("gputally")
 

@@ -17,7 +17,7 @@ from gputally.model import ProcessSample, Reading
 from gputally.simulator.scenario import MigLayout
 from tests.e2e.conftest import Keeper
 from tests.e2e.driver import Driver, on_a_gpu
-from tests.e2e.kubernetes import CHART, WAIT, Namespace, Object, node_pids, pod, until
+from tests.e2e.kubernetes import CHART, SECONDS, TIMEOUT, WAIT, Namespace, Object, node_pids, pod, until
 from tests.support.alerting import Inbox, Message, inbox
 from tests.support.command_line import levels, run
 from tests.support.worlds import world
@@ -123,14 +123,14 @@ class Installation:
 
     def rows(self, query: str) -> list[dict[str, Any]]:
         """The result of a query as soon as it has a series."""
-        return self.prometheus.wait_for(query, seconds=90)
+        return self.prometheus.wait_for(query, seconds=SECONDS)
 
 
 @pytest.fixture(scope="module")
 def installation(keeper: Keeper) -> Iterator[Installation]:
     cluster = keeper.cluster()
     cluster.plane.kubectl("apply", "--server-side", f"--filename={programs.path('prometheus-operator-crds')}")
-    cluster.plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=180s")
+    cluster.plane.kubectl("wait", "--for=condition=Established", "crd", "--all", TIMEOUT)
     with Namespace.made(cluster.plane, "operator") as namespace, inbox(layout.HOST_ADDRESS) as box:
         (pid,) = node_pids(namespace.run(pod("train", WAIT, labels={"team": "nlp"})))
         gpus = Gpus(Driver.installed(cluster, "beside-operator"), pid)

@@ -34,7 +34,7 @@ from dashboards.reading import (
 from dashboards.variables import ALL
 from gputally.commands.verify.servers import Login, LoginRequired, Prometheus, RequestFailed, Server
 from tests.e2e.conftest import Keeper
-from tests.e2e.kubernetes import Namespace, until
+from tests.e2e.kubernetes import SECONDS, TIMEOUT, Namespace, until
 from tests.support.browser import Page, Seen, User, blank, empty, errors, look, missing, strays, unfilled
 from tests.support.command_line import levels
 from tools import ROOT
@@ -123,7 +123,7 @@ def installed(keeper: Keeper) -> Iterator[Namespace]:
 
 
 def wait_for(namespace: Namespace, part: str) -> None:
-    namespace.kubectl("rollout", "status", f"statefulset/{RELEASE}-{part}", "--timeout=120s")
+    namespace.kubectl("rollout", "status", f"statefulset/{RELEASE}-{part}", TIMEOUT)
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def recorded(prometheus: Prometheus, seen_early: Future[Seen]) -> float:
             return set()
         return {row.labels["__name__"] for row in rows}
 
-    until("everything is recorded", lambda: names() >= RECORDED, seconds=300)
+    until("everything is recorded", lambda: names() >= RECORDED, seconds=SECONDS)
     return time.time()
 
 
@@ -183,7 +183,7 @@ def viewer(installed: Namespace, password: str, tmp_path_factory: pytest.TempPat
 @pytest.fixture(scope="module")
 def seen_early(prometheus: Prometheus, viewer: Viewer) -> Iterator[Future[Seen]]:
     """What can be looked at while the rest is still being recorded."""
-    until("there are rates", lambda: seconds_of_data(prometheus) >= SECONDS_FOR_RATES, seconds=180)
+    until("there are rates", lambda: seconds_of_data(prometheus) >= SECONDS_FOR_RATES, seconds=SECONDS)
     with ThreadPoolExecutor(1) as executor:
         yield executor.submit(viewer.look, [name for name in DASHBOARDS if name not in READ_RECORDS])
 

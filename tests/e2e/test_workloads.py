@@ -21,7 +21,7 @@ import pytest
 from gputally.model import Reading
 from tests.e2e.conftest import Keeper
 from tests.e2e.driver import Driver, on_a_gpu
-from tests.e2e.kubernetes import Namespace, Object, node_pids, pod, until
+from tests.e2e.kubernetes import TIMEOUT, Namespace, Object, node_pids, pod, until
 from tests.support.ledger_series import (
     COUNTERS,
     GPU,
@@ -229,7 +229,7 @@ def bench(keeper: Keeper) -> Iterator[Bench]:
     ):
         release.install(RELEASE, values(gpus.driver, cluster))
         release.wait_for_exporter(RELEASE)
-        release.kubectl("rollout", "status", f"statefulset/{RELEASE}-prometheus", "--timeout=180s")
+        release.kubectl("rollout", "status", f"statefulset/{RELEASE}-prometheus", TIMEOUT)
         prometheus = StackPrometheus("http://" + release.address(f"{RELEASE}-prometheus"))
         prometheus.scraped_after(gpus.began)
         yield Bench(cluster, release, prometheus, gpus, team, devices)
@@ -273,7 +273,7 @@ def running_fleet(bench: Bench) -> Fleet:
     wanted = fleet_pods()
     names = [each["metadata"]["name"] for each in wanted]
     bench.team.apply(*wanted)
-    bench.team.kubectl("wait", "--for=condition=Ready", *(f"pod/{name}" for name in names), "--timeout=180s")
+    bench.team.kubectl("wait", "--for=condition=Ready", *(f"pod/{name}" for name in names), TIMEOUT)
     listed = json.loads(bench.team.kubectl("get", "pods", *names, "--output=json"))["items"]
     pods = {found["metadata"]["name"]: found for found in listed}
     whole, _ = bench.gpus.uuids
@@ -380,7 +380,7 @@ def test_the_series_of_a_job_are_gone_when_retention_is_over(bench: Bench, fleet
     ending = time.time()
     with suppress(Failed):  # who ends a container from inside ends with it
         bench.team.kubectl("exec", name, "--", "python", "-c", END)
-    bench.team.kubectl("wait", "--for=condition=Complete", "job/epoch", "--timeout=180s")
+    bench.team.kubectl("wait", "--for=condition=Complete", "job/epoch", TIMEOUT)
     bench.gpus.lists({"epoch": {}})
 
     everything = f'{{__name__=~"gputally_pod_.*",pod="{name}"}}'
@@ -520,9 +520,7 @@ def test_a_drained_node_keeps_its_exporter_and_its_workloads_come_back(bench: Be
         try:
             # Prometheus stays, as if it were on another node.
             others = "--pod-selector=app.kubernetes.io/component!=prometheus"
-            bench.cluster.plane.kubectl(
-                "drain", node, "--ignore-daemonsets", "--force", others, "--timeout=180s"
-            )
+            bench.cluster.plane.kubectl("drain", node, "--ignore-daemonsets", "--force", others, TIMEOUT)
             bench.gpus.lists({name: {} for name in fleet.pods})
             bench.prometheus.comes_to_show({}, bench.processes(), "pod")
         finally:

@@ -73,7 +73,7 @@ def test_a_shuffled_order_can_be_repeated() -> None:
     written += [f"tests/e2e/test_it.py::test_{number}" for number in range(20)]
 
     def order(seed: int) -> list[str]:
-        items = [SimpleNamespace(nodeid=test) for test in written]
+        items = [SimpleNamespace(nodeid=test, get_closest_marker=lambda _: None) for test in written]
         config = SimpleNamespace(getoption={"--shuffle": seed}.get)
         pytest_collection_modifyitems(config, items)  # type: ignore[arg-type]
         return [item.nodeid for item in items]
