@@ -2,6 +2,7 @@
 
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from tools import ROOT, Failed, Missing
 from tools.dependencies import command, programs, recipes
 from tools.dependencies.programs import ProgramSet
+from tools.servers.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -367,15 +369,20 @@ def test_what_a_killed_run_left_goes_also_when_nothing_is_to_be_got(pin: Pin, ca
     assert not left.parent.exists()
 
 
-def test_two_runs_that_start_together_make_a_set_once(tmp_path: Path) -> None:
+def test_runs_that_start_together_make_a_set_once(tmp_path: Path) -> None:
     slow = """
     with Path(sys.argv[1]).open("a") as runs:
         runs.write("run\\n")
-    time.sleep(1)
+    Path(sys.argv[2]).read_text()
     (job.into / "tool").write_text("whole")
     """
-    log = tmp_path / "runs"
-    together = [another_run(slow, log) for _ in range(3)]
+    log, go_on = tmp_path / "runs", tmp_path / "go-on"
+    os.mkfifo(go_on)
+    together = [another_run(slow, log, go_on) for _ in range(3)]
+    # One builds and prints nothing yet; the others say that they wait for it.
+    errors = [process.stderr for process in together]
+    wait_until(lambda: len(select.select(errors, [], [], 0)[0]) == 2, "two runs wait")
+    go_on.write_text("")
     printed = [process.communicate(timeout=60) for process in together]
     assert [out for out, _ in printed] == ["whole\n"] * 3
     assert log.read_text() == "run\n"
