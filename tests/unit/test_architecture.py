@@ -24,8 +24,12 @@ def code_spans(text: str) -> Iterator[str]:
 
 
 def paths_in(text: str) -> set[str]:
-    """The paths in a page: those from the top of the repository anywhere, others in code spans."""
-    return set(IN_REPOSITORY.findall(text)) | {span for span in code_spans(text) if FILE.fullmatch(span)}
+    """The paths in a page: those from the top of the repository anywhere, others in code spans.
+
+    Not those in build/, which the tools write.
+    """
+    files = {span for span in code_spans(text) if FILE.fullmatch(span)}
+    return {path for path in {*IN_REPOSITORY.findall(text), *files} if not path.startswith("build/")}
 
 
 def exists(path: str) -> bool:

@@ -380,7 +380,7 @@ def test_runs_that_start_together_make_a_set_once(tmp_path: Path) -> None:
     os.mkfifo(go_on)
     together = [another_run(slow, log, go_on) for _ in range(3)]
     # One builds and prints nothing yet; the others say that they wait for it.
-    errors = [process.stderr for process in together]
+    errors = [process.stderr for process in together if process.stderr]
     wait_until(lambda: len(select.select(errors, [], [], 0)[0]) == 2, "two runs wait")
     go_on.write_text("")
     printed = [process.communicate(timeout=60) for process in together]
