@@ -26,13 +26,13 @@ from gputally.metrics.exposition import write_metrics_file
 from gputally.metrics.families import Family, build_families
 from gputally.metrics.own_process import read_exporter_facts
 from gputally.model import Snapshot
-from gputally.pages.endpoints import Endpoints
+from gputally.pages import Endpoints
 from gputally.sampling.collect import Collector
 from gputally.sampling.sources import GuardedPodSource, GuardedReaders
 from gputally.server import ListenError, PathError, Server, ServerError, format_address, parse_address
 
 if TYPE_CHECKING:
-    from gputally.relay.upstream import Upstream
+    from gputally.relay import Upstream
     from gputally.sampling.checkpoint import Checkpoint
     from gputally.simulator import SimulatedReader
 
@@ -105,7 +105,7 @@ def _choose_sources(config: Config) -> tuple[list[list[Reader]], OwnerFinder, li
     if config.reader != "simulated":
         return readers_of(config), _owners(config), choose_pod_sources(config)
     # Simulated processes are not those of this host.
-    from gputally.simulator.owners import SimulatedOwners, SimulatedPods  # noqa: PLC0415  # only for `simulate`
+    from gputally.simulator.scenario_owners import SimulatedOwners, SimulatedPods  # noqa: PLC0415  # only for `simulate`
 
     reader = _simulated(config)
     return [[reader]], SimulatedOwners(reader), [SimulatedPods(reader)]
@@ -185,8 +185,8 @@ def _options(config: Config) -> Options:
 
 def build_upstream(config: Config) -> "Upstream":
     """Raises ConfigError."""
+    from gputally.relay import Relay, Upstream  # noqa: PLC0415
     from gputally.relay.fetch import TargetError  # noqa: PLC0415  # most exporters relay nothing
-    from gputally.relay.upstream import Relay, Upstream  # noqa: PLC0415
 
     try:
         # A little less than the timeout, so that a slow exporter is named and not overrun.

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from gputally.commands.findings import NOT_CHECKED, Finding
+from gputally.commands import NOT_CHECKED, Finding
 from gputally.commands.verify.installation import Installation, verify
 from gputally.commands.verify.servers import Login, Prometheus, Server
 from tools import Failed

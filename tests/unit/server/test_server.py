@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.server import Limits, ListenError, format_address, parse_address
-from gputally.server.server import open_sockets
+from gputally.server import Limits, ListenError, format_address, open_sockets, parse_address
 from tests.support.http_client import HOUR, PATIENT, Client, StaticPages, request, serving
 
 SLEEPY = """

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, WARNING, Finding
+from gputally.commands import FAILURE, NOT_CHECKED, OK, WARNING, Finding
 from gputally.commands.verify.servers import LoginRequired, RequestFailed, Server
 
 _DASHBOARDS = (

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, Finding, passed
+from gputally.commands import FAILURE, NOT_CHECKED, OK, Finding, passed
 from gputally.commands.verify import prometheus as checks
 from gputally.commands.verify.grafana import grafana
 from gputally.commands.verify.servers import LoginRequired, NotFound, Prometheus, RequestFailed, Server

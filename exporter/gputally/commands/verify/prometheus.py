@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gputally.attribution.pod_sources import POD_SOURCES
-from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, WARNING, Finding, some
+from gputally.commands import FAILURE, NOT_CHECKED, OK, WARNING, Finding, some
 from gputally.commands.verify.servers import Prometheus, RequestFailed, Row, Server
 
 CHECK_THERE = "run `gputally check` in the exporter's pod: kubectl exec POD -- gputally check"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, WARNING, Finding
+from gputally.commands import FAILURE, NOT_CHECKED, OK, WARNING, Finding
 from gputally.commands.verify.grafana import grafana
 from gputally.commands.verify.servers import Login, Server
 from tests.support.fake_servers import site

@@ -1,6 +1,6 @@
 """All checks together: what depends on what, and what is not looked at."""
 
-from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, Finding
+from gputally.commands import FAILURE, NOT_CHECKED, OK, Finding
 from gputally.commands.verify.installation import Installation, verify
 from gputally.commands.verify.servers import LoginRequired, NotFound, Prometheus, RequestFailed, Server
 from tests.support.fake_servers import Told, prometheus, site

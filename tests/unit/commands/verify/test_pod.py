@@ -1,6 +1,6 @@
 """Was a pod seen, used and charged?"""
 
-from gputally.commands.findings import FAILURE, NOT_CHECKED, OK
+from gputally.commands import FAILURE, NOT_CHECKED, OK
 from gputally.commands.verify.pod import PodLoad, verify_pod
 from gputally.commands.verify.servers import Prometheus, Server
 from tests.support.fake_servers import Sample, prometheus

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, WARNING
+from gputally.commands import FAILURE, NOT_CHECKED, OK, WARNING
 from gputally.commands.verify.prometheus import gpus, labels, pods, sources, targets
 from gputally.commands.verify.servers import Row
 from tests.support.fake_servers import Sample, prometheus
