@@ -20,10 +20,9 @@ from gputally.devices.host import choose_readers, read_boot_id, read_host
 from gputally.devices.vendors import ReaderSettings
 from gputally.flags import ConfigError
 from gputally.ledger import Ledger
-from gputally.metrics.all_names import FamiliesOf, families_of_profiles, merge_families
-from gputally.metrics.compat import DEFAULT_METRIC_PREFIX, Options
+from gputally.metrics.compat import DEFAULT_METRIC_PREFIX, Options, ProfileInput, load_profile
 from gputally.metrics.exposition import write_metrics_file
-from gputally.metrics.families import Family, build_families
+from gputally.metrics.families import FamiliesOf, Family, build_families, merge_families
 from gputally.metrics.own_process import read_exporter_facts
 from gputally.model import Snapshot
 from gputally.pages import Endpoints
@@ -174,6 +173,17 @@ def main_families(config: Config) -> FamiliesOf:
         return ours
     others = families_of_profiles(config.profiles, _options(config))
     return lambda snapshot: merge_families([*ours(snapshot), *others(snapshot)])
+
+
+def families_of_profiles(names: Sequence[str], options: Options) -> FamiliesOf:
+    """Snapshot -> the families of all these profiles. Each profile is imported here, and only here."""
+    profiles = [load_profile(name) for name in names]
+
+    def families_of(snapshot: Snapshot) -> list[Family]:
+        inputs = ProfileInput(snapshot, options)
+        return merge_families(family for profile in profiles for family in profile(inputs))
+
+    return families_of
 
 
 def _options(config: Config) -> Options:

@@ -6,8 +6,8 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 from gputally import __version__
-from gputally.metrics.all_names import FamiliesOf
 from gputally.metrics.exposition import OPENMETRICS, TEXT, Exposition
+from gputally.metrics.families import FamiliesOf
 from gputally.model import Snapshot
 from gputally.server import Endpoint, Response, text_response
 
