@@ -240,7 +240,9 @@ class Scenario:
             raise ScenarioError(
                 f"{where}: kind: {workload.kind!r} is not known; allowed: {', '.join(PROCESS_KINDS)}"
             )
-        if workload.kind == "mps" and any(card.vendor != "nvidia" for card in self._cards(workload.gpus)):
+        if workload.kind == "mps" and any(
+            not isinstance(card, NvidiaModel) for card in self._cards(workload.gpus)
+        ):
             raise ScenarioError(f"{where}: kind: mps is NVIDIA's")
         for gpu in workload.gpus:
             instances = len(self.layout(gpu) or ("the whole GPU",))
