@@ -90,11 +90,6 @@ class Server:
         return int(self._sockets[0].getsockname()[1]) if self._sockets else self._port
 
     @property
-    def address(self) -> str:
-        """`host:port` of the listening socket; the host is empty where it is every address."""
-        return format_address(self._host, self.port)
-
-    @property
     def url(self) -> str:
         """The landing page, for a browser on this machine."""
         scheme = "http" if self._security is None or self._security.tls is None else "https"
@@ -182,7 +177,7 @@ def _within_descriptors(limits: Limits) -> Limits:
     return replace(limits, connections=max(1, min(limits.connections, allowed // 2)))
 
 
-def parse_address(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
+def parse_address(text: str) -> tuple[str, int]:
     """`127.0.0.1:9400`, `:9400`, `[::1]:9400` or a bare host -> (host, port).
 
     An empty host means every address of this machine, IPv4 and IPv6.
@@ -198,7 +193,7 @@ def parse_address(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, int
     else:
         host, _, port = address.partition(":")
     if not port:
-        return host, default_port
+        return host, DEFAULT_PORT
     if not (port.isascii() and port.isdigit() and int(port) <= 65535):
         raise ListenError(f"cannot listen on {text!r}: the port must be a number from 0 to 65535")
     return host, int(port)

@@ -207,14 +207,13 @@ def test_listening_everywhere_answers_on_both_families() -> None:
         for host in hosts:
             with Client(server.port, host=host) as client:
                 assert client.get("/healthz").status == 200
-        assert server.address == f":{server.port}"
         assert server.url == f"http://localhost:{server.port}/"
 
 
 def test_listening_on_one_address_reports_the_port_that_was_picked() -> None:
     with serving(listen="127.0.0.1:0") as server:
         assert server.port > 0
-        assert server.address == f"127.0.0.1:{server.port}"
+        assert server.url == f"http://127.0.0.1:{server.port}/"
 
 
 def test_a_name_with_several_addresses_gets_one_port() -> None:
