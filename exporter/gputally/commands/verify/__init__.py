@@ -10,7 +10,7 @@ from typing import TextIO
 from gputally.commands import FAILURE, Finding, passed, report_text
 from gputally.commands.verify.installation import Installation, verify
 from gputally.commands.verify.pod import PodLoad, verify_pod
-from gputally.commands.verify.servers import Login, Prometheus, Server, read_login
+from gputally.commands.verify.servers import Login, Prometheus, RemoteServer, read_login
 from gputally.flags import OneLineParser, duration
 
 _SECONDS_BETWEEN_CHECKS = 5.0
@@ -62,7 +62,7 @@ def until_passed(
 def _pod(arguments: Sequence[str], out: TextIO) -> int:
     options = _pod_parser().parse_args(arguments)
     load = PodLoad(options.namespace, options.pod, options.utilization, round(options.window))
-    prometheus = Prometheus(Server(options.prometheus), "")
+    prometheus = Prometheus(RemoteServer(options.prometheus), "")
     return report(until_passed(lambda: verify_pod(prometheus, load), options.wait, out), out)
 
 
@@ -74,12 +74,12 @@ def _installation(options: argparse.Namespace) -> Installation:
         "insecure": options.exporter_insecure,
     }
     return Installation(
-        exporters=tuple(Server(url, login, **tls) for url in options.exporter),
-        prometheus=Prometheus(Server(options.prometheus), options.job, options.cluster)
+        exporters=tuple(RemoteServer(url, login, **tls) for url in options.exporter),
+        prometheus=Prometheus(RemoteServer(options.prometheus), options.job, options.cluster)
         if options.prometheus
         else None,
-        alertmanager=Server(options.alertmanager) if options.alertmanager else None,
-        grafana=Server(options.grafana, _login(options.grafana_login)) if options.grafana else None,
+        alertmanager=RemoteServer(options.alertmanager) if options.alertmanager else None,
+        grafana=RemoteServer(options.grafana, _login(options.grafana_login)) if options.grafana else None,
         rule_groups=options.rule_groups if options.prometheus else None,
         dashboards=options.dashboards if options.grafana else None,
     )
