@@ -20,19 +20,18 @@ from gputally.devices.host import choose_readers, read_boot_id, read_host
 from gputally.devices.vendors import ReaderSettings
 from gputally.flags import ConfigError
 from gputally.ledger import Ledger
-from gputally.metrics.all_names import FamiliesOf, families_of_profiles, merge_families
-from gputally.metrics.compat import DEFAULT_METRIC_PREFIX, Options
+from gputally.metrics.compat import DEFAULT_METRIC_PREFIX, Options, ProfileInput, load_profile
 from gputally.metrics.exposition import write_metrics_file
-from gputally.metrics.families import Family, build_families
+from gputally.metrics.families import FamiliesOf, Family, build_families, merge_families
 from gputally.metrics.own_process import read_exporter_facts
 from gputally.model import Snapshot
-from gputally.pages.endpoints import Endpoints
+from gputally.pages import Endpoints
 from gputally.sampling.collect import Collector
 from gputally.sampling.sources import GuardedPodSource, GuardedReaders
 from gputally.server import ListenError, PathError, Server, ServerError, format_address, parse_address
 
 if TYPE_CHECKING:
-    from gputally.relay.upstream import Upstream
+    from gputally.relay import Upstream
     from gputally.sampling.checkpoint import Checkpoint
     from gputally.simulator import SimulatedReader
 
@@ -105,7 +104,7 @@ def _choose_sources(config: Config) -> tuple[list[list[Reader]], OwnerFinder, li
     if config.reader != "simulated":
         return readers_of(config), _owners(config), choose_pod_sources(config)
     # Simulated processes are not those of this host.
-    from gputally.simulator.owners import SimulatedOwners, SimulatedPods  # noqa: PLC0415  # only for `simulate`
+    from gputally.simulator.scenario_owners import SimulatedOwners, SimulatedPods  # noqa: PLC0415  # only for `simulate`
 
     reader = _simulated(config)
     return [[reader]], SimulatedOwners(reader), [SimulatedPods(reader)]
@@ -176,6 +175,17 @@ def main_families(config: Config) -> FamiliesOf:
     return lambda snapshot: merge_families([*ours(snapshot), *others(snapshot)])
 
 
+def families_of_profiles(names: Sequence[str], options: Options) -> FamiliesOf:
+    """Snapshot -> the families of all these profiles. Each profile is imported here, and only here."""
+    profiles = [load_profile(name) for name in names]
+
+    def families_of(snapshot: Snapshot) -> list[Family]:
+        inputs = ProfileInput(snapshot, options)
+        return merge_families(family for profile in profiles for family in profile(inputs))
+
+    return families_of
+
+
 def _options(config: Config) -> Options:
     return Options(
         hostname=config.hostname_override or config.node_name or config.hostname,
@@ -185,8 +195,8 @@ def _options(config: Config) -> Options:
 
 def build_upstream(config: Config) -> "Upstream":
     """Raises ConfigError."""
+    from gputally.relay import Relay, Upstream  # noqa: PLC0415
     from gputally.relay.fetch import TargetError  # noqa: PLC0415  # most exporters relay nothing
-    from gputally.relay.upstream import Relay, Upstream  # noqa: PLC0415
 
     try:
         # A little less than the timeout, so that a slow exporter is named and not overrun.

@@ -26,7 +26,7 @@ _CHECK_SETTINGS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if list(arguments[:1]) == ["verify"]:
-        from gputally.commands.verify.command import run  # noqa: PLC0415  # not for serving
+        from gputally.commands.verify import run  # noqa: PLC0415  # not for serving
 
         return run(arguments[1:], sys.stdout)
     return _run(_parser().parse_args(arguments))  # the parser is large: it is not kept in memory
@@ -158,8 +158,8 @@ def set_up_logging(level: str, log_format: str, file: Path | None) -> None:
 
 def _check(config: Config, *, as_json: bool) -> int:
     from gputally.app import readers_of  # noqa: PLC0415  # not for the other commands
+    from gputally.commands import report_text  # noqa: PLC0415  # not for serving
     from gputally.commands.check import check_host, report_json, usable  # noqa: PLC0415  # not for serving
-    from gputally.commands.findings import report_text  # noqa: PLC0415  # not for serving
 
     set_up_logging("error", "text", None)
     findings = check_host(

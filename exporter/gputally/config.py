@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from gputally.devices.vendors import READER_NAMES
+from gputally.devices.vendors import READER_NAMES, VENDORS
 from gputally.flags import (
     Alias,
     ConfigError,
@@ -41,6 +41,9 @@ from gputally.simulator import MODEL_NAMES
 POD_GPU_PATH = "/gpu/metrics"
 """The metrics path of pod-gpu-metrics-exporter."""
 READERS = ("auto", *READER_NAMES, "simulated")
+_READERS_OF_VENDORS = ", and ".join(
+    f"{', else '.join(row.name for row in vendor.readers)}, for {vendor.title} GPUs" for vendor in VENDORS
+)
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 
@@ -112,9 +115,7 @@ class Config:
     reader: str = setting(
         "auto",
         "--reader",
-        "source of the readings: auto uses nvml, else nvidia-smi, for NVIDIA GPUs, and amdgpu, else "
-        "rocm-smi, "
-        "for AMD GPUs. Vendors are detected once, at start",
+        f"source of the readings: auto uses {_READERS_OF_VENDORS}. Vendors are detected once, at start",
         one_of(*READERS),
         group="reading",
         metavar="|".join(READERS),

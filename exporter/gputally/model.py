@@ -118,9 +118,6 @@ class Gpu:
     """The uuid of the GPU whose energy meter includes this one: of two dies in a package, one has a meter."""
 
 
-ENERGY_SOURCES = ("counter", "integrated")
-
-
 @dataclass(frozen=True, slots=True)
 class MigInstance:
     """Identity of a MIG device: one compute instance of one GPU instance of its parent.
@@ -490,7 +487,7 @@ class GpuLedger:
     gpu_index: int
     uuid: str
     energy_source: str = field(metadata=LABEL)
-    """One of ENERGY_SOURCES: the hardware's counter, or its power over time where it has none."""
+    """`counter`: the hardware's own; `integrated`: its power over time, where it has no counter."""
     energy_millijoules: int = field(
         metadata=metric(
             "Energy used, by the hardware's counter (power over time where it has none), continued when the "

@@ -14,7 +14,7 @@ import yaml
 
 from alerts import runbooks
 from gputally.cli import _parser
-from gputally.commands.verify.command import run
+from gputally.commands.verify import run
 from gputally.config import Config, read_config
 from tests.bundle import crds, kubernetes_schemas
 from tests.bundle.chart import CHART, Object, objects, refusal, render

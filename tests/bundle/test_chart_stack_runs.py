@@ -14,7 +14,7 @@ import yaml
 
 from alerts.rules import rule_groups
 from dashboards import registry
-from gputally.commands.verify.command import run
+from gputally.commands.verify import run
 from tests.bundle.running_stack import NODE, VALUES, Server, Stack, generate_secrets, objects, running_stack
 from tools.servers.grafana import ALERTMANAGER_UID, PROMETHEUS_UID
 

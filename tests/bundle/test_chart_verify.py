@@ -8,7 +8,7 @@ import pytest
 
 from alerts.rules import rule_groups
 from dashboards import registry
-from gputally.commands.verify.command import run
+from gputally.commands.verify import run
 from tests.bundle import chart, pod_security
 
 BCRYPT = "$2b$10$abcdefghijklmnopqrstuuNMy0YWQ3QK0GzR4oG9W7mO5v5pQ3e6C"

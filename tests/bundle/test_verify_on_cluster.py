@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gputally.commands.findings import FAILURE, OK, Finding
+from gputally.commands import FAILURE, OK, Finding
 from tests.bundle.chart import CHART
 from tests.bundle.cluster import Release, resources
 from tools import ROOT, Failed

@@ -32,7 +32,7 @@ from dashboards.reading import (
     variables,
 )
 from dashboards.variables import ALL
-from gputally.commands.verify.servers import Login, LoginRequired, Prometheus, RequestFailed, Server
+from gputally.commands.verify.servers import Login, LoginRequired, Prometheus, RemoteServer, RequestFailed
 from tests.e2e.conftest import Keeper
 from tests.e2e.kubernetes import SECONDS, TIMEOUT, Namespace, until
 from tests.support.browser import Page, Seen, User, blank, empty, errors, look, missing, strays, unfilled
@@ -133,8 +133,8 @@ def password(installed: Namespace) -> str:
     return installed.plane.kubectl(*shlex.split(command)).strip()
 
 
-def server(namespace: Namespace, part: str, login: Login | None = None) -> Server:
-    return Server(f"http://{namespace.address(f'{RELEASE}-{part}')}", login)
+def server(namespace: Namespace, part: str, login: Login | None = None) -> RemoteServer:
+    return RemoteServer(f"http://{namespace.address(f'{RELEASE}-{part}')}", login)
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from gputally.commands.verify.servers import Prometheus, RequestFailed, Server
+from gputally.commands.verify.servers import Prometheus, RemoteServer, RequestFailed
 
 Sample = tuple[Mapping[str, str], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Told(Server):
+class Told(RemoteServer):
     """Answers without a network: path -> JSON; of queries, the first whose key is in the query."""
 
     answers: Mapping[str, Any] = field(default_factory=dict)

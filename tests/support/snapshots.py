@@ -41,7 +41,7 @@ from gputally.model import (
 from gputally.simulator import SimulatedReader
 from gputally.simulator.default_scenario import default_scenario
 from gputally.simulator.engine import Engine
-from gputally.simulator.owners import SimulatedOwners, SimulatedPods
+from gputally.simulator.scenario_owners import SimulatedOwners, SimulatedPods
 from tests.support.amd_trees import planted
 
 OPTIONS = Options(hostname="node-1")

@@ -14,7 +14,7 @@ from gputally.config import POD_GPU_PATH, Config
 from gputally.flags import ConfigError
 from gputally.metrics.compat import PROFILES
 from gputally.model import Owner, PodInfo, ProcessCharge, Snapshot, SourceState, Use
-from gputally.pages.endpoints import Endpoints
+from gputally.pages import Endpoints
 from tests.support.fake_procfs import FakeProcfs
 from tests.support.worlds import world
 

@@ -14,9 +14,9 @@ from gputally.model import Gpu, Reading
 from gputally.simulator import SimulatedReader
 from gputally.simulator.engine import Engine
 from gputally.simulator.gpu import SimulatedGpu
-from gputally.simulator.owners import SimulatedOwners, SimulatedPods
 from gputally.simulator.ownership import PodOwner
 from gputally.simulator.scenario import Scenario, Shape, Workload
+from gputally.simulator.scenario_owners import SimulatedOwners, SimulatedPods
 from gputally.simulator.workload_processes import processes_at, samples_between
 from gputally.simulator.workloads import MINUTE
 from tools.rendering.true_energy import true_energy

@@ -22,9 +22,9 @@ from gputally.metrics.own_process import ExporterFacts
 from gputally.sampling import collect, guard, sources
 from gputally.simulator import SimulatedReader
 from gputally.simulator.engine import Engine
-from gputally.simulator.owners import SimulatedOwners, SimulatedPods
 from gputally.simulator.scenario import Scenario
 from gputally.simulator.scenario_file import load_scenario, parse_scenario
+from gputally.simulator.scenario_owners import SimulatedOwners, SimulatedPods
 from tools.replay.tape import Series, Tape
 
 WINDOW_SECONDS = 3600

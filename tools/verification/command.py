@@ -17,8 +17,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from gputally.commands.findings import NOT_CHECKED, Finding
-from gputally.commands.verify.command import report, until_passed
+from gputally.commands import NOT_CHECKED, Finding
+from gputally.commands.verify import report, until_passed
 from gputally.commands.verify.servers import read_login
 from gputally.flags import duration
 from tools import Failed

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gputally.commands.findings import FAILURE, OK, WARNING, Finding, some
+from gputally.commands import FAILURE, OK, WARNING, Finding, some
 from tools.verification.kubectl import Object
 from tools.verification.release import labels_of, name_of
 from tools.verification.selecting import in_words, node_terms, runs_on, untolerated

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, WARNING, Finding, some
+from gputally.commands import FAILURE, NOT_CHECKED, OK, WARNING, Finding, some
 from tools.verification.kubectl import Kubectl, Object
 from tools.verification.release import PART_OF, Release, labels_of, name_of
 from tools.verification.selecting import selects, unmet

@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from gputally.commands.findings import NOT_CHECKED, Finding
+from gputally.commands import NOT_CHECKED, Finding
 from gputally.commands.verify.installation import Installation, verify
-from gputally.commands.verify.servers import Login, Prometheus, Server
+from gputally.commands.verify.servers import Login, Prometheus, RemoteServer
 from tools import Failed
 from tools.verification.kubectl import Kubectl, Object
 from tools.verification.operator import Operated
@@ -76,19 +76,19 @@ def verify_through(
             )
             prometheus = f"http://{address}{_prefix(one)}" if address else ""
         alertmanager = to_service("alertmanager")
-        grafana = Server(wanted.grafana_url, wanted.grafana_login) if wanted.grafana_url else None
+        grafana = RemoteServer(wanted.grafana_url, wanted.grafana_login) if wanted.grafana_url else None
         own = release.of(stack, "grafana")
         if grafana is None and own and (address := to_service("grafana")):
             login = wanted.grafana_login or _login(kubectl, release, own[0], notes)
-            grafana = Server(f"http://{address}{_grafana_path(own[0])}", login)
+            grafana = RemoteServer(f"http://{address}{_grafana_path(own[0])}", login)
         found = verify(
             Installation(
                 # The API server forwards to the right pod, but the certificate has another name.
-                exporters=(Server(f"{_scheme(release.exporter)}://{exporter}", insecure=True),)
+                exporters=(RemoteServer(f"{_scheme(release.exporter)}://{exporter}", insecure=True),)
                 if exporter
                 else (),
-                prometheus=Prometheus(Server(prometheus), wanted.job) if prometheus else None,
-                alertmanager=Server(f"http://{alertmanager}") if alertmanager else None,
+                prometheus=Prometheus(RemoteServer(prometheus), wanted.job) if prometheus else None,
+                alertmanager=RemoteServer(f"http://{alertmanager}") if alertmanager else None,
                 grafana=grafana,
                 rule_groups=_rule_groups(kubectl, release, stack, operated),
                 dashboards=_dashboards(kubectl, release),

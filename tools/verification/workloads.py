@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gputally.commands.findings import FAILURE, OK, Finding, some
+from gputally.commands import FAILURE, OK, Finding, some
 from tools.verification.kubectl import Object
 from tools.verification.release import COMPONENT, labels_of, name_of
 

@@ -4,7 +4,7 @@ An id that is unknown, or that matches more than one device, gives None: never a
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gputally.devices.vendors import ALL_VENDORS, vendor_of
 from gputally.model import DeviceKey, MigReading, Reading
@@ -20,8 +20,6 @@ _GPU_DRIVER = re.compile(r"(?:.*[.-])?gpu(?:[.-].*)?")
 
 _CDI_NAME = re.compile(rf"[^=/]+/[^=/]+=(?:{_UUID}-)?(?P<name>.+)", re.IGNORECASE)
 _REPLICA = re.compile(r"::\d+$")
-_SHARED_UUID = re.compile(rf"(?P<uuid>GPU-{_UUID})-(?:_-)?\d+", re.IGNORECASE)
-_DASHED_PCI_ID = re.compile(r"([0-9a-f]{4,8})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])-0x[0-9a-f]+")
 _DOMAIN = re.compile(rf"\b(?:{'|'.join(re.escape(vendor.domain) for vendor in ALL_VENDORS)})\b")
 
 
@@ -73,8 +71,7 @@ def _may_be_of(resource: str, vendor: str) -> bool:
 
 
 def _by_uuid(name: str, readings: Sequence[Reading]) -> Iterator[DeviceKey]:
-    shared = _SHARED_UUID.fullmatch(name)
-    uuid = (shared["uuid"] if shared else name).lower()
+    uuid = name.lower()
     for reading in readings:
         if reading.gpu.uuid.lower() == uuid:
             yield _whole(reading)
@@ -93,8 +90,11 @@ def _by_vendor_name(name: str, readings: Sequence[Reading]) -> Iterator[DeviceKe
 
 def _named(groups: Mapping[str, str | None], reading: Reading, *, by_partitions: bool) -> Iterator[DeviceKey]:
     """The devices of a GPU that the groups of a vendor's `device_names` stand for."""
-    parent, minor, profile = (groups.get(group) for group in ("parent", "minor", "profile"))
+    parent, minor, profile, pci = (groups.get(group) for group in ("parent", "minor", "profile", "pci"))
     gpu_instance, compute_instance = (groups.get(group) for group in ("gi", "ci"))
+    if pci is not None:
+        yield from _at_address(_pci_address(pci.split("-")), [reading])
+        return
     if minor is not None and reading.mig and by_partitions:
         yield from (_slice(mig) for mig in reading.mig if mig.instance.minor_number == int(minor))
         return
@@ -117,24 +117,21 @@ def _named(groups: Mapping[str, str | None], reading: Reading, *, by_partitions:
 
 
 def _by_pci_address(name: str, readings: Sequence[Reading]) -> Iterator[DeviceKey]:
-    """AMD's plugin, and Intel's DRA driver with dashes and the model behind it.
+    match = _PCI_ID.fullmatch(name)
+    return _at_address(_pci_address(match.groups()), readings) if match else iter(())
 
-    The address of a partitioned AMD GPU is that of its first partition.
-    """
-    address = _pci_address(_PCI_ID.fullmatch(name) or _DASHED_PCI_ID.fullmatch(name))
-    if address is None:
-        return
+
+def _at_address(address: tuple[int, ...], readings: Sequence[Reading]) -> Iterator[DeviceKey]:
+    """The GPU at a PCI address, or its first partition where partitions replace the GPU."""
     for reading in readings:
         if reading.mig and vendor_of(reading.gpu.vendor).partitions_replace_gpu:
-            for mig in reading.mig:
-                if _pci_address(_PCI_ID.fullmatch(mig.instance.device_name or "")) == address:
-                    yield _slice(mig)
-        elif _pci_address(_PCI_ID.fullmatch(reading.gpu.pci_bus_id or "")) == address:
+            yield from (_slice(mig) for mig in reading.mig if _is_at(mig.instance.device_name, address))
+        elif _is_at(reading.gpu.pci_bus_id, address):
             yield _whole(reading)
 
 
 def _by_platform_device(name: str, readings: Sequence[Reading]) -> Iterator[DeviceKey]:
-    """AMD's plugin: amdgpu_xcp_<n> is any but the first partition of a GPU, numbered over all GPUs."""
+    """The kernel's name of a partition that has a device of its own."""
     for reading in readings:
         yield from (_slice(mig) for mig in reading.mig if mig.instance.device_name == name)
 
@@ -152,8 +149,13 @@ def _slice(mig: MigReading) -> DeviceKey:
     return mig.instance.parent_index, mig.instance.uuid
 
 
-def _pci_address(match: re.Match[str] | None) -> tuple[int, ...] | None:
-    return tuple(int(part, 16) for part in match.groups()) if match else None
+def _is_at(device: str | None, address: tuple[int, ...]) -> bool:
+    match = _PCI_ID.fullmatch(device or "")
+    return match is not None and _pci_address(match.groups()) == address
+
+
+def _pci_address(parts: Iterable[str]) -> tuple[int, ...]:
+    return tuple(int(part, 16) for part in parts)
 
 
 def _plain(profile: str | None) -> str:

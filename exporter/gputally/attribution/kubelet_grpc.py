@@ -121,7 +121,7 @@ def exchange(connection: socket.socket, method: str, deadline: float, limit_byte
 
     protocol = H2Connection(H2Configuration(client_side=True, header_encoding="latin-1"))
     _send_request(protocol, method, deadline)
-    response = _Response(limit_bytes)
+    response = _ReplyParts(limit_bytes)
     while not response.complete:
         _set_time_left(connection, deadline)
         connection.sendall(protocol.data_to_send())
@@ -167,7 +167,7 @@ def _send_request(protocol: "H2Connection", method: str, deadline: float) -> Non
     protocol.send_data(stream, bytes(_PREFIX_BYTES), end_stream=True)  # an empty message
 
 
-class _Response:
+class _ReplyParts:
     """Collects the response: headers, the chunks of one message, and the status after it."""
 
     def __init__(self, limit_bytes: int) -> None:

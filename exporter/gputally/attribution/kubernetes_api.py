@@ -120,11 +120,11 @@ class NodePods:
     def close(self) -> None:
         self._client.close()
 
-    def _get_pods(self, verb: str, query: list[tuple[str, str]], read_seconds: float) -> "_Response":
+    def _get_pods(self, verb: str, query: list[tuple[str, str]], read_seconds: float) -> "_OpenBody":
         selector = ("fieldSelector", f"spec.nodeName={self._node}")
         return self._get(f"{verb} pods", "/api/v1/pods", [selector, *query], read_seconds)
 
-    def _get(self, doing: str, path: str, query: list[tuple[str, str]], read_seconds: float) -> "_Response":
+    def _get(self, doing: str, path: str, query: list[tuple[str, str]], read_seconds: float) -> "_OpenBody":
         try:
             method, url, headers, *_ = self._client.param_serialize(
                 "GET",
@@ -144,7 +144,7 @@ class NodePods:
             raise Unavailable(f"the credentials cannot be read: {error}", _CHECK_CREDENTIALS) from error
         except (ApiException, urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
-        return _Response(self, response)
+        return _OpenBody(self, response)
 
     def _unreachable(self, error: Exception) -> Unavailable:
         why = text(getattr(error, "reason", "")) or str(error)
@@ -157,7 +157,7 @@ class NodePods:
                 response.close()
 
 
-class _Response:
+class _OpenBody:
     """A body that is being read; errors of the connection become `Unavailable`."""
 
     def __init__(self, pods: NodePods, response: urllib3.HTTPResponse) -> None:

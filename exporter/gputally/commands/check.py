@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gputally.attribution import PodSource
 from gputally.attribution.pod_sources import POD_SOURCES
-from gputally.commands.findings import NOTE, OK, PROBLEM, Finding
+from gputally.commands import NOTE, OK, PROBLEM, Finding
 from gputally.devices import Reader
 from gputally.devices.host import VendorOnHost, read_host, vendors_to_read
 from gputally.devices.vendors import VENDORS, Vendor, fields_filled, vendor_of

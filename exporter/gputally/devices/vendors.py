@@ -105,7 +105,7 @@ class Vendor:
     """Device ids that are its GPUs whatever the resource is called."""
     device_names: tuple[re.Pattern[str], ...] = ()
     """Device ids by which a GPU is found. Groups: `parent` (uuid of the GPU), `minor`, `gi` and `ci`
-    (ids of the GPU instance and the compute instance), `profile`."""
+    (ids of the GPU instance and the compute instance), `profile`, `pci` (PCI address, with dashes)."""
 
     @property
     def reset_fix(self) -> str:
@@ -188,6 +188,8 @@ NVIDIA = Vendor(
         re.compile(r"nvidia(?P<minor>[0-9]{1,4})(?:/gi(?P<gi>[0-9]{1,4}))?(?:/vgpu[0-9]+)?"),
         # The DRA driver: gpu-<minor>, and gpu-<minor>-mig-<profile>-<profile id>-<placement>.
         re.compile(r"gpu-(?P<minor>[0-9]{1,4})(?:-mig-(?P<profile>.+)-[0-9]+-[0-9]+)?"),
+        # Plugins that share a GPU number the shares of a uuid.
+        re.compile(rf"(?P<parent>GPU-{_UUID})-(?:_-)?[0-9]+", re.IGNORECASE),
     ),
 )
 
@@ -231,6 +233,8 @@ INTEL = Vendor(
     title="Intel",
     domain="intel.com",
     resources=re.compile(r"gpu\.intel\.com/(?!.*monitoring).+"),  # monitoring allocates no GPU
+    # The DRA driver: <PCI address>-<PCI device id>.
+    device_names=(re.compile(r"(?P<pci>[0-9a-f]{4,8}-[0-9a-f]{2}-[0-9a-f]{2}-[0-7])-0x[0-9a-f]+"),),
 )
 
 VENDORS = (NVIDIA, AMD)

@@ -7,11 +7,11 @@ times the CPU time; its parser and promtool check this module in the tests.
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from gputally.metrics.catalog import Kind, Metric
-from gputally.metrics.families import Family
+from gputally.metrics.families import FamiliesOf, Family
 from gputally.model import Labels, Snapshot
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -134,7 +134,7 @@ _Variant = tuple[bool, bool]  # openmetrics, gzipped
 class Exposition:
     """The newest snapshot, rendered once per format for all scrapers."""
 
-    def __init__(self, families_of: Callable[[Snapshot], Sequence[Family]], first: Snapshot) -> None:
+    def __init__(self, families_of: FamiliesOf, first: Snapshot) -> None:
         self._families_of = families_of
         self._rendering = threading.Lock()
         self._snapshot = first

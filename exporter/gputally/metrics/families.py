@@ -57,6 +57,7 @@ class Family:
 Holders = Sequence[tuple[Labels, Any]]
 """Objects whose fields fill metrics, each after the leading labels of its samples."""
 ValueOf = Callable[[Any], Any]
+FamiliesOf = Callable[[Snapshot], Sequence[Family]]
 
 
 def build_families(snapshot: Snapshot, exporter: ExporterFacts) -> list[Family]:
@@ -92,6 +93,17 @@ def build_families(snapshot: Snapshot, exporter: ExporterFacts) -> list[Family]:
         *fill(EXPORTER_METRICS, [((), exporter)]),
     ]
     return [family for family in families if family.samples]
+
+
+def merge_families(families: Iterable[Family]) -> list[Family]:
+    """One family per name: the first, with the samples that others of the same labels add."""
+    by_name: dict[str, Family] = {}
+    for family in families:
+        first = by_name.setdefault(family.metric.name, family)
+        if first is not family and first.metric.labels == family.metric.labels:
+            samples = {**dict(family.samples), **dict(first.samples)}
+            by_name[family.metric.name] = Family(first.metric, list(samples.items()))
+    return list(by_name.values())
 
 
 def fill(metrics: Iterable[Metric], holders: Holders, **computed: ValueOf) -> Iterator[Family]:

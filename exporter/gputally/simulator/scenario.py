@@ -9,11 +9,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gputally.model import RECOVERY_ACTIONS, THROTTLE_REASONS
+from gputally.simulator import MODEL_NAMES
+from gputally.simulator.amd_models import AMD_MODELS
 from gputally.simulator.gpu_models import AmdModel, AnyModel, GpuModel, MigProfile, NvidiaModel
-from gputally.simulator.model_registry import find_model
+from gputally.simulator.nvidia_models import NVIDIA_MODELS
 from gputally.simulator.ownership import HostOwner, PodOwner
 from gputally.simulator.schedule import DAY, Moment, Span
 
+GPU_MODELS: dict[str, AnyModel] = {**NVIDIA_MODELS, **AMD_MODELS}
+"""By their names on the command line and in scenario files."""
 MOST_GPUS = 1024
 DEFAULT_GPUS = 8
 DEFAULT_MODEL = "h100"
@@ -236,7 +240,9 @@ class Scenario:
             raise ScenarioError(
                 f"{where}: kind: {workload.kind!r} is not known; allowed: {', '.join(PROCESS_KINDS)}"
             )
-        if workload.kind == "mps" and any(card.vendor != "nvidia" for card in self._cards(workload.gpus)):
+        if workload.kind == "mps" and any(
+            not isinstance(card, NvidiaModel) for card in self._cards(workload.gpus)
+        ):
             raise ScenarioError(f"{where}: kind: mps is NVIDIA's")
         for gpu in workload.gpus:
             instances = len(self.layout(gpu) or ("the whole GPU",))
@@ -262,6 +268,14 @@ class Scenario:
             raise ScenarioError(f"{where}: margin: {fault.margin_celsius} is not allowed; allowed: 0 to 20")
         for card in self._cards(fault.gpus):
             _check_fault_on(where, fault, card)
+
+
+def find_model(model: str) -> AnyModel:
+    """The model of that name, in upper or lower case; ValueError lists the allowed names."""
+    card = GPU_MODELS.get(model.lower())
+    if card is None:
+        raise ValueError(f"model {model!r} is not known; allowed: {', '.join(MODEL_NAMES)}")
+    return card
 
 
 def _check_fault_on(where: str, fault: Fault, card: AnyModel) -> None:

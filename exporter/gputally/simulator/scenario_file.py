@@ -33,7 +33,7 @@ from gputally.simulator.scenario import (
 )
 from gputally.simulator.schedule import Moment, Span
 
-Value = TypeVar("Value")
+T = TypeVar("T")
 
 _TOP = (
     "gpus",
@@ -122,7 +122,7 @@ def load_scenario(
 
 def parse_scenario(data: Mapping[str, Any]) -> Scenario:
     """The scenario that these tables describe; ScenarioError names the table, the key and what is allowed."""
-    top = _Table("", data, _TOP)
+    top = _TomlTable("", data, _TOP)
     model: str | tuple[str, ...] = DEFAULT_MODEL
     model = top.get("model", model, _models)
     gpus = top.get("gpus", DEFAULT_GPUS if isinstance(model, str) else len(model), _gpu_count)
@@ -139,7 +139,7 @@ def parse_scenario(data: Mapping[str, Any]) -> Scenario:
     )
 
 
-class _Table:
+class _TomlTable:
     """One table of the file: returns validated values and names itself in errors."""
 
     def __init__(self, where: str, data: Mapping[str, Any], allowed: tuple[str, ...] | None) -> None:
@@ -159,10 +159,10 @@ class _Table:
             if key in self._data:
                 raise ScenarioError(f"{self._prefix}{key}: {reason}")
 
-    def get(self, key: str, default: Value, check: Callable[[Any], Value]) -> Value:
+    def get(self, key: str, default: T, check: Callable[[Any], T]) -> T:
         return default if key not in self._data else self.need(key, check)
 
-    def need(self, key: str, check: Callable[[Any], Value]) -> Value:
+    def need(self, key: str, check: Callable[[Any], T]) -> T:
         if key not in self._data:
             raise ScenarioError(f"{self._prefix}{key}: is missing")
         try:
@@ -170,14 +170,14 @@ class _Table:
         except ValueError as error:
             raise ScenarioError(f"{self._prefix}{key}: {self._data[key]!r} is not allowed; {error}") from None
 
-    def tables(self, key: str, allowed: tuple[str, ...] | None) -> "list[_Table]":
+    def tables(self, key: str, allowed: tuple[str, ...] | None) -> "list[_TomlTable]":
         rows = self._data.get(key, [])
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise ScenarioError(f"{self._prefix}{key}: is not a list of tables; write [[{key}]]")
-        return [_Table(f"{key} {number}", row, allowed) for number, row in enumerate(rows, start=1)]
+        return [_TomlTable(f"{key} {number}", row, allowed) for number, row in enumerate(rows, start=1)]
 
 
-def _workload(table: _Table, gpus: int) -> Workload:
+def _workload(table: _TomlTable, gpus: int) -> Workload:
     shape = Shape(table.need("shape", _one_of(*Shape)))
     return Workload(
         shape=shape,
@@ -196,7 +196,7 @@ def _workload(table: _Table, gpus: int) -> Workload:
     )
 
 
-def _owner(table: _Table, shape: Shape) -> PodOwner | HostOwner | None:
+def _owner(table: _TomlTable, shape: Shape) -> PodOwner | HostOwner | None:
     pod = table.get("pod", None, _pod)
     if pod is None:
         table.refuse(("container", "controller", "requested"), "needs a pod as well")
@@ -210,7 +210,7 @@ def _owner(table: _Table, shape: Shape) -> PodOwner | HostOwner | None:
     )
 
 
-def _fault(table: _Table, gpus: int) -> Fault:
+def _fault(table: _TomlTable, gpus: int) -> Fault:
     kind = FaultKind(table.need("kind", _one_of(*FaultKind)))
     # A source is always down for all GPUs.
     of_gpus = kind is not FaultKind.SOURCE_DOWN
@@ -241,13 +241,13 @@ def _fault(table: _Table, gpus: int) -> Fault:
     )
 
 
-def _mig_layout(table: _Table, gpus: int) -> MigLayout:
+def _mig_layout(table: _TomlTable, gpus: int) -> MigLayout:
     return MigLayout(
         gpus=table.get("gpus", tuple(range(gpus)), _indexes(gpus)), profiles=table.need("profiles", _texts)
     )
 
 
-def _span(table: _Table) -> Span:
+def _span(table: _TomlTable) -> Span:
     return Span(
         table.get("start", 0, _seconds), table.get("stop", None, _seconds), table.get("every", None, _seconds)
     )

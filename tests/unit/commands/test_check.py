@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gputally.attribution import PodReport
+from gputally.commands import Finding, report_text
 from gputally.commands.check import check_host, report_json, usable
-from gputally.commands.findings import Finding, report_text
 from gputally.devices import Report
 from gputally.model import Gpu, PodInfo, Process, Reading, Unavailable
 

@@ -130,6 +130,10 @@ def test_its_gpus_and_partitions_are_on_the_landing_page(installation: Installat
     assert "Tile 0 half" in printed
 
 
+def test_the_help_of_reader_names_it(installation: Installation) -> None:
+    assert "acme, for ACME GPUs" in " ".join(installation.gputally("serve", "--help").stdout.split())
+
+
 def test_its_reader_is_among_those_that_fill_a_field_and_in_the_alerts(installation: Installation) -> None:
     printed = installation.evaluate(
         "print(readers_that_fill('power_watts'), readers_that_fill('xid_errors'))",

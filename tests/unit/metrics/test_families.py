@@ -3,7 +3,8 @@
 from dataclasses import fields, replace
 
 from gputally.metrics.catalog import CATALOG, GPU_INFO, GPU_METRICS, MIG_METRICS, Kind
-from gputally.metrics.families import build_families
+from gputally.metrics.compat import Row
+from gputally.metrics.families import Family, build_families, merge_families
 from gputally.metrics.own_process import ExporterFacts
 from gputally.model import (
     Charge,
@@ -243,3 +244,20 @@ def test_names_follow_the_rules() -> None:
         assert metric.name.endswith("_info") == (metric.kind is Kind.INFO), metric.name
         assert metric.help.endswith("."), metric.name
         assert metric.name.startswith(("gputally_", "process_")), metric.name
+
+
+def test_of_two_families_of_one_name_the_first_is_served() -> None:
+    row = Row("DCGM_FI_PROF_GR_ENGINE_ACTIVE", Kind.GAUGE, "Busy.", "")
+    first = Family(row.metric(("gpu",)), [(("0",), 0.5)])
+    second = Family(row.metric(("pod",)), [(("train",), 0.5)])
+    other = Family(Row("x", Kind.GAUGE, "X.", "").metric(()), [((), 1)])
+    assert merge_families([first, other, second]) == [first, other]
+
+
+def test_of_two_families_of_one_name_and_labels_both_have_their_samples() -> None:
+    metric = Row("DCGM_FI_PROF_GR_ENGINE_ACTIVE", Kind.GAUGE, "Busy.", "").metric(("gpu", "pod"))
+    of_pods = Family(metric, [(("0", "train"), 0.5)])
+    of_all = Family(metric, [(("0", "train"), 0.6), (("1", ""), 0.1)])
+    (both,) = merge_families([of_pods, of_all])
+    assert sorted(both.samples) == [(("0", "train"), 0.5), (("1", ""), 0.1)]
+    assert of_pods.samples == [(("0", "train"), 0.5)], "what was given is as it was"

@@ -4,7 +4,7 @@ import zlib
 
 from gputally.metrics.exposition import OPENMETRICS, TEXT
 from gputally.model import Gpu, Reading, Snapshot, SourceState
-from gputally.pages.endpoints import Endpoints, readiness
+from gputally.pages import Endpoints, readiness
 
 UP = SourceState(name="nvml", up=True)
 DOWN = SourceState(name="nvml", up=False, reason="NVML library not found")

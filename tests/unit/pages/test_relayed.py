@@ -8,9 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from gputally.metrics.catalog import Kind, Metric, Scope
 from gputally.metrics.exposition import OPENMETRICS, TEXT
 from gputally.metrics.families import Family
-from gputally.pages.endpoints import MetricsEndpoint
-from gputally.pages.relayed import JoinedEndpoint, RelayedEndpoint, joined
-from gputally.relay.upstream import Relayed
+from gputally.pages import JoinedEndpoint, MetricsEndpoint, RelayedEndpoint, joined
+from gputally.relay import Relayed
 
 OURS = b'# HELP a A.\n# TYPE a gauge\na 1\n# HELP b_total B.\n# TYPE b_total counter\nb_total{x="1"} 1\n'
 NEW = b'# HELP c C.\n# TYPE c gauge\nc{gpu="\ra"} 1 # {trace="a"} 1\nab 1\n'

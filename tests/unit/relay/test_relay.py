@@ -9,9 +9,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from gputally.model import Unavailable
+from gputally.relay import TEXT, Relay, Relayed
 from gputally.relay.fetch import TargetError
-from gputally.relay.text import DeviceLabels
-from gputally.relay.upstream import TEXT, Relay, Relayed
+from gputally.relay.relabel import DeviceLabels
 from tests.unit.relay.dcgm_texts import NEW, NEWEST, OLD, OPENMETRICS, TRAIN
 from tests.unit.relay.raw_server import answers, raw_server
 

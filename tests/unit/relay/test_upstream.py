@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gputally.model import Unavailable
-from gputally.relay.text import DeviceLabels
-from gputally.relay.upstream import TEXT, Relay, Relayed, Upstream
+from gputally.relay import TEXT, Relay, Relayed, Upstream
+from gputally.relay.relabel import DeviceLabels
 from tests.unit.relay.dcgm_texts import OLD, TRAIN, node, snapshot
 
 WHOLE = Relayed(OLD.encode(), TEXT, 6, errors={("line", "invalid"): 3})

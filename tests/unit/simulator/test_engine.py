@@ -12,9 +12,8 @@ from gputally.model import Reading
 from gputally.simulator import MODEL_NAMES
 from gputally.simulator.default_scenario import default_scenario
 from gputally.simulator.engine import Engine
-from gputally.simulator.model_registry import GPU_MODELS
 from gputally.simulator.nvidia_models import NVIDIA_MODELS
-from gputally.simulator.scenario import Fault, FaultKind, Scenario, Shape, Workload
+from gputally.simulator.scenario import GPU_MODELS, Fault, FaultKind, Scenario, Shape, Workload
 from gputally.simulator.schedule import DAY, Span
 
 seeds = st.integers(0, 50)

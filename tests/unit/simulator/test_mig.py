@@ -6,8 +6,7 @@ import pytest
 
 from gputally.model import Reading
 from gputally.simulator.engine import Engine
-from gputally.simulator.model_registry import GPU_MODELS
-from gputally.simulator.scenario import MigLayout, Scenario, Shape, Workload
+from gputally.simulator.scenario import GPU_MODELS, MigLayout, Scenario, Shape, Workload
 
 
 def play(model: str, profiles: tuple[str, ...], *workloads: Workload) -> Engine:

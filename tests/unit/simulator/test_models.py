@@ -6,8 +6,8 @@ from gputally.devices.amd import MODELS
 from gputally.simulator import MODEL_NAMES
 from gputally.simulator.amd_models import AMD_MODELS
 from gputally.simulator.gpu_models import AmdModel, AnyModel, NvidiaModel
-from gputally.simulator.model_registry import GPU_MODELS, find_model
 from gputally.simulator.nvidia_models import NVIDIA_MODELS
+from gputally.simulator.scenario import GPU_MODELS, find_model
 
 cards = pytest.mark.parametrize("card", GPU_MODELS.values(), ids=GPU_MODELS.keys())
 nvidia_cards = pytest.mark.parametrize("card", NVIDIA_MODELS.values(), ids=NVIDIA_MODELS.keys())

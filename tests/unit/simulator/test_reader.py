@@ -145,7 +145,7 @@ def test_a_wrong_file_or_flag_is_a_value_error(tmp_path: Path) -> None:
 def test_the_names_of_the_models_cost_no_engine() -> None:
     """The command line needs them in every process, also where nothing is simulated."""
     code = (
-        "import sys, gputally.simulator.model_registry;"
+        "import sys, gputally.simulator;"
         "print([m for m in sys.modules if m in ('random', 'tomllib', 'uuid') or m.endswith('.engine')])"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,9 +8,8 @@ import pytest
 from gputally.model import Reading
 from gputally.simulator import MODEL_NAMES
 from gputally.simulator.engine import Engine
-from gputally.simulator.model_registry import GPU_MODELS
 from gputally.simulator.nvidia_models import NVIDIA_MODELS
-from gputally.simulator.scenario import Memory, Scenario, Shape, Workload
+from gputally.simulator.scenario import GPU_MODELS, Memory, Scenario, Shape, Workload
 from gputally.simulator.schedule import Span
 
 

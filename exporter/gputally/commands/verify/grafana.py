@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, WARNING, Finding
-from gputally.commands.verify.servers import LoginRequired, RequestFailed, Server
+from gputally.commands import FAILURE, NOT_CHECKED, OK, WARNING, Finding
+from gputally.commands.verify.servers import LoginRequired, RemoteServer, RequestFailed
 
 _DASHBOARDS = (
     "dashboards.configMaps.enabled=true, with the labels that Grafana's sidecar selects; rejected dashboards "
@@ -14,7 +14,7 @@ _SOURCE = "add a data source of type Prometheus, as the default one or selected 
 _COUNTED = re.compile(r"^grafana_stat_totals_dashboard (\S+)$", re.MULTILINE)
 
 
-def grafana(server: Server, expected: int | None) -> Iterator[Finding]:
+def grafana(server: RemoteServer, expected: int | None) -> Iterator[Finding]:
     try:
         server.get_json("/api/health")
     except RequestFailed as error:
@@ -39,7 +39,7 @@ def grafana(server: Server, expected: int | None) -> Iterator[Finding]:
         )
 
 
-def _listed(server: Server, expected: int | None) -> Finding:
+def _listed(server: RemoteServer, expected: int | None) -> Finding:
     try:
         found = server.get_json("/api/search", type="dash-db", tag="gputally", limit="5000")
     except LoginRequired:
@@ -49,7 +49,7 @@ def _listed(server: Server, expected: int | None) -> Finding:
     return _dashboards(len(found), expected, "of gputally")
 
 
-def _data_source(server: Server) -> Finding:
+def _data_source(server: RemoteServer) -> Finding:
     if not server.login:
         return Finding(NOT_CHECKED, "data source", "no login for Grafana")
     sources = [one for one in server.get_json("/api/datasources") if one["type"] == "prometheus"]
@@ -68,7 +68,7 @@ def _data_source(server: Server) -> Finding:
     return Finding(OK, "data source", f"{source['name']} shows {float(seen[0]['value'][1]):.0f} GPUs")
 
 
-def _counted(server: Server, expected: int | None) -> Finding:
+def _counted(server: RemoteServer, expected: int | None) -> Finding:
     """From the metric that needs no login: the number of all dashboards at Grafana's last count."""
     try:
         counted = _COUNTED.search(server.get("/metrics").decode(errors="replace"))

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, Finding, passed
+from gputally.commands import FAILURE, NOT_CHECKED, OK, Finding, passed
 from gputally.commands.verify import prometheus as checks
 from gputally.commands.verify.grafana import grafana
-from gputally.commands.verify.servers import LoginRequired, NotFound, Prometheus, RequestFailed, Server
+from gputally.commands.verify.servers import LoginRequired, NotFound, Prometheus, RemoteServer, RequestFailed
 
 _OF_PROMETHEUS = ("targets", "sources", "gpus", "pods", "labels", "rules", "records")
 _OF_EXPORTERS = ("sources", "gpus", "pods", "labels")
@@ -16,10 +16,10 @@ _OF_EXPORTERS = ("sources", "gpus", "pods", "labels")
 class Installation:
     """The addresses of its parts, as far as they are given, and the expected numbers."""
 
-    exporters: tuple[Server, ...] = ()
+    exporters: tuple[RemoteServer, ...] = ()
     prometheus: Prometheus | None = None
-    alertmanager: Server | None = None
-    grafana: Server | None = None
+    alertmanager: RemoteServer | None = None
+    grafana: RemoteServer | None = None
     rule_groups: int | None = None
     dashboards: int | None = None
 
@@ -35,14 +35,14 @@ def verify(installation: Installation) -> list[Finding]:
     ]
 
 
-def _exporters(servers: tuple[Server, ...], *, scraped: bool) -> Iterator[Finding]:
+def _exporters(servers: tuple[RemoteServer, ...], *, scraped: bool) -> Iterator[Finding]:
     if not servers:
         yield from _unchecked(["exporter"], "no address of an exporter")
     for server in servers:
         yield _exporter(server, scraped=scraped)
 
 
-def _exporter(server: Server, *, scraped: bool) -> Finding:
+def _exporter(server: RemoteServer, *, scraped: bool) -> Finding:
     try:
         body = server.get("/metrics")
     except LoginRequired as error:
@@ -108,7 +108,7 @@ def _rules(prometheus: Prometheus, expected: int | None, *, seen: bool) -> Itera
         yield from _unchecked(["records"], "no GPU is found" if groups else "no rules are loaded")
 
 
-def _grafana(server: Server | None, expected: int | None) -> Iterable[Finding]:
+def _grafana(server: RemoteServer | None, expected: int | None) -> Iterable[Finding]:
     if server is None:
         return _unchecked(["dashboards", "data source"], "no address of Grafana")
     return _run("grafana", lambda: grafana(server, expected))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, Finding
+from gputally.commands import FAILURE, NOT_CHECKED, OK, Finding
 from gputally.commands.verify.prometheus import CHECK_THERE
 from gputally.commands.verify.servers import Prometheus, RequestFailed
 

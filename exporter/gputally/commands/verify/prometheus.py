@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from gputally.attribution.pod_sources import POD_SOURCES
-from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, WARNING, Finding, some
-from gputally.commands.verify.servers import Prometheus, RequestFailed, Row, Server
+from gputally.commands import FAILURE, NOT_CHECKED, OK, WARNING, Finding, some
+from gputally.commands.verify.servers import Prometheus, QueryRow, RemoteServer, RequestFailed
 
 CHECK_THERE = "run `gputally check` in the exporter's pod: kubectl exec POD -- gputally check"
 
@@ -30,7 +30,7 @@ _SELECTED = (
 _OVERRIDDEN = ("pod", "namespace", "container", "node")
 
 
-def targets(prometheus: Prometheus, up: list[Row]) -> Finding:
+def targets(prometheus: Prometheus, up: list[QueryRow]) -> Finding:
     if not up:
         return _no_target(prometheus)
     down = [row.node for row in up if not row.value]
@@ -130,7 +130,7 @@ def gpus(prometheus: Prometheus) -> Iterator[Finding]:
         yield Finding(OK, "gpus", f"{len(info)} on {len(seeing)} nodes{note}")
 
 
-def _more_than_once(info: list[Row]) -> list[str]:
+def _more_than_once(info: list[QueryRow]) -> list[str]:
     seen: dict[tuple[str, str], int] = {}
     for row in info:
         key = (row.node, row.labels.get("uuid", ""))
@@ -224,7 +224,7 @@ def records(prometheus: Prometheus, groups: list[dict[str, Any]]) -> Finding:
     return Finding(OK, "records", f"{filled} of {len(recorded)} recorded names have series")
 
 
-def alertmanager(prometheus: Prometheus | None, server: Server | None) -> Finding:
+def alertmanager(prometheus: Prometheus | None, server: RemoteServer | None) -> Finding:
     """Prometheus must send alerts to one; if its address is given, it must respond."""
     version = ""
     if server is not None:

@@ -45,7 +45,7 @@ def read_login(directory: Path) -> Login:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class RemoteServer:
     """A server's address, login and TLS settings."""
 
     url: str
@@ -105,12 +105,12 @@ class _Https(urllib.request.HTTPSHandler):
     def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
         tls, name = self._tls, self._server_name
 
-        class Connection(http.client.HTTPSConnection):
+        class NamedConnection(http.client.HTTPSConnection):
             def connect(self) -> None:
                 http.client.HTTPConnection.connect(self)
                 self.sock = tls.wrap_socket(self.sock, server_hostname=name or self.host)
 
-        return self.do_open(Connection, request)
+        return self.do_open(NamedConnection, request)
 
 
 def _http_error(error: urllib.error.HTTPError) -> RequestFailed:
@@ -135,7 +135,7 @@ def _reason(error: Exception) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class QueryRow:
     labels: Mapping[str, str]
     value: float
 
@@ -149,7 +149,7 @@ class Row:
 class Prometheus:
     """All methods raise RequestFailed."""
 
-    server: Server
+    server: RemoteServer
     job: str
     cluster: str = ""
 
@@ -167,9 +167,9 @@ class Prometheus:
     def _of_cluster(self) -> str:
         return f',cluster="{self.cluster}"' if self.cluster else ""
 
-    def rows(self, query: str) -> list[Row]:
+    def rows(self, query: str) -> list[QueryRow]:
         found = self._data("/api/v1/query", query=query)["result"]
-        return [Row(one["metric"], float(one["value"][1])) for one in found]
+        return [QueryRow(one["metric"], float(one["value"][1])) for one in found]
 
     def number(self, query: str) -> float | None:
         """The value of a query with one sample in its result; None if the result is empty."""
@@ -195,7 +195,7 @@ class Prometheus:
         except RequestFailed:
             return {}
         return {
-            Row(target["labels"], 0).node: target["lastError"]
+            QueryRow(target["labels"], 0).node: target["lastError"]
             for target in targets
             if target["labels"].get("job") == self.job and target.get("lastError")
         }

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, WARNING, Finding
+from gputally.commands import FAILURE, NOT_CHECKED, OK, WARNING, Finding
 from gputally.commands.verify.grafana import grafana
-from gputally.commands.verify.servers import Login, Server
+from gputally.commands.verify.servers import Login, RemoteServer
 from tests.support.fake_servers import site
 
 LOGIN = Login("admin", "x")
@@ -24,14 +24,14 @@ def answer(uid: str, *samples: float) -> dict[str, Any]:
 
 def look(pages: dict[str, Any], login: Login | None = LOGIN, expected: int | None = 2) -> dict[str, Finding]:
     with site(HEALTH | pages) as served:
-        return {one.subject: one for one in grafana(Server(served.url, login), expected)}
+        return {one.subject: one for one in grafana(RemoteServer(served.url, login), expected)}
 
 
 def test_dashboards_are_listed_by_their_tag_and_the_default_source_is_asked_for_gpus() -> None:
     with site(
         HEALTH | {"/api/search": TWO, "/api/datasources": SOURCES} | answer("p", 16), login=LOGIN.header
     ) as served:
-        found = list(grafana(Server(served.url, LOGIN), 2))
+        found = list(grafana(RemoteServer(served.url, LOGIN), 2))
     # Health is for everybody in the real one; here it takes the login, too.
     assert [(one.level, one.subject, one.text) for one in found] == [
         (OK, "dashboards", "2 of gputally"),
@@ -87,5 +87,5 @@ def test_a_login_that_is_not_accepted_is_not_tried_again() -> None:
 
 
 def test_no_grafana() -> None:
-    (found,) = grafana(Server("http://127.0.0.1:1"), None)
+    (found,) = grafana(RemoteServer("http://127.0.0.1:1"), None)
     assert (found.level, found.subject) == (FAILURE, "grafana")

@@ -1,12 +1,12 @@
 """All checks together: what depends on what, and what is not looked at."""
 
-from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, Finding
+from gputally.commands import FAILURE, NOT_CHECKED, OK, Finding
 from gputally.commands.verify.installation import Installation, verify
-from gputally.commands.verify.servers import LoginRequired, NotFound, Prometheus, RequestFailed, Server
+from gputally.commands.verify.servers import LoginRequired, NotFound, Prometheus, RemoteServer, RequestFailed
 from tests.support.fake_servers import Told, prometheus, site
 
 METRICS = b'# TYPE x gauge\ngputally_exporter_info{version="1"} 1\n'
-NOBODY = Server("http://127.0.0.1:1")
+NOBODY = RemoteServer("http://127.0.0.1:1")
 
 
 def refusing(error: Exception) -> Prometheus:
@@ -28,15 +28,15 @@ def test_what_is_not_given_is_not_checked() -> None:
 
 def test_an_exporter_answers_as_one() -> None:
     with site({"/metrics": METRICS}) as served:
-        assert levels(verify(Installation(exporters=(Server(served.url),))))["exporter"] == OK
+        assert levels(verify(Installation(exporters=(RemoteServer(served.url),))))["exporter"] == OK
     with site({"/metrics": b"node_load1 1\n"}) as served:
-        (found, *_) = verify(Installation(exporters=(Server(served.url),)))
+        (found, *_) = verify(Installation(exporters=(RemoteServer(served.url),)))
         assert (found.level, found.final) == (FAILURE, True)
 
 
 def test_an_exporter_that_asks_for_a_login_is_not_checked() -> None:
     with site({"/metrics": METRICS}, login="Basic x") as served:
-        (found, *_) = verify(Installation(exporters=(Server(served.url),)))
+        (found, *_) = verify(Installation(exporters=(RemoteServer(served.url),)))
     assert (found.level, "login required" in found.text) == (NOT_CHECKED, True)
 
 

@@ -1,8 +1,8 @@
 """Was a pod seen, used and charged?"""
 
-from gputally.commands.findings import FAILURE, NOT_CHECKED, OK
+from gputally.commands import FAILURE, NOT_CHECKED, OK
 from gputally.commands.verify.pod import PodLoad, verify_pod
-from gputally.commands.verify.servers import Prometheus, Server
+from gputally.commands.verify.servers import Prometheus, RemoteServer
 from tests.support.fake_servers import Sample, prometheus
 
 LOAD = PodLoad("nlp", "train-.+", 0.5, 1800)
@@ -43,5 +43,5 @@ def test_a_pod_that_was_not_seen() -> None:
 
 
 def test_no_prometheus() -> None:
-    (found,) = verify_pod(Prometheus(Server("http://127.0.0.1:1"), ""), LOAD)
+    (found,) = verify_pod(Prometheus(RemoteServer("http://127.0.0.1:1"), ""), LOAD)
     assert (found.level, found.subject) == (FAILURE, "prometheus")

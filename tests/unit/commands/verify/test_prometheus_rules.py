@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, WARNING
+from gputally.commands import FAILURE, NOT_CHECKED, OK, WARNING
 from gputally.commands.verify.prometheus import alertmanager, records, rules
 from gputally.commands.verify.servers import RequestFailed
 from tests.support.fake_servers import Told, prometheus

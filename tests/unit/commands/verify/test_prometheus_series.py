@@ -2,13 +2,13 @@
 
 import pytest
 
-from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, WARNING
+from gputally.commands import FAILURE, NOT_CHECKED, OK, WARNING
 from gputally.commands.verify.prometheus import gpus, labels, pods, sources, targets
-from gputally.commands.verify.servers import Row
+from gputally.commands.verify.servers import QueryRow
 from tests.support.fake_servers import Sample, prometheus
 
-UP = Row({"node": "a"}, 1)
-DOWN = Row({"instance": "b:9400"}, 0)
+UP = QueryRow({"node": "a"}, 1)
+DOWN = QueryRow({"instance": "b:9400"}, 0)
 
 
 def gpu(node: str, uuid: str, **more: str) -> Sample:
@@ -43,7 +43,7 @@ def test_the_reason_that_prometheus_has_leads_to_what_to_do(error: str, fix: str
 
 
 def test_of_many_that_are_down_three_are_named() -> None:
-    found = targets(prometheus(), [Row({"node": f"n{number}"}, 0) for number in range(9)])
+    found = targets(prometheus(), [QueryRow({"node": f"n{number}"}, 0) for number in range(9)])
     assert found.text == "9 of 9 exporters are down: n0; n1; n2; and 6 more"
 
 

@@ -8,13 +8,20 @@ from pathlib import Path
 import pytest
 import trustme
 
-from gputally.commands.verify.servers import Login, LoginRequired, NotFound, RequestFailed, Server, read_login
+from gputally.commands.verify.servers import (
+    Login,
+    LoginRequired,
+    NotFound,
+    RemoteServer,
+    RequestFailed,
+    read_login,
+)
 from tests.support.fake_servers import site
 
 
 def test_an_answer_is_given_with_the_query_as_it_was_meant() -> None:
     with site({"/a": {"b": 1}}) as served:
-        assert Server(served.url + "/").get_json("/a", query='up{job="x y"}') == {"b": 1}
+        assert RemoteServer(served.url + "/").get_json("/a", query='up{job="x y"}') == {"b": 1}
         assert served.asked == [("/a", {"query": 'up{job="x y"}'})]
 
 
@@ -31,20 +38,20 @@ def test_an_answer_is_given_with_the_query_as_it_was_meant() -> None:
 )
 def test_a_refusal_is_told_in_one_line(page: object, kind: type[Exception], said: str) -> None:
     with site({"/a": page}) as served, pytest.raises(kind, match=f"^{said}"):
-        Server(served.url).get_json("/a")
+        RemoteServer(served.url).get_json("/a")
 
 
 def test_nobody_there_is_told_in_one_line() -> None:
     with pytest.raises(RequestFailed, match=r"^connection refused$"):
-        Server("http://127.0.0.1:1").get("/")
+        RemoteServer("http://127.0.0.1:1").get("/")
     with pytest.raises(RequestFailed, match=r"not known|resolution"):
-        Server("http://nowhere.invalid").get("/")
+        RemoteServer("http://nowhere.invalid").get("/")
 
 
 def test_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     with site({"/a": b"here"}) as served:
-        assert Server(served.url).get("/a") == b"here"
+        assert RemoteServer(served.url).get("/a") == b"here"
 
 
 def test_a_login_is_read_from_a_mounted_secret_and_sent(tmp_path: Path) -> None:
@@ -53,9 +60,9 @@ def test_a_login_is_read_from_a_mounted_secret_and_sent(tmp_path: Path) -> None:
     login = read_login(tmp_path)
     assert login == Login("ann", "b:c")
     with site({"/a": b"here"}, login="Basic YW5uOmI6Yw==") as served:
-        assert Server(served.url, login).get("/a") == b"here"
+        assert RemoteServer(served.url, login).get("/a") == b"here"
         with pytest.raises(LoginRequired):
-            Server(served.url).get("/a")
+            RemoteServer(served.url).get("/a")
 
 
 class _Hello(BaseHTTPRequestHandler):
@@ -79,13 +86,13 @@ def test_tls_is_checked_against_the_authority_and_the_name_that_are_given(tmp_pa
         url = f"https://127.0.0.1:{server.server_address[1]}"
         known = tmp_path / "ca.crt"
         try:
-            assert Server(url, authority=known, server_name="gputally.gpu.svc").get("/") == b"hello"
-            assert Server(url, insecure=True).get("/") == b"hello"
+            assert RemoteServer(url, authority=known, server_name="gputally.gpu.svc").get("/") == b"hello"
+            assert RemoteServer(url, insecure=True).get("/") == b"hello"
             with pytest.raises(RequestFailed, match=r"(?i)certificate"):
-                Server(url, authority=known).get("/")
+                RemoteServer(url, authority=known).get("/")
             with pytest.raises(RequestFailed, match=r"(?i)certificate"):
-                Server(url, server_name="gputally.gpu.svc").get("/")
+                RemoteServer(url, server_name="gputally.gpu.svc").get("/")
             with pytest.raises(RequestFailed, match="no such file"):
-                Server(url, authority=tmp_path / "gone").get("/")
+                RemoteServer(url, authority=tmp_path / "gone").get("/")
         finally:
             server.shutdown()

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from gputally.simulator import MODEL_NAMES
 from gputally.simulator.default_scenario import default_scenario
 from gputally.simulator.engine import Engine
-from gputally.simulator.model_registry import GPU_MODELS
-from gputally.simulator.scenario import Fault, FaultKind, MigLayout, Scenario, Shape, Workload
+from gputally.simulator.scenario import GPU_MODELS, Fault, FaultKind, MigLayout, Scenario, Shape, Workload
 from gputally.simulator.schedule import Span
 from tools.rendering.true_energy import TrueEnergy, true_energy
 

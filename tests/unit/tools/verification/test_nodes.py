@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gputally.commands.findings import FAILURE, OK, WARNING, Finding
+from gputally.commands import FAILURE, OK, WARNING, Finding
 from tools.verification.nodes import exporter_nodes
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gputally.commands.findings import FAILURE, OK
+from gputally.commands import FAILURE, OK
 from tools.verification.workloads import not_created, pods, stateful_sets, volumes
 
 

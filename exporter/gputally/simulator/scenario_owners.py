@@ -9,6 +9,7 @@ from uuid import UUID
 
 from gputally.attribution import Allocation, FoundOwner, PodReport
 from gputally.attribution.resolve import PodIndex
+from gputally.devices.vendors import vendor_of
 from gputally.model import Owner, PodInfo, Unknown
 from gputally.simulator import SimulatedReader
 from gputally.simulator.ownership import HostOwner, PodOwner
@@ -60,7 +61,13 @@ class SimulatedPods:
         now = int(self._reader.elapsed_seconds)
         held = [(run, _numbered_owner(run)) for run in self._reader.engine.runs(now, now + 1)]
         allocations = (
-            Allocation(owner.namespace, owner.pod, owner.container, f"{run.vendor}.com/gpu", run.device_uuid)
+            Allocation(
+                owner.namespace,
+                owner.pod,
+                owner.container,
+                f"{vendor_of(run.vendor).domain}/gpu",
+                run.device_uuid,
+            )
             for run, owner in held
             if isinstance(owner, PodOwner) and owner.requested
         )

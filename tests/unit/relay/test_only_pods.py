@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputally.model import Charge, Owner, Unknown
-from gputally.relay.pods import find_only_pods
-from gputally.relay.text import DeviceLabels, PodLabels
+from gputally.relay.relabel import DeviceLabels, PodLabels, find_only_pods
 from tests.unit.relay.dcgm_texts import SHARED, SLICED, SLICES, TRAIN, gpu, node, pod, snapshot, use
 
 TRAINER = PodLabels("ml", "train-0", "main")

@@ -7,9 +7,9 @@ from gputally.attribution.resolve import PodIndex, find_holders, index_pods
 from gputally.model import Owner, Reading, Unavailable, Unknown
 from gputally.simulator import SimulatedReader
 from gputally.simulator.engine import Engine
-from gputally.simulator.owners import SimulatedOwners, SimulatedPods
 from gputally.simulator.ownership import HostOwner, PodOwner
 from gputally.simulator.scenario import Fault, FaultKind, MigLayout, Scenario, Shape, Workload
+from gputally.simulator.scenario_owners import SimulatedOwners, SimulatedPods
 from gputally.simulator.schedule import Span
 
 BEGAN = 1_800_000_000.0

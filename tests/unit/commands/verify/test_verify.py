@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gputally.cli import main
-from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, Finding, passed, report_text, some
-from gputally.commands.verify.command import run, until_passed
+from gputally.commands import FAILURE, NOT_CHECKED, OK, Finding, passed, report_text, some
+from gputally.commands.verify import run, until_passed
 from tests.support.fake_servers import site
 
 WELL = Finding(OK, "rules", "loaded")

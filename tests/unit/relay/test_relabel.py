@@ -9,8 +9,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from prometheus_client.samples import Sample
 
-from gputally.relay.pods import find_only_pods
-from gputally.relay.text import DeviceLabels, PodLabels, find_attributed, is_valid, relabel
+from gputally.relay.relabel import DeviceLabels, PodLabels, find_attributed, find_only_pods, is_valid, relabel
 from tests.unit.relay.dcgm_texts import NEW, NEWEST, OLD, OPENMETRICS, SHARED, TRAIN, node
 
 TRAINER = PodLabels("ml", "train-0", "main")
