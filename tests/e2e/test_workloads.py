@@ -54,7 +54,7 @@ SHIPPED_SCRAPE_SECONDS = 15
 RETENTION_SECONDS = 3 * SCRAPE_SECONDS
 SECONDS_TO_PLAY = 900
 
-# Whoever is process 1 of a container is sent no signal that it does not care for.
+# Process 1 of a container receives only signals that it handles.
 STAND_BY = "import os, signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]); "
 TELL = "print(os.environ.get('NVIDIA_VISIBLE_DEVICES', 'none'), flush=True); "
 WAIT = "signal.sigwait([signal.SIGTERM])"
@@ -161,7 +161,7 @@ def each_second(gpu: Reading) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A release of the chart with its Prometheus, and GPUs for whoever asks for one."""
+    """A release of the chart with its Prometheus, and GPUs for pods that request one."""
 
     cluster: Cluster
     release: Namespace
@@ -323,7 +323,7 @@ def survived(bench: Bench, gap_seconds: float) -> Iterator[float]:
     assert [astray for scrape in kept if (astray := missing(scrape))] == []
 
 
-def test_every_process_is_on_the_right_container(bench: Bench, fleet: Fleet) -> None:
+def test_every_process_is_attributed_to_its_container(bench: Bench, fleet: Fleet) -> None:
     whole, sliced = bench.gpus.uuids
     on_the_shared_one = [name for name in ("train", "serve", "pair") if fleet.gpus[name] == sliced]
 
@@ -337,14 +337,14 @@ def test_every_process_is_on_the_right_container(bench: Bench, fleet: Fleet) -> 
     assert bench.prometheus.values("sum(gputally_gpu_unattributed_processes) > 0") == {}
 
 
-def test_a_pod_that_uses_a_gpu_without_asking_is_a_shadow(bench: Bench, fleet: Fleet) -> None:
+def test_a_pod_that_uses_a_gpu_without_a_request_is_shadow_use(bench: Bench, fleet: Fleet) -> None:
     shown = bench.prometheus.values(bench.pods(), "pod", "pod_uid", "requested")
 
     uids = {name: found["metadata"]["uid"] for name, found in fleet.pods.items()}
     assert shown == {(name, uids[name], told): 1.0 for name, told in REQUESTED}
 
 
-def test_energy_of_all_sums_to_the_counter(bench: Bench, fleet: Fleet) -> None:
+def test_the_energy_of_all_owners_adds_up_to_the_counter(bench: Bench, fleet: Fleet) -> None:
     moment = time.time()
     bench.prometheus.scraped_after(moment)
 
@@ -360,7 +360,7 @@ def test_energy_of_all_sums_to_the_counter(bench: Bench, fleet: Fleet) -> None:
         assert millijoules(scrape, POD, uuid=uuid, pod=name, namespace=bench.team.name) > 0
 
 
-def test_the_series_of_a_job_are_gone_when_retention_is_over(bench: Bench, fleet: Fleet) -> None:
+def test_the_series_of_a_job_end_after_the_retention_time(bench: Bench, fleet: Fleet) -> None:
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -390,12 +390,12 @@ def test_the_series_of_a_job_are_gone_when_retention_is_over(bench: Bench, fleet
     ended = min(at for at, value in past["values"] if value == "0")
     assert gone - ended >= RETENTION_SECONDS - SCRAPE_SECONDS
     assert past["values"][-1][1] == "0"
-    # Its energy is in the books all the same.
+    # Its energy is in the ledger all the same.
     assert missing(bench.prometheus.books(gone - 2 * SCRAPE_SECONDS).scrapes[-1]) == {}
     bench.team.kubectl("delete", "job", "epoch")
 
 
-def test_a_pod_that_is_made_again_under_its_name_is_another_one(bench: Bench, namespace: Namespace) -> None:
+def test_a_pod_recreated_with_the_same_name_is_another_pod(bench: Bench, namespace: Namespace) -> None:
     gpu, _ = bench.gpus.uuids
     query = f'gputally_pod_info{{namespace="{namespace.name}"}}'
     seen = []
@@ -429,7 +429,7 @@ def kill_api_server(bench: Bench) -> None:
 
 
 def kill_kubelet(bench: Bench) -> None:
-    """For some scrapes the API server is silent: the next one answers, but has not heard of its pods."""
+    """For some scrapes the kubelet is unavailable; the next one responds, but does not know its pods yet."""
     socket = bench.cluster.place.pod_resources
     api_server = bench.cluster.host_pid("kube-apiserver")
     os.kill(api_server, signal.SIGSTOP)
@@ -457,7 +457,7 @@ def allocatable(bench: Bench) -> str:
         (kill_kubelet, NONE_MISSED_SECONDS),
     ],
 )
-def test_series_go_on_when_something_is_started_again(
+def test_series_continue_after_a_restart(
     bench: Bench, fleet: Fleet, end: Callable[[Bench], None], gap_seconds: float
 ) -> None:
     with survived(bench, gap_seconds) as began:
@@ -468,14 +468,14 @@ def test_series_go_on_when_something_is_started_again(
     assert bench.prometheus.told(began, bench.pods(), "pod", "requested") == {REQUESTED}
 
 
-def test_network_policies_guard_exporter_and_prometheus(bench: Bench) -> None:
+def test_network_policies_protect_exporter_and_prometheus(bench: Bench) -> None:
     names = bench.release.kubectl("get", "networkpolicies", "--output=name").split()
 
     prefix = "networkpolicy.networking.k8s.io"
     assert sorted(names) == [f"{prefix}/{RELEASE}", f"{prefix}/{RELEASE}-prometheus"]
 
 
-def test_prometheus_may_look_for_pods_and_do_nothing_to_them(bench: Bench) -> None:
+def test_prometheus_may_list_pods_and_not_change_them(bench: Bench) -> None:
     # A target that is found proves neither: new clients do with `watch` alone, and slowly with `list` alone.
     account = f"--as=system:serviceaccount:{bench.release.name}:{RELEASE}-prometheus"
 
@@ -486,7 +486,7 @@ def test_prometheus_may_look_for_pods_and_do_nothing_to_them(bench: Bench) -> No
     assert pods[-1].strip() == "[list watch]"
 
 
-def test_an_upgrade_and_its_rollback_make_no_gap_of_more_than_two_scrapes(bench: Bench, fleet: Fleet) -> None:
+def test_an_upgrade_and_its_rollback_leave_no_gap_longer_than_two_scrapes(bench: Bench, fleet: Fleet) -> None:
     for interval, change in (("2s", upgrade), ("1s", roll_back)):
         with survived(bench, SHIPPED_SCRAPE_SECONDS) as began:
             change(bench)
@@ -513,7 +513,7 @@ def roll_back(bench: Bench) -> None:
 
 
 # The last one, for it takes the fleet away.
-def test_a_drained_node_keeps_its_exporter_and_its_workloads_come_back(bench: Bench, fleet: Fleet) -> None:
+def test_a_drained_node_keeps_its_exporter_and_its_workloads_return(bench: Bench, fleet: Fleet) -> None:
     node = layout.NODE_NAME
     exporter = bench.exporter()["metadata"]["uid"]
     with survived(bench, NONE_MISSED_SECONDS):

@@ -78,7 +78,7 @@ def test_all_profiles_together_give_each_name_once(tmp_path: Path) -> None:
         assert alone <= set(names)
 
 
-def test_pod_gpu_has_a_page_of_its_own(tmp_path: Path) -> None:
+def test_pod_gpu_has_its_own_page(tmp_path: Path) -> None:
     with exporter_of_pods(tmp_path, "--compat", "pod-gpu") as exporter:
         exporter.next_snapshots(3)
         status, body = exporter.get("/gpu/metrics")
@@ -86,6 +86,6 @@ def test_pod_gpu_has_a_page_of_its_own(tmp_path: Path) -> None:
     assert steady(body.decode()) == (GOLDEN / "compat-pod-gpu.prom").read_text()
 
 
-def test_without_profiles_there_is_no_such_page(tmp_path: Path) -> None:
+def test_without_profiles_that_page_does_not_exist(tmp_path: Path) -> None:
     with exporter_of_pods(tmp_path) as exporter:
         assert exporter.get("/gpu/metrics")[0] == 404

@@ -27,7 +27,7 @@ class Told(Server):
             samples = next((found for part, found in self.queries.items() if part in query["query"]), [])
             result = [{"metric": labels, "value": [0, str(value)]} for labels, value in samples]
             return {"data": {"result": result}}
-        answer = self.answers.get(path, RequestFailed("nobody there"))
+        answer = self.answers.get(path, RequestFailed("connection refused"))
         if isinstance(answer, Exception):
             raise answer
         return answer

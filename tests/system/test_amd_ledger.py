@@ -48,7 +48,7 @@ def shared(samples: Samples, pod: tuple[str, ...]) -> int:
     return round(joules * 1000)
 
 
-def test_two_pods_on_one_card_while_its_counter_runs(tmp_path: Path) -> None:
+def test_two_pods_on_one_card_while_its_energy_counter_increases(tmp_path: Path) -> None:
     host = plant("mi300x", tmp_path)
     card = card_directory(host, "0000:27:00.0")
     before = energy_counter(card)

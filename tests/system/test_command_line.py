@@ -47,7 +47,7 @@ def test_version() -> None:
         ((), "gputally: the following arguments are required: COMMAND"),
     ],
 )
-def test_a_mistake_is_named_in_one_line_and_exits_with_2(arguments: tuple[str, ...], said: str) -> None:
+def test_a_usage_error_is_one_line_and_exits_with_2(arguments: tuple[str, ...], said: str) -> None:
     result = run(*arguments)
     assert result.returncode == 2
     assert said in result.stderr
@@ -55,7 +55,7 @@ def test_a_mistake_is_named_in_one_line_and_exits_with_2(arguments: tuple[str, .
     assert result.stdout == ""
 
 
-def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     with Exporter(tmp_path / "log", "simulate") as first:
         second = run("simulate", "--listen-address", first.address)
     assert second.returncode == 1
@@ -80,7 +80,9 @@ def test_once_with_a_metrics_file_writes_only_the_file(tmp_path: Path) -> None:
     assert "gputally_gpu_power_watts" in parse_samples(target.read_text())
 
 
-def test_the_metrics_file_is_renewed_with_every_sample_and_the_full_disk_is_survived(tmp_path: Path) -> None:
+def test_the_metrics_file_is_rewritten_with_every_sample_and_recovers_from_a_full_disk(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "textfile"
     folder.mkdir()
     target = folder / "gpu.prom"
@@ -99,7 +101,7 @@ def test_the_metrics_file_is_renewed_with_every_sample_and_the_full_disk_is_surv
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_nothing_half_written(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_stops_it_and_leaves_no_partial_file(tmp_path: Path, number: signal.Signals) -> None:
     target = tmp_path / "gpu.prom"
     arguments = ("simulate", "--interval", "100ms", "--metrics-file", str(target))
     with Exporter(tmp_path / "log", *arguments) as exporter:
@@ -111,7 +113,7 @@ def test_a_signal_ends_it_with_nothing_half_written(tmp_path: Path, number: sign
     assert {path.name for path in tmp_path.iterdir()} == {"gpu.prom", "log"}
 
 
-def test_without_gpu_and_driver_it_runs_and_says_so_everywhere(tmp_path: Path) -> None:
+def test_without_a_gpu_and_a_driver_it_runs_and_reports_the_reason_everywhere(tmp_path: Path) -> None:
     arguments = ("serve", "--interval", "200ms", "--sysfs", str(tmp_path))
     with Exporter(tmp_path / "log", *arguments, environment=NO_DRIVER) as exporter:
         exporter.wait_until(lambda: exporter.get("/readyz")[0] == 200, "the first sample is done")
@@ -124,7 +126,7 @@ def test_without_gpu_and_driver_it_runs_and_says_so_everywhere(tmp_path: Path) -
         assert exporter.log.read_text().count("source nvml is down") == 1, "said once, not with every sample"
 
 
-def test_the_start_says_version_interval_and_address(tmp_path: Path) -> None:
+def test_the_start_logs_version_interval_and_address(tmp_path: Path) -> None:
     arguments = ("simulate", "--interval", "15s", "--hostname-override", "node-7", "--log-format", "json")
     with Exporter(tmp_path / "log", *arguments) as exporter:
         exporter.wait_until(lambda: exporter.get("/readyz")[0] == 200, "the first sample is done")
@@ -134,7 +136,7 @@ def test_the_start_says_version_interval_and_address(tmp_path: Path) -> None:
         assert exporter.samples()["gputally_exporter_info"].popitem()[0][-1] == "node-7"
 
 
-def test_check_without_gpu_exits_with_1_and_says_what_to_do(tmp_path: Path) -> None:
+def test_check_without_a_gpu_exits_with_1_and_prints_the_fix(tmp_path: Path) -> None:
     roots = ("--procfs", str(tmp_path), "--sysfs", str(tmp_path))
     text = run("check", *roots, **NO_DRIVER)
     assert text.returncode == 1
@@ -155,7 +157,7 @@ def test_the_paths_of_the_server(tmp_path: Path) -> None:
         assert __version__.encode() in page
 
 
-def test_simulations_with_one_seed_are_alike(tmp_path: Path) -> None:
+def test_simulations_with_the_same_seed_are_equal(tmp_path: Path) -> None:
     arguments = ("simulate", "--gpus", "2", "--seed", "5", "--once")
     first, second = (parse_samples(run(*arguments).stdout) for _ in range(2))
     assert first["gputally_gpu_info"] == second["gputally_gpu_info"]
@@ -170,6 +172,6 @@ def test_log_lines_go_to_the_log_file(tmp_path: Path) -> None:
     assert "source simulated is up" in (tmp_path / "log").read_text()
 
 
-def test_help_teaches_and_names_the_environment_variables() -> None:
+def test_help_lists_the_environment_variables() -> None:
     text = run("serve", "--help").stdout
     assert "GPUTALLY_INTERVAL, COLLECTION_INTERVAL" in " ".join(text.split())

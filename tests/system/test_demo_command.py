@@ -20,7 +20,7 @@ def command_of(pid: int) -> str:
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_prometheus_has_the_exporters_data_and_a_signal_leaves_nothing_behind(
+def test_prometheus_has_the_exporters_data_and_a_signal_stops_every_process(
     signum: signal.Signals, tmp_path: Path
 ) -> None:
     with running_demo("--gpus=3", "--seed=7", "--history=0", scratch=tmp_path) as process:
@@ -41,7 +41,7 @@ def test_prometheus_has_the_exporters_data_and_a_signal_leaves_nothing_behind(
     assert not list(tmp_path.iterdir())
 
 
-def test_ctrl_c_while_the_past_is_played_leaves_nothing_behind_and_nothing_unsaid(tmp_path: Path) -> None:
+def test_ctrl_c_while_the_history_is_written_stops_every_process_and_is_reported(tmp_path: Path) -> None:
     with running_demo("--gpus=8", "--history=2d", scratch=tmp_path) as process:
         read_until(process, "playing the last 48 hours of simulated: 1441 scrapes")
         children = children_of(process.pid)
@@ -52,14 +52,14 @@ def test_ctrl_c_while_the_past_is_played_leaves_nothing_behind_and_nothing_unsai
     assert not list(tmp_path.iterdir())
 
 
-def test_it_stops_by_itself_when_told_to(tmp_path: Path) -> None:
+def test_it_stops_after_the_given_time(tmp_path: Path) -> None:
     with running_demo("--gpus=1", "--history=0", "--exit-after=0.5", scratch=tmp_path) as process:
         said, _ = process.communicate(timeout=90)
         assert process.returncode == 0, said
         assert "data has arrived: 1 GPUs" in said
 
 
-def test_a_child_that_dies_is_named_and_takes_the_demo_with_it(tmp_path: Path) -> None:
+def test_a_child_that_exits_is_named_and_stops_the_demo(tmp_path: Path) -> None:
     with running_demo("--gpus=1", "--history=0", scratch=tmp_path) as process:
         read_until(process, "data has arrived")
         children = children_of(process.pid)

@@ -68,7 +68,7 @@ def fill(disk: Disk, exporter: Exporter) -> None:
     wait_for_file(exporter, up=False)
 
 
-def test_a_disk_that_is_full(simulation: Simulation, tmp_path: Path) -> None:
+def test_a_full_disk(simulation: Simulation, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     with small_disk(tmp_path / "disk") as disk:
         path = disk.directory / "ledger.json"
@@ -94,7 +94,7 @@ def test_a_disk_that_is_full(simulation: Simulation, tmp_path: Path) -> None:
             wait_for_file(exporter, up=True)
 
 
-def test_a_folder_that_is_taken_away_and_given_back(simulation: Simulation, tmp_path: Path) -> None:
+def test_a_directory_is_removed_and_created_again(simulation: Simulation, tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir()
     path = folder / "ledger.json"
@@ -116,7 +116,7 @@ def test_a_folder_that_is_taken_away_and_given_back(simulation: Simulation, tmp_
     assert kept_in(path)["0"] >= millijoules(last, GPU, gpu="0")
 
 
-def test_a_file_that_was_cut_short(simulation: Simulation, tmp_path: Path) -> None:
+def test_a_truncated_file(simulation: Simulation, tmp_path: Path) -> None:
     path = tmp_path / "ledger.json"
     before = run_once(simulation, path)
     torn = path.read_bytes()[:-20]
@@ -136,7 +136,7 @@ def test_a_file_that_was_cut_short(simulation: Simulation, tmp_path: Path) -> No
     assert kept_in(path).keys() == {"0", "1"}
 
 
-def test_a_file_from_before_the_host_was_booted(simulation: Simulation, tmp_path: Path) -> None:
+def test_a_file_written_before_the_last_boot(simulation: Simulation, tmp_path: Path) -> None:
     path = tmp_path / "ledger.json"
     before = run_once(simulation, path)
     path.write_bytes(encode({**decode(path.read_bytes()), "boot_id": "another boot"}))
@@ -147,7 +147,7 @@ def test_a_file_from_before_the_host_was_booted(simulation: Simulation, tmp_path
     assert f"--state-file {path} is of another boot" in exporter.log.read_text()
 
 
-def test_a_file_that_is_another_exporters(simulation: Simulation, tmp_path: Path) -> None:
+def test_a_file_in_use_by_another_exporter(simulation: Simulation, tmp_path: Path) -> None:
     path = tmp_path / "ledger.json"
     with simulation.start("--state-file", str(path)) as first:
         wait_for_ledger(first, charged, "the ledger is open")
@@ -169,7 +169,7 @@ def test_a_file_that_is_another_exporters(simulation: Simulation, tmp_path: Path
     assert sum(gpu["unattributed"]["initial"] for gpu in decode(path.read_bytes())["gpus"].values()) == own
 
 
-def test_after_a_stop_it_goes_on_where_it_was(simulation: Simulation, tmp_path: Path) -> None:
+def test_after_a_stop_the_ledger_continues(simulation: Simulation, tmp_path: Path) -> None:
     path = tmp_path / "ledger.json"
     before = run_once(simulation, path)
     with simulation.start("--state-file", str(path)) as exporter, audited(exporter):

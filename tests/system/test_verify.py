@@ -150,7 +150,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             alertmanager.stop()
 
 
-def test_a_whole_installation_is_well_and_each_missing_dashboard_is_missed(
+def test_a_complete_installation_is_ok_and_each_missing_dashboard_is_reported(
     world: World, tmp_path: Path
 ) -> None:
     address, port = world.exporter.address, world.alertmanager.port
@@ -200,7 +200,7 @@ def test_a_whole_installation_is_well_and_each_missing_dashboard_is_missed(
         (under_another_job, {"targets"}, "job gpus, not as gputally"),
     ],
 )
-def test_a_fault_of_prometheus_fails_its_own_line_and_no_other(
+def test_a_fault_of_prometheus_fails_only_its_check(
     world: World, tmp_path: Path, change: Callable[[Any], None], failing: set[str], said: str
 ) -> None:
     address, port = world.exporter.address, world.alertmanager.port
@@ -235,9 +235,9 @@ def test_an_exporter_that_is_down_is_named_with_the_reason(world: World, tmp_pat
         (SOURCE_IS_DOWN, RECORDED, {"sources"}, "simulated_pods is down on n0"),
         (NO_GPU, "vector(1)", {"sources", "gpus"}, "no exporter finds a GPU"),
     ],
-    ids=["nobody is named", "a source is down", "no GPU"],
+    ids=["no pod is named", "a source is down", "no GPU"],
 )
-def test_what_an_exporter_cannot_tell_fails_its_own_line(
+def test_values_that_an_exporter_lacks_fail_only_their_check(
     world: World, tmp_path: Path, scenario: str, ready: str, failing: set[str], said: str
 ) -> None:
     with (
@@ -251,7 +251,7 @@ def test_what_an_exporter_cannot_tell_fails_its_own_line(
     assert said in report.stdout
 
 
-def test_a_pod_that_made_load_was_seen_used_and_charged(world: World, tmp_path: Path) -> None:
+def test_a_pod_with_load_was_sampled_attributed_and_charged(world: World, tmp_path: Path) -> None:
     with prometheus(tmp_path, [world.exporter.address], None, as_it_is) as url:
         asked = ("verify", "pod", "--prometheus", url, "--namespace", "nlp")
         seen = run(*asked, "--pod", "tr.+", "--utilization", "0.5", "--wait", "30s")
@@ -264,7 +264,7 @@ def test_a_pod_that_made_load_was_seen_used_and_charged(world: World, tmp_path: 
         assert (more.returncode, nobody.returncode) == (1, 1)
 
 
-def test_what_is_not_given_is_not_checked(world: World) -> None:
+def test_parts_that_are_not_given_are_not_checked(world: World) -> None:
     report = run("verify", "--exporter", world.url)
     assert report.returncode == 0
     found = levels(report.stdout)

@@ -21,7 +21,7 @@ def host(folder: Path) -> tuple[str, ...]:
     )
 
 
-def test_a_pod_a_job_and_a_stranger(tmp_path: Path) -> None:
+def test_a_pod_a_job_and_an_unknown_process(tmp_path: Path) -> None:
     result = run("whose", "41", "42", "43", "44", *host(tmp_path))
     assert result.returncode == 1, "not all of them are known"
     assert result.stdout.splitlines() == [
@@ -33,7 +33,7 @@ def test_a_pod_a_job_and_a_stranger(tmp_path: Path) -> None:
     ]
 
 
-def test_json_for_scripts(tmp_path: Path) -> None:
+def test_json_output(tmp_path: Path) -> None:
     result = run("whose", "41", "--json", *host(tmp_path))
     assert result.returncode == 0
     assert json.loads(result.stdout) == [
@@ -55,7 +55,7 @@ def test_a_real_process_of_this_machine() -> None:
     assert result.stdout.startswith(f"{os.getpid()}: ")
 
 
-def test_what_is_no_pid_is_named() -> None:
+def test_an_invalid_pid_is_named() -> None:
     result = run("whose", "0x41")
     assert result.returncode == 2
     assert "'0x41' is not a pid" in result.stderr

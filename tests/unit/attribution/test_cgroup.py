@@ -1,4 +1,4 @@
-"""Every shape of /proc/<pid>/cgroup that is known, and many that nobody has seen."""
+"""Every known form of /proc/<pid>/cgroup, and many generated ones."""
 
 import csv
 import re
@@ -106,7 +106,7 @@ def test_the_table_is_read_whole() -> None:
             CgroupOwner("session", name="1000", user="1000"),
         ),
         ("/../../user@33.service/init.scope", CgroupOwner("session", name="33", user="33")),
-        # Nobody in particular.
+        # No owner.
         ("/", CgroupOwner("process")),
         ("/init.scope", CgroupOwner("process")),
         ("/..", CgroupOwner("process")),

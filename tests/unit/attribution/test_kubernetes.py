@@ -175,7 +175,7 @@ def test_pods_are_listed_anew_when_the_server_has_forgotten(
     assert names(watching) == {"gone"}
     wait_until(lambda: len(cluster.asked("watch")) == 1)
     with cluster.changed:
-        # All happens while nobody watches: the change itself is not to be had any more.
+        # All happens while there is no watch: the event itself is no longer available.
         cluster.cut()
         cluster.delete(gone)
         cluster.put(pod("new"))

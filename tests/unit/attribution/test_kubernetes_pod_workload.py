@@ -80,7 +80,7 @@ def test_a_pod_of_a_cron_job_whose_job_is_named_by_the_minute() -> None:
         (
             "nightly-1791612000",
             "2026-10-10T06:00:03Z",
-        ),  # seconds: whoever starts Jobs from a script does that
+        ),  # seconds: scripts that start Jobs do that
         ("29860200", "2026-10-10T06:00:03Z"),
     ],
 )

@@ -120,7 +120,7 @@ def test_nothing_is_charged_to_the_wrong_owner_in_random_histories(proc: FakePro
     last_seen: dict[int, int] = {}
     ticks = 0
     directory: PodIndex = KNOWN
-    proc.start(999, cgroup(8))  # somebody is always there
+    proc.start(999, cgroup(8))  # one process is always there
     for _ in range(60):
         for _ in range(luck.randrange(6)):
             ticks += 1

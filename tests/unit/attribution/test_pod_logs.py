@@ -1,4 +1,4 @@
-"""Names of pods from the kubelet's log folders, as real nodes have them."""
+"""Names of pods from the kubelet's log directories, as real nodes have them."""
 
 import os
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ class Node:
         (directory / "0.log").write_text("secret\n")
         if container_id:
             name = f"{pod}_{namespace}_{container}-{container_id}"[:251] + ".log"
-            # As on the node: absolute, and so dangling wherever the folder is mounted elsewhere.
+            # As on the node: absolute, and so dangling wherever the directory is mounted elsewhere.
             (self.containers / name).symlink_to(f"/var/log/pods/{directory.parent.name}/{container}/0.log")
 
     def settle(self) -> None:
@@ -414,7 +414,7 @@ def test_a_directory_swapped_for_a_link_after_it_was_listed_is_not_followed(
     directory = node.pods / f"ml_train-0_{UID_A}"
     directory.rename(tmp_path / "old")
     directory.symlink_to(outside)
-    os.utime(node.pods, (1_700_000_000, 1_700_000_000))  # the folder looks unchanged
+    os.utime(node.pods, (1_700_000_000, 1_700_000_000))  # the directory looks unchanged
     assert source.read().pods == (PodInfo("ml", "train-0", UID_A),)
 
 

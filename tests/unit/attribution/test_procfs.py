@@ -273,7 +273,7 @@ def running(code: str = "") -> Iterator[int]:
 
 @pytest.fixture
 def hierarchies() -> Iterator[dict[str, Path]]:
-    """A folder of our own in a hierarchy of each version that this machine has, removed afterwards."""
+    """A directory of our own in a hierarchy of each version that this machine has, removed afterwards."""
     made: dict[str, Path] = {}
     for line in (PROC / "self" / "mountinfo").read_text().splitlines():
         mount, _, source = line.partition(" - ")

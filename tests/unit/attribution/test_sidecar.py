@@ -20,7 +20,7 @@ def test_every_process_it_sees_is_of_its_pod(tmp_path: Path) -> None:
     procfs = FakeProcfs(tmp_path)
     procfs.start(20, "0::/\n")  # of its own container
     procfs.start(30, f"0::/../cri-containerd-{container_id(2)}.scope\n")
-    procfs.start(40, pod_cgroup(uid(9), container_id(4)))  # nobody knows this UID
+    procfs.start(40, pod_cgroup(uid(9), container_id(4)))  # an unknown UID
     found = SidecarOwners(procfs.root).find([20, 30, 40], told(POD))
     assert {
         (one.owner.namespace, one.owner.pod) for one in found.values() if isinstance(one.owner, Owner)

@@ -184,7 +184,7 @@ def write(path: Path, text: str) -> None:
 
 
 def add_card(host: Path) -> Path:
-    """A card with little to say; returns its folder."""
+    """A card with few files; returns its directory."""
     device = host / "sys/devices/pci0000:00/0000:03:00.0"
     for name, text in {
         "vendor": "0x1002\n",

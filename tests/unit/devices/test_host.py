@@ -1,4 +1,4 @@
-"""What /sys and /proc tell of the GPUs of a host without a driver library."""
+"""What /sys and /proc report about the GPUs of a host, without a driver library."""
 
 from pathlib import Path
 

@@ -297,9 +297,7 @@ def test_a_process_whose_owner_becomes_known_begins_at_nothing_what_it_had_was_n
     settle(ledger, 0, 0, [resident(1, Unknown("unknown_pod"))])
     settle(ledger, 5, 200, [resident(1, Unknown("unknown_pod"))])
     assert processes(ledger)[1].energy_millijoules == 200_000
-    settle(
-        ledger, 10, 300, [resident(1, A)]
-    )  # it did not run: half is by the memory that nobody had a name for
+    settle(ledger, 10, 300, [resident(1, A)])  # it did not run: half is by the memory of unnamed processes
     assert processes(ledger)[1].energy_millijoules == total(charges(ledger)["a"]) == 50_000
     settle(ledger, 15, 400, [resident(1, A)])
     assert processes(ledger)[1].energy_millijoules == total(charges(ledger)["a"]) == 150_000

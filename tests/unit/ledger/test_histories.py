@@ -355,14 +355,14 @@ class Histories(RuleBasedStateMachine):
         return found
 
     def check_processes(self) -> None:
-        """The energy of processes is a part of their owners'; of those without a name, of what nobody saw."""
+        """The energy of processes is part of their owners' energy, or of the unknown energy."""
         owners: Counter[Any] = Counter()
         for charge in self.ledger.charges():
             amounts = charge.energy_millijoules or {}
             owners[charge.uuid, account_of(charge.owner)] += int(sum(amounts.values()))
             owners[charge.gpu_index, UNKNOWN] += int(amounts.get(("held",), 0))
         for book in self.ledger.gpu_ledgers():
-            # One that nobody saw may outlive the holder that was charged for it.
+            # A process that was never sampled may outlive the holder that was charged for it.
             for reason in ("unknown", "expired"):
                 owners[book.gpu_index, UNKNOWN] += int(book.unattributed_millijoules[reason,])
         processes: Counter[Any] = Counter()

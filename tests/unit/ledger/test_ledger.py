@@ -1,4 +1,4 @@
-"""The ledger as a whole: every joule is somewhere, whoever comes, goes, hides, restarts or reconfigures."""
+"""The ledger as a whole: every joule is accounted for, across exits, restarts and reconfigurations."""
 
 import json
 import pickle

@@ -1,4 +1,4 @@
-"""Profiles together: each name once, and no module that nobody asked for."""
+"""Profiles together: each name once, and only the enabled profiles are imported."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""From the model to samples: None is silent, zero is zero, a lost GPU says only that it is lost."""
+"""From the model to samples: None gives no sample, zero gives 0, a lost GPU has only its state."""
 
 from dataclasses import fields, replace
 

@@ -63,7 +63,7 @@ def test_something_of_everything_happens_at_some_time_of_the_day() -> None:
     assert any((reading.decoder_utilization_ratio or 0) > 0.2 for reading in gpus)
     assert any(len(reading.processes or ()) > 1 for reading in gpus)
     quiet = [reading for reading in seen[10] if not reading.processes]
-    assert quiet, "and a GPU that nobody uses"
+    assert quiet, "and an unused GPU"
 
 
 def test_cards_of_amd_have_their_own_ills() -> None:

@@ -1,4 +1,4 @@
-"""The engine: the same answer for the same moment, whoever asked what before; and plausible physics."""
+"""The engine: the same values for the same time, independent of earlier calls; and plausible physics."""
 
 from dataclasses import fields, replace
 from itertools import pairwise

@@ -257,7 +257,7 @@ MI300X: Values = {
     "xgmi_up": {(str(link),): 1.0 for link in range(6)} | {("6",): 0.0},
     **pcie(5, pcie_replays=2),
 }
-# Its table is of a version that does not tell which links there are.
+# Its table is of a version that does not list the links.
 MI300X_CPX: Values = {name: value for name, value in MI300X.items() if name != "xgmi_up"} | {
     "xgmi_bytes": MI300X["xgmi_bytes"] | {("7", "read"): 0, ("7", "write"): 0}
 }

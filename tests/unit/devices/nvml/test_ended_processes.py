@@ -69,7 +69,7 @@ def test_layouts_are_the_drivers() -> None:
 def test_who_ended_since_the_last_look_is_told_once(driver: Driver) -> None:
     driver.shows(card(ended(1)))
     reader = driver.reader(accounting=True)
-    assert accounted(reader) == (), "it had ended before anybody looked"
+    assert accounted(reader) == (), "it had ended before the first sample"
     driver.shows(card(ended(1), ended(2), ended(3, 5, sm_ratio=0.0, ran_us=0, memory_peak_bytes=None)))
     assert accounted(reader) == (ended(2), ended(3, 5, sm_ratio=0.0, ran_us=0, memory_peak_bytes=None))
     assert accounted(reader) == ()

@@ -95,7 +95,9 @@ def test_periodic_samples_sum_up_to_the_busy_time(levels: Levels, looks: list[in
 
 
 @given(LEVELS, LOOKS, LAGS)
-@example([{}] * 400 + [{1: 100}], [5 * SECOND] * 40, 0)  # one short burst after many looks at nobody
+@example(
+    [{}] * 400 + [{1: 100}], [5 * SECOND] * 40, 0
+)  # one short burst after many samples without a process
 @example([{1: 100}] + [{}] * 19 + [{1: 100}] * 20, [5 * SECOND] * 2, 0)  # it stopped early, and came again
 def test_means_sum_up_to_the_busy_time(levels: Levels, looks: list[int], lag_us: int) -> None:
     busy, covered = follow(means, [*BEFORE, *levels], looks, lag_us)
@@ -117,7 +119,7 @@ def test_nobody_at_the_first_look() -> None:
     timeline.covers_us(0, [], at(STARTED))
     now = at(STARTED + 5 * SECOND)
     assert timeline.since_us(now) == 0
-    assert timeline.covers_us(0, [(1, now.clock_us)], now) == [0], "the mean of a time nobody knows"
+    assert timeline.covers_us(0, [(1, now.clock_us)], now) == [0], "the mean of an unknown time"
 
 
 def looked_once() -> SampleTimeline:

@@ -134,7 +134,7 @@ def test_driver_that_is_released_is_not_held_between_reads(driver: Driver) -> No
 
 
 def is_held(driver: Driver) -> bool:
-    """As the kernel module would see it: somebody has the driver open."""
+    """As the kernel module sees it: a process has the driver open."""
     held = held_file(driver.scenario)
     found = subprocess.run(
         [sys.executable, "-c", _HOLDERS, str(held)], check=True, capture_output=True, text=True

@@ -110,7 +110,7 @@ def test_options_that_the_version_does_not_know_are_left_out_from_then_on(
     )
     report = reader.read()
     assert facts(report.readings) == [(0, "GPU-0000000000000001", True)]
-    assert report.readings[0].processes is None, "nobody asked"
+    assert report.readings[0].processes is None, "not requested"
     reader.read()
     assert len(tool.calls()) == 3
     assert "--showpids" not in tool.calls()[-1]

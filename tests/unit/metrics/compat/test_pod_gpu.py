@@ -127,7 +127,7 @@ def test_what_is_of_the_whole_gpu_agrees_with_ours(
 ) -> None:
     theirs = told(families(scene(simulated())))[f"dcgm_{name}"]
     found = ours(simulated())[f"gputally_gpu_{our_name}"]
-    assert len(theirs) == len(simulated().readings), "once per GPU, whoever is there"
+    assert len(theirs) == len(simulated().readings), "once per GPU, with any owners"
     assert {labels[:2]: value for labels, value in theirs.items()} == pytest.approx(
         {labels[:2]: value * times for labels, value in found.items() if labels[2:] == where}
     )

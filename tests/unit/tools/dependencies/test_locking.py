@@ -1,4 +1,4 @@
-"""Locks: one at a time, or together with the last one tidying up; and nobody waits for ever."""
+"""Locks: exclusive, or shared with removal by the last user; no wait is endless."""
 
 import shutil
 import threading

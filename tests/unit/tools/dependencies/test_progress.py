@@ -113,7 +113,7 @@ def test_ctrl_c_ends_the_command_and_all_that_it_started(tmp_path: Path) -> None
 
 
 def running(pid: int) -> bool:
-    """Whether a process lives; a zombie, whom nobody has buried yet, does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

@@ -82,7 +82,7 @@ def test_an_exporter_that_is_down_says_nothing_and_then_goes_on_with_its_books()
     assert list(told) == [0, 60, 600, 660, 720]
     assert list(told.values()) == sorted(told.values())
     pod = {second - START: value for second, value in found["gputally_pod_energy_joules_total"].items()}
-    assert pod[60] == pytest.approx(pod[600]), "nobody saw who used what was used in between"
+    assert pod[60] == pytest.approx(pod[600]), "what was used in between is unobserved"
     assert pod[660] > pod[600]
     began = {second - START: value for second, value in found["process_start_time_seconds"].items()}
     assert (began[60], began[600]) == (BEGAN, START + 600)

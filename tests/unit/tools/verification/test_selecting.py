@@ -67,7 +67,7 @@ def test_of_the_terms_of_an_affinity_one_is_enough() -> None:
     assert runs_on(either, {"b": "x"})
     assert not runs_on(either, {"b": "y"})
     assert runs_on(pod(), {})
-    # As the scheduler has it: a term that asks for nothing takes nobody.
+    # As the scheduler has it: an empty term selects no node.
     assert not runs_on(pod({}), {"a": "z"})
 
 
