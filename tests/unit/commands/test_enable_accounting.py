@@ -56,7 +56,7 @@ def test_each_gpu_is_named_by_its_uuid(scenario: Path) -> None:
     assert out.getvalue() == f"gpu 0 {t4().gpu.uuid}: accounting is on already\n"
 
 
-def test_a_gpu_that_cannot_account_is_said_and_is_no_error(scenario: Path) -> None:
+def test_a_gpu_without_support_is_reported_and_is_not_an_error(scenario: Path) -> None:
     shows(scenario, on(0), desktop(1), a100_mig(2))
     assert run() == (
         0,
@@ -64,12 +64,12 @@ def test_a_gpu_that_cannot_account_is_said_and_is_no_error(scenario: Path) -> No
     )
 
 
-def test_a_node_that_is_all_in_mig_mode_is_no_error(scenario: Path) -> None:
+def test_a_node_in_mig_mode_is_not_an_error(scenario: Path) -> None:
     shows(scenario, a100_mig(0))
     assert run() == (0, [f"gpu 0: {NOT_SUPPORTED}"])
 
 
-def test_who_is_not_root_is_told_once_what_to_do(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_root_the_fix_is_printed_once(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shows(scenario, t4(0), on(1), t4(2), faults=[error(SET, 4)])
     status, lines = run()
     assert (status, lines) == (
@@ -82,7 +82,7 @@ def test_who_is_not_root_is_told_once_what_to_do(scenario: Path, capsys: pytest.
     )
 
 
-def test_no_root_is_needed_if_it_is_on_everywhere(scenario: Path) -> None:
+def test_root_is_not_required_if_accounting_is_on_everywhere(scenario: Path) -> None:
     shows(scenario, on(0), on(1), faults=[error(SET, 4)])
     assert run()[0] == 0
 
@@ -95,12 +95,12 @@ def test_a_mode_that_is_reset_without_persistence_mode_is_reported(scenario: Pat
     assert "nvidia-smi -pm 1" in first
 
 
-def test_a_lost_gpu_fails_and_the_others_are_done(scenario: Path) -> None:
+def test_a_lost_gpu_is_an_error_and_the_others_are_set(scenario: Path) -> None:
     shows(scenario, t4(0), on(1), faults=[Fault(FaultKind.LOST, gpu=0)])
     assert run() == (1, ["gpu 0: the GPU is lost", "gpu 1: accounting is on already"])
 
 
-def test_an_error_is_named_and_the_others_are_done(scenario: Path) -> None:
+def test_an_error_is_reported_and_the_others_are_set(scenario: Path) -> None:
     shows(scenario, t4(0), on(1), faults=[error(SET, 999, gpu=0)])
     assert run() == (
         1,
@@ -108,7 +108,7 @@ def test_an_error_is_named_and_the_others_are_done(scenario: Path) -> None:
     )
 
 
-def test_a_driver_without_gpus_is_a_mistake(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_driver_without_gpus_is_an_error(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shows(scenario)
     assert run() == (1, [])
     assert "no GPU\nfix: in a container" in capsys.readouterr().err
@@ -122,7 +122,7 @@ def test_a_driver_without_gpus_is_a_mistake(scenario: Path, capsys: pytest.Captu
         (error("nvmlDeviceGetCount", 999), 'the driver returned "unknown error"'),
     ],
 )
-def test_without_a_driver_the_reason_is_said(
+def test_without_a_driver_the_reason_is_printed(
     scenario: Path, capsys: pytest.CaptureFixture[str], fault: Fault, reason: str
 ) -> None:
     shows(scenario, t4(), faults=[fault])
@@ -132,7 +132,7 @@ def test_without_a_driver_the_reason_is_said(
     assert "\nfix: " in told
 
 
-def test_it_lets_go_of_the_driver(scenario: Path) -> None:
+def test_it_releases_the_driver(scenario: Path) -> None:
     shows(scenario, on(0))
     run()
     held = held_file(scenario)
