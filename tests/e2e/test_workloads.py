@@ -429,7 +429,7 @@ def kill_api_server(bench: Bench) -> None:
 
 
 def kill_kubelet(bench: Bench) -> None:
-    """The API server is stopped for some scrapes: the next kubelet responds, but does not know its pods yet."""
+    """The API server is stopped for some scrapes: the next kubelet responds without its pods."""
     socket = bench.cluster.place.pod_resources
     api_server = bench.cluster.host_pid("kube-apiserver")
     os.kill(api_server, signal.SIGSTOP)

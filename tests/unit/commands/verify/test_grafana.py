@@ -1,4 +1,4 @@
-"""Grafana, to who has a login and to strangers."""
+"""Grafana, with and without a login."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from gputally.commands.findings import FAILURE, NOT_CHECKED, OK, WARNING, Findin
 from gputally.commands.verify.grafana import grafana
 from gputally.commands.verify.servers import Login, Server
 from tests.support.fake_servers import site
+from tests.support.texts import numbers
 
 LOGIN = Login("admin", "x")
 HEALTH = {"/api/health": {"database": "ok"}}
@@ -33,16 +34,16 @@ def test_dashboards_are_listed_by_tag_and_the_default_data_source_is_queried() -
     ) as served:
         found = list(grafana(Server(served.url, LOGIN), 2))
     # Health is for everybody in the real one; here it takes the login, too.
-    assert [(one.level, one.subject, one.text) for one in found] == [
-        (OK, "dashboards", "2 of gputally"),
-        (OK, "data source", "Prometheus shows 16 GPUs"),
+    assert [(one.level, one.subject, numbers(one.text)) for one in found] == [
+        (OK, "dashboards", [2]),
+        (OK, "data source", [16]),
     ]
     assert ("/api/search", {"type": "dash-db", "tag": "gputally", "limit": "5000"}) in served.asked
 
 
 def test_missing_dashboards() -> None:
     pages = {"/api/search": TWO, "/api/datasources": SOURCES} | answer("p", 1)
-    assert look(pages, expected=3)["dashboards"].text == "2 of 3 dashboards are in Grafana"
+    assert numbers(look(pages, expected=3)["dashboards"].text) == [2, 3]
     none = look({"/api/search": [], "/api/datasources": SOURCES} | answer("p", 1), expected=None)
     assert (none["dashboards"].level, none["data source"].level) == (FAILURE, OK)
 
@@ -50,8 +51,8 @@ def test_missing_dashboards() -> None:
 def test_unusable_data_sources() -> None:
     listed = {"/api/search": TWO}
     assert look(listed | {"/api/datasources": SOURCES[:1]})["data source"].level == FAILURE
-    silent = look(listed | {"/api/datasources": SOURCES})["data source"]
-    assert (silent.level, "Prometheus (http://prometheus) is unavailable" in silent.text) == (FAILURE, True)
+    failing = look(listed | {"/api/datasources": SOURCES})["data source"]
+    assert (failing.level, "http://prometheus" in failing.text) == (FAILURE, True)
     empty = look(listed | {"/api/datasources": SOURCES} | answer("p"))["data source"]
     assert empty.level == WARNING
 
