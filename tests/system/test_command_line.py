@@ -9,6 +9,7 @@ import pytest
 from gputally import __version__
 from tests.support.command_line import NO_DRIVER, run
 from tests.support.exporter import Exporter, parse_samples
+from tests.support.texts import missing
 
 
 def test_version() -> None:
@@ -22,20 +23,20 @@ def test_version() -> None:
         (("serve", "--intervall", "5s"), "gputally: unrecognized arguments: --intervall"),
         (
             ("serve", "--interval", "soon"),
-            "gputally serve: --interval: 'soon' is not allowed; it takes a duration",
+            "gputally serve: --interval: 'soon' ... a duration",
         ),
         (
             ("simulate", "--model", "x"),
-            "gputally simulate: --model: 'x' is not allowed; it takes one of a100",
+            "gputally simulate: --model: 'x' ... one of a100",
         ),
         (("serve", "--listen-address", "nowhere:x"), "--listen-address"),
         (
             ("serve", "--compat", "dgcm"),
-            "gputally serve: --compat: 'dgcm' is not allowed; it takes one or more of dcgm",
+            "gputally serve: --compat: 'dgcm' ... one or more of dcgm",
         ),
         (
             ("serve", "--interval", "5s", "-c", "30000"),
-            "gputally serve: --interval 5s and --collect-interval 30000 contradict each other",
+            "gputally serve: --interval 5s ... --collect-interval 30000",
         ),
         (("serve", "--relay", "ftp://x"), "gputally serve: --relay: "),
         (("serve", "--relay-metrics"), "gputally serve: --relay-metrics needs --relay"),
@@ -50,7 +51,7 @@ def test_version() -> None:
 def test_a_usage_error_is_one_line_and_exits_with_2(arguments: tuple[str, ...], said: str) -> None:
     result = run(*arguments)
     assert result.returncode == 2
-    assert said in result.stderr
+    assert missing(result.stderr, *said.split(" ... ")) == []
     assert len(result.stderr.splitlines()) == 1
     assert result.stdout == ""
 

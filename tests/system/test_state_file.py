@@ -20,6 +20,7 @@ from tests.support.ledger_series import (
     millijoules,
     wait_for_ledger,
 )
+from tests.support.texts import missing
 from tools.servers.ports import free_port
 
 STEADY = {"namespace": "nlp", "pod": "steady"}
@@ -79,10 +80,7 @@ def test_a_full_disk(simulation: Simulation, tmp_path: Path) -> None:
             with audited(exporter):
                 fill(disk, exporter)
                 said = exporter.log.read_text()
-                assert (
-                    f"--state-file {path}: No space left on device (free space: df -h {disk.directory};"
-                    in said
-                )
+                assert missing(said, f"--state-file {path}: No space left", f"df -h {disk.directory}") == []
                 disk.make_room()
                 wait_for_file(exporter, up=True)
                 assert kept_in(path).keys() == {"0", "1"}
@@ -105,10 +103,8 @@ def test_a_directory_is_removed_and_created_again(simulation: Simulation, tmp_pa
             folder.rename(tmp_path / "taken")
             shutil.rmtree(tmp_path / "taken")
             wait_for_file(exporter, up=False)
-            assert (
-                f"--state-file {path}: No such file or directory (mkdir -p {folder})"
-                in exporter.log.read_text()
-            )
+            said = exporter.log.read_text()
+            assert missing(said, f"--state-file {path}: No such file", f"mkdir -p {folder}") == []
             folder.mkdir()
             wait_for_file(exporter, up=True)
         last = wait_for_ledger(exporter, charged, "the last scrape")
@@ -127,11 +123,7 @@ def test_a_truncated_file(simulation: Simulation, tmp_path: Path) -> None:
         assert exporter.value("gputally_source_errors_total", "state_file", "state_file", "torn") == 1
         wait_for_file(exporter, up=True)
     said = exporter.log.read_text()
-    assert (
-        f"--state-file {path} is damaged: it does not match its checksum; it was renamed to {path}.rejected"
-        in said
-    )
-    assert "a new ledger is started" in said
+    assert missing(said, f"--state-file {path} ", "checksum", f"{path}.rejected", "new ledger") == []
     assert path.with_name("ledger.json.rejected").read_bytes() == torn
     assert kept_in(path).keys() == {"0", "1"}
 
@@ -156,10 +148,7 @@ def test_a_file_in_use_by_another_exporter(simulation: Simulation, tmp_path: Pat
             with audited(first):
                 wait_for_ledger(second, charged, "the second has a ledger of its own")
                 assert second.value("gputally_source_up", "state_file") == 0
-                assert (
-                    f"--state-file {path} is in use by another exporter "
-                    "(set another --state-file for each exporter)"
-                ) in second.log.read_text()
+                assert f"--state-file {path} is in use" in second.log.read_text()
                 assert first.value("gputally_source_up", "state_file") == 1
                 last = wait_for_ledger(first, charged, "the last scrape of the first")
             first.stop()

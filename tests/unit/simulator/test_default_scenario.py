@@ -104,11 +104,11 @@ def test_one_day_is_like_the_next() -> None:
 
 
 @pytest.mark.parametrize("gpus", [0, -3, 1025, 10**12])
-def test_a_number_of_gpus_that_cannot_be_is_refused(gpus: int) -> None:
-    with pytest.raises(ScenarioError, match=rf"^gpus: {gpus} is not allowed; allowed: 1 to 1024$"):
+def test_an_impossible_number_of_gpus_is_refused(gpus: int) -> None:
+    with pytest.raises(ScenarioError, match=rf"^gpus: {gpus} .* 1 to 1024$"):
         default_scenario(gpus)
 
 
 def test_an_unknown_model_is_refused() -> None:
-    with pytest.raises(ScenarioError, match=r"^model 'voodoo2' is not known; allowed: a100, "):
+    with pytest.raises(ScenarioError, match=r"'voodoo2'.* a100, "):
         default_scenario(1, "voodoo2")

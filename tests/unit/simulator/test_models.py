@@ -25,7 +25,7 @@ def test_names_are_found_in_any_case() -> None:
 
 
 def test_an_unknown_model_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"^model 'voodoo2' is not known; allowed: a100, .*, rx7900xtx$"):
+    with pytest.raises(ValueError, match=r"'voodoo2'.* a100, .*, rx7900xtx$"):
         find_model("voodoo2")
 
 
