@@ -25,7 +25,7 @@ def imported(*arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stderr.splitlines()[-1]
 
 
-def test_of_two_families_of_one_name_the_first_is_served() -> None:
+def test_of_two_families_of_one_name_the_first_is_exported() -> None:
     row = Row("DCGM_FI_PROF_GR_ENGINE_ACTIVE", Kind.GAUGE, "Busy.", "")
     first = Family(row.metric(("gpu",)), [(("0",), 0.5)])
     second = Family(row.metric(("pod",)), [(("train",), 0.5)])
@@ -33,7 +33,7 @@ def test_of_two_families_of_one_name_the_first_is_served() -> None:
     assert merge_families([first, other, second]) == [first, other]
 
 
-def test_of_two_families_of_one_name_and_labels_both_have_their_samples_merge_families() -> None:
+def test_two_families_of_one_name_and_labels_are_merged() -> None:
     metric = Row("DCGM_FI_PROF_GR_ENGINE_ACTIVE", Kind.GAUGE, "Busy.", "").metric(("gpu", "pod"))
     of_pods = Family(metric, [(("0", "train"), 0.5)])
     of_all = Family(metric, [(("0", "train"), 0.6), (("1", ""), 0.1)])
@@ -42,7 +42,7 @@ def test_of_two_families_of_one_name_and_labels_both_have_their_samples_merge_fa
     assert of_pods.samples == [(("0", "train"), 0.5)], "what was given is as it was"
 
 
-def test_what_several_profiles_make_of_a_snapshot_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_families_shared_by_profiles_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sums = Mock(wraps=device_views._pod_uses)
     monkeypatch.setattr(device_views, "_pod_uses", sums)
     snapshot = simulated()
@@ -50,7 +50,7 @@ def test_what_several_profiles_make_of_a_snapshot_is_made_once(monkeypatch: pyte
     assert sums.call_count == len(snapshot.readings)
 
 
-def test_a_profile_that_is_off_is_not_even_imported() -> None:
+def test_a_disabled_profile_is_not_imported() -> None:
     assert imported() == "[]"
     assert PROFILES["purplepill"] in imported("--compat", "purplepill")
     assert PROFILES["dcgm"] not in imported("--compat", "purplepill")

@@ -45,7 +45,7 @@ def test_not_ready_when_a_source_hangs_for_too_long() -> None:
     assert missing(text, "76 s", f"nvml: {hanging.reason}") == []
 
 
-def test_a_clock_that_was_set_back_does_not_make_readings_old() -> None:
+def test_readings_are_not_stale_after_the_clock_was_set_back() -> None:
     assert readiness(snapshot(UP), 10.0, 60)[0]
 
 
@@ -53,7 +53,7 @@ def endpoints(metrics_path: str = "/metrics") -> Endpoints:
     return Endpoints(lambda _: [], metrics_path=metrics_path, hostname="node-1", max_age_seconds=60)
 
 
-def test_metrics_come_in_the_format_and_encoding_that_the_client_prefers() -> None:
+def test_metrics_have_the_format_and_encoding_that_the_client_prefers() -> None:
     metrics = endpoints().by_path["/metrics"]
     plain, packed = metrics.respond(False, False), metrics.respond(True, True)
     assert (plain.status, plain.content_type) == (200, TEXT)

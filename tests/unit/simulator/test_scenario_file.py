@@ -101,7 +101,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "night.toml"
 
 
-def test_a_file_says_all_there_is_to_say(path: Path) -> None:
+def test_a_file_can_set_everything(path: Path) -> None:
     path.write_text(WHOLE)
     scenario = load_scenario(path)
     assert scenario == Scenario(
@@ -156,7 +156,7 @@ def test_a_file_says_all_there_is_to_say(path: Path) -> None:
     assert len(Engine(scenario).readings(100)) == 4
 
 
-def test_the_example_in_the_documentation_can_be_played(path: Path) -> None:
+def test_the_documented_example_is_valid(path: Path) -> None:
     page = Path(__file__).parents[3] / "docs" / "simulator.md"
     path.write_text(page.read_text().partition("```toml\n")[2].partition("```")[0])
     scenario = load_scenario(path)
@@ -183,14 +183,14 @@ def test_the_documentation_has_a_row_for_every_fault_with_all_its_keys() -> None
         ('owner = "process/a/b"', HostOwner("process", "a/b")),
     ],
 )
-def test_a_workload_belongs_to_a_pod_to_the_host_or_to_nobody(
+def test_a_workload_belongs_to_a_pod_to_the_host_or_to_no_owner(
     path: Path, text: str, owner: PodOwner | HostOwner | None
 ) -> None:
     path.write_text(f'[[workload]]\nshape = "training"\n{text}')
     assert load_scenario(path).workloads[0].owner == owner
 
 
-def test_a_pod_that_is_unrequested_has_not_asked_for_its_gpu_unless_the_file_says_so(path: Path) -> None:
+def test_an_unrequested_pod_has_no_gpu_request_unless_the_file_sets_it(path: Path) -> None:
     path.write_text('[[workload]]\nshape = "unrequested"\npod = "a/b"')
     assert load_scenario(path).workloads[0].owner == PodOwner("a", "b", requested=False)
     path.write_text('[[workload]]\nshape = "unrequested"\npod = "a/b"\nrequested = true')
@@ -204,21 +204,21 @@ def test_an_empty_file_is_eight_idle_gpus(path: Path) -> None:
     assert all(reading.gpu_utilization_ratio == 0 and reading.processes == () for reading in readings)
 
 
-def test_arguments_take_the_place_of_what_the_file_says(path: Path) -> None:
+def test_arguments_override_the_file(path: Path) -> None:
     path.write_text('gpus = 4\nmodel = "t4"\nseed = 7\n[[workload]]\nshape = "training"\n')
     scenario = load_scenario(path, gpus=2, model="L4", seed=0)
     assert (scenario.gpus, scenario.model, scenario.seed) == (2, "l4", 0)
     assert scenario.workloads[0].gpus == (0, 1), "all of them, as many as there are now"
 
 
-def test_each_gpu_can_be_of_its_own_model(path: Path) -> None:
+def test_each_gpu_can_have_its_own_model(path: Path) -> None:
     path.write_text('model = ["H100", "mi300x"]\n[[fault]]\nkind = "xid"\ngpus = [0]\ncode = 79\nat = 1\n')
     scenario = load_scenario(path)
     assert (scenario.gpus, scenario.model) == (2, ("h100", "mi300x"))
     assert load_scenario(path, model="t4").model == "t4"
 
 
-def test_what_a_fault_does_not_say_has_a_default(path: Path) -> None:
+def test_the_defaults_of_a_fault(path: Path) -> None:
     path.write_text(
         'model = "mi300x"\n'
         '[[fault]]\nkind = "ras"\nblock = "umc"\ntype = "deferred"\nat = "1h"\n'
@@ -231,7 +231,7 @@ def test_what_a_fault_does_not_say_has_a_default(path: Path) -> None:
     assert (down.source, down.gpus, down.span) == ("simulated", (), Span(60, 120))
 
 
-def test_what_a_fault_says_is_taken(path: Path) -> None:
+def test_the_settings_of_a_fault(path: Path) -> None:
     path.write_text(
         'gpus = 1\n[[workload]]\nshape = "training"\nleak = "2GiB"\n'
         '[[fault]]\nkind = "nvlink_errors"\nlinks = [3, 1]\ntype = "crc_flit"\nrate = 0.5\n'
@@ -592,7 +592,7 @@ def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
         ),
     ],
 )
-def test_a_wrong_file_is_refused_in_one_line_that_says_where_and_what(
+def test_a_wrong_file_is_refused_in_one_line_with_location_and_value(
     path: Path, text: str, complaint: str
 ) -> None:
     path.write_text(text)
@@ -611,7 +611,7 @@ def test_a_missing_file_is_named(path: Path) -> None:
     assert missing(str(error.value), f"{path}: ", "No such file") == []
 
 
-def test_a_file_that_is_no_text_is_refused(path: Path) -> None:
+def test_a_binary_file_is_refused(path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ScenarioError) as error:
         load_scenario(path)
@@ -655,9 +655,7 @@ _table = st.dictionaries(st.sampled_from(_KEYS), _anything | _words | st.integer
 @given(
     _table, st.fixed_dictionaries({}, optional={k: st.lists(_table) for k in ("workload", "fault", "mig")})
 )
-def test_whatever_the_tables_hold_the_answer_is_a_scenario_or_a_scenario_error(
-    top: dict[str, Any], lists: dict[str, Any]
-) -> None:
+def test_any_tables_are_a_scenario_or_a_scenario_error(top: dict[str, Any], lists: dict[str, Any]) -> None:
     try:
         scenario = parse_scenario(top | lists)
     except ScenarioError as error:
