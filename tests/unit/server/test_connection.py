@@ -125,7 +125,7 @@ def test_a_client_that_sends_nothing_is_disconnected() -> None:
         assert client.is_hung_up()
 
 
-def test_a_client_that_sends_its_header_byte_by_byte_gains_no_time() -> None:
+def test_a_header_sent_byte_by_byte_does_not_extend_the_timeout() -> None:
     with serving() as server, Client(server.port) as client:
         client.say(b"GET /metrics HTTP/1.1\r\nX: ")
         for _ in range(2):

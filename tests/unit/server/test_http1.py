@@ -192,7 +192,7 @@ def test_the_date_has_the_format_of_the_standard() -> None:
     )
 
 
-def test_a_head_ends_with_an_empty_line_and_says_whether_the_connection_stays() -> None:
+def test_a_response_head_ends_with_an_empty_line_and_has_the_connection_header() -> None:
     response = text_response(503, "busy", ("Retry-After", "1"))
     head = encode_head(response, 0.0, keep_alive=False)
     assert head.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")

@@ -82,7 +82,7 @@ def test_an_instance_draws_its_share_of_the_power() -> None:
     assert all_seven > 600
 
 
-def test_activity_of_instances_needs_hopper() -> None:
+def test_activity_of_instances_requires_hopper() -> None:
     reading = cut_gpu(play("a100", ("7g.40gb",), work(Shape.TRAINING, 0)))
     assert reading.mig[0].sm_active_ratio is None
     assert reading.mig[0].tensor_active_ratio is None

@@ -73,7 +73,7 @@ def lines(report: str) -> dict[str, str]:
     return {parts[1]: f"{parts[0]}: {parts[2]}" for parts in said if parts[0]}
 
 
-def test_an_exporter_with_the_operator_is_looked_at_through_its_service(
+def test_an_exporter_with_the_operator_is_checked_through_its_service(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     taken: dict[str, Any] = {
@@ -111,7 +111,7 @@ def test_an_exporter_with_the_operator_is_looked_at_through_its_service(
 
 
 @pytest.mark.parametrize("with_secret", [False, True])
-def test_a_stack_is_looked_at_with_grafanas_own_password(
+def test_a_stack_is_checked_with_the_password_of_grafana(
     path: Path, capsys: pytest.CaptureFixture[str], *, with_secret: bool
 ) -> None:
     probe = {"httpGet": {"path": "/grafana/api/health"}}
@@ -159,7 +159,7 @@ def test_a_stack_is_looked_at_with_grafanas_own_password(
     assert "scraping" not in found
 
 
-def test_what_does_not_run_is_not_waited_for(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parts_that_do_not_run_are_not_waited_for(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     objects = {**exporter_only(), "daemonsets": [daemonset(2, 0)], "pods": []}
     kubectl = FakeKubectl(path, objects)
     assert main([]) == 1
@@ -169,7 +169,7 @@ def test_what_does_not_run_is_not_waited_for(path: Path, capsys: pytest.CaptureF
     assert not [line for line in kubectl.asked if "port-forward" in line]
 
 
-def test_a_way_that_fails_is_said_once(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_port_forward_is_reported_once(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     FakeKubectl(path, exporter_only())
     main([])
     said = capsys.readouterr().out
@@ -177,7 +177,9 @@ def test_a_way_that_fails_is_said_once(path: Path, capsys: pytest.CaptureFixture
     assert "error: unable to forward port" in said  # of kubectl
 
 
-def test_the_exporters_tls_is_spoken_by_its_probes(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_scheme_of_the_exporter_is_that_of_its_probes(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with site(METRICS) as plain:
         FakeKubectl(
             path,
@@ -188,7 +190,7 @@ def test_the_exporters_tls_is_spoken_by_its_probes(path: Path, capsys: pytest.Ca
     assert f"https://127.0.0.1:{plain.port}" in lines(capsys.readouterr().out)["exporter"]
 
 
-def test_an_address_that_is_given_is_asked_instead(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_given_address_is_used(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with site({"/api/v1/query": {"data": {"result": []}}}) as given:
         kubectl = FakeKubectl(path, exporter_only())
         assert main(["--prometheus-url", given.url, "--job", "gpus"]) == 1
@@ -197,7 +199,7 @@ def test_an_address_that_is_given_is_asked_instead(path: Path, capsys: pytest.Ca
     assert not [line for line in kubectl.asked if "api-resources" in line]
 
 
-def test_what_may_not_be_seen_is_not_checked(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_permission_a_check_is_skipped(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     FakeKubectl(path, exporter_only(), refused=["nodes", "pods"])
     main([])
     found = lines(capsys.readouterr().out)
@@ -205,7 +207,9 @@ def test_what_may_not_be_seen_is_not_checked(path: Path, capsys: pytest.CaptureF
     assert found["inside"].startswith("not checked: ")
 
 
-def test_no_kubectl_and_no_release_are_one_line(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_kubectl_and_a_missing_release_are_errors_of_one_line(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     FakeKubectl(path, {})
     assert main(["--namespace", "gpu"]) == 1
     assert "namespace gpu" in capsys.readouterr().err
@@ -214,7 +218,7 @@ def test_no_kubectl_and_no_release_are_one_line(path: Path, capsys: pytest.Captu
     assert missing(capsys.readouterr().err, "kubectl", "PATH") == []
 
 
-def test_its_help_teaches() -> None:
+def test_its_help_lists_requirements_and_flags() -> None:
     shown = subprocess.run([ROOT / "tools" / "verify", "--help"], capture_output=True, text=True, check=True)
     for word in ("port-forward", "helm test", "--release", "--wait 5m"):
         assert word in shown.stdout
