@@ -15,12 +15,12 @@ Files = dict[str, str]
 
 
 class MountedPod:
-    """The pod of a workload, below `folder`; `addresses` maps Services to addresses of this machine."""
+    """The pod of a workload, below `directory`; `addresses` maps Services to addresses of this machine."""
 
-    def __init__(self, workload: Object, folder: Path, addresses: Mapping[str, str]) -> None:
+    def __init__(self, workload: Object, directory: Path, addresses: Mapping[str, str]) -> None:
         self.spec: Object = workload["spec"]["template"]["spec"]
-        self.root = folder / "root"
-        self._volumes = folder / "volumes"
+        self.root = directory / "root"
+        self._volumes = directory / "volumes"
         self._addresses = addresses
         self._generation = 0
         self._mounts = {

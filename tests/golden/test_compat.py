@@ -26,14 +26,14 @@ VOLATILE = re.compile(
 
 
 @contextmanager
-def exporter_of_pods(folder: Path, *arguments: str) -> Iterator[Exporter]:
+def exporter_of_pods(directory: Path, *arguments: str) -> Iterator[Exporter]:
     host = HOSTS["k3s"]
-    flags = (*build(folder, host), *arguments)
-    scenario = play_running(folder / "world", gpus())
+    flags = (*build(directory, host), *arguments)
+    scenario = play_running(directory / "world", gpus())
     common = ("serve", "--reader", "nvml", "--interval", "200ms", "--hostname-override", "golden")
     with (
-        kubelet(folder / "kubelet.sock", {"/v1.PodResourcesLister/List": pod_resources(host)}),
-        Exporter(folder / "log", *common, *flags, environment=environment(scenario)) as exporter,
+        kubelet(directory / "kubelet.sock", {"/v1.PodResourcesLister/List": pod_resources(host)}),
+        Exporter(directory / "log", *common, *flags, environment=environment(scenario)) as exporter,
     ):
         wait_for_meters(exporter)
         yield exporter

@@ -25,13 +25,13 @@ WORLDS: dict[str, Callable[[], tuple[Reading, ...]]] = {
 }
 
 
-def start(folder: Path, scenario: Path) -> Exporter:
-    (folder / "proc").mkdir()  # the scenario's pids are not those of this machine
+def start(directory: Path, scenario: Path) -> Exporter:
+    (directory / "proc").mkdir()  # the scenario's pids are not those of this machine
     arguments = (
         *("serve", "--reader", "nvml", "--interval", "200ms", "--hostname-override", "golden"),
-        *("--procfs", str(folder / "proc")),
+        *("--procfs", str(directory / "proc")),
     )
-    return Exporter(folder / "log", *arguments, environment=environment(scenario))
+    return Exporter(directory / "log", *arguments, environment=environment(scenario))
 
 
 @pytest.mark.parametrize("name", WORLDS)

@@ -25,22 +25,22 @@ os.open = open_or_fail
 """
 
 
-def fail_by_list(folder: Path) -> tuple[Path, dict[str, str]]:
+def fail_by_list(directory: Path) -> tuple[Path, dict[str, str]]:
     """A list of files that fail, each line a part of a path and an error; and what makes Python heed it."""
-    listed = folder / "failing"
+    listed = directory / "failing"
     listed.touch()
-    (folder / "site").mkdir()
-    (folder / "site/sitecustomize.py").write_text(FAILING)
-    path = os.pathsep.join(filter(None, (str(folder / "site"), os.environ.get("PYTHONPATH"))))
+    (directory / "site").mkdir()
+    (directory / "site/sitecustomize.py").write_text(FAILING)
+    path = os.pathsep.join(filter(None, (str(directory / "site"), os.environ.get("PYTHONPATH"))))
     return listed, {"FAILING_FILES": str(listed), "PYTHONPATH": path}
 
 
-def start(folder: Path, host: Path, *arguments: str, **environment: str) -> Exporter:
+def start(directory: Path, host: Path, *arguments: str, **environment: str) -> Exporter:
     command = (
         *("serve", "--reader", "amdgpu", "--interval", "200ms"),
         *("--sysfs", str(host / "sys"), "--procfs", str(host / "proc"), *arguments),
     )
-    exporter = Exporter(folder / "log", *command, environment=environment)
+    exporter = Exporter(directory / "log", *command, environment=environment)
     exporter.wait_until(lambda: up(exporter) == {"0": 1.0, "1": 1.0}, "both GPUs are up")
     return exporter
 

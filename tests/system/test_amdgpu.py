@@ -26,9 +26,9 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def eight_mi300x(folder: Path) -> Path:
+def eight_mi300x(directory: Path) -> Path:
     """The two cards of the fixture, and six more like the first, each busy to another degree."""
-    tree = plant("mi300x", folder)
+    tree = plant("mi300x", directory)
     first = tree / "sys/devices/pci0000:00/0000:05:00.0"
     for number in range(2, 8):
         address, card, render = (

@@ -84,19 +84,19 @@ def test_once_with_a_metrics_file_writes_only_the_file(tmp_path: Path) -> None:
 def test_the_metrics_file_is_rewritten_with_every_sample_and_recovers_from_a_full_disk(
     tmp_path: Path,
 ) -> None:
-    folder = tmp_path / "textfile"
-    folder.mkdir()
-    target = folder / "gpu.prom"
+    directory = tmp_path / "textfile"
+    directory.mkdir()
+    target = directory / "gpu.prom"
     arguments = ("simulate", "--interval", "100ms", "--metrics-file", str(target))
     with Exporter(tmp_path / "log", *arguments) as exporter:
         exporter.wait_until(target.exists, "the file is there")
         first = target.read_text()
         exporter.wait_until(lambda: target.read_text() != first, "the file is renewed")
-        folder.rename(tmp_path / "gone")  # as good as a disk that takes no more
+        directory.rename(tmp_path / "gone")  # as good as a disk that takes no more
         exporter.wait_until(lambda: "cannot write" in exporter.log.read_text(), "the failure is logged")
         exporter.next_snapshots()
         assert exporter.log.read_text().count("cannot write") == 1
-        (tmp_path / "gone").rename(folder)
+        (tmp_path / "gone").rename(directory)
         target.unlink()
         exporter.wait_until(target.exists, "the file is back")
 

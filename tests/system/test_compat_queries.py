@@ -114,9 +114,9 @@ OPENCOST_CARD = (
 
 
 @contextmanager
-def scraped(folder: Path, profile: str, model: str = "h100") -> Iterator[Prometheus]:
+def scraped(directory: Path, profile: str, model: str = "h100") -> Iterator[Prometheus]:
     """A Prometheus that has two scrapes or more of an exporter with that profile."""
-    scenario = folder / "scenario.toml"
+    scenario = directory / "scenario.toml"
     scenario.write_text(SCENARIO.format(model=model))
     began = str(time.time() - 600)  # by now they work
     arguments = (
@@ -130,8 +130,8 @@ def scraped(folder: Path, profile: str, model: str = "h100") -> Iterator[Prometh
         profile,
     )
     with (
-        Exporter(folder / "log", "simulate", *arguments) as exporter,
-        prometheus_scraping_address(folder, exporter.address, scrape_interval="500ms") as prometheus,
+        Exporter(directory / "log", "simulate", *arguments) as exporter,
+        prometheus_scraping_address(directory, exporter.address, scrape_interval="500ms") as prometheus,
     ):
         prometheus.wait_for("count(sum by (pod) (rate(gputally_pod_energy_joules_total[1m])) > 0) == 3")
         yield prometheus

@@ -20,9 +20,9 @@ def healthy() -> tuple[Reading, ...]:
     return world("h100", 4, faults=())
 
 
-def start(folder: Path, scenario: Path, *arguments: str, **env: str) -> Exporter:
+def start(directory: Path, scenario: Path, *arguments: str, **env: str) -> Exporter:
     command = ("serve", "--reader", "nvml", "--interval", "200ms", *arguments)
-    exporter = Exporter(folder / "log", *command, environment={**environment(scenario), **env})
+    exporter = Exporter(directory / "log", *command, environment={**environment(scenario), **env})
     exporter.wait_until(lambda: exporter.value("gputally_source_up", "nvml") is not None, "the first sample")
     return exporter
 
@@ -185,8 +185,8 @@ def test_the_driver_is_released_between_samples_on_request(
     scenario = play(tmp_path / "world", healthy)
 
     def holds(exporter: Exporter) -> bool:
-        folder = Path(f"/proc/{exporter.process.pid}/fd")
-        links = (link.readlink() for link in folder.iterdir() if link.is_symlink())
+        directory = Path(f"/proc/{exporter.process.pid}/fd")
+        links = (link.readlink() for link in directory.iterdir() if link.is_symlink())
         return held_file(scenario) in links
 
     with start(tmp_path, scenario, "--interval", "1s") as exporter:

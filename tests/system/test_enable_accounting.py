@@ -25,9 +25,9 @@ def enable(user: tuple[str, ...], scenario: Path) -> subprocess.CompletedProcess
     )
 
 
-def off(folder: Path) -> Path:
+def off(directory: Path) -> Path:
     readings = world("t4")
-    return play(folder / "world", tuple(replace(reading, accounting_mode=False) for reading in readings))
+    return play(directory / "world", tuple(replace(reading, accounting_mode=False) for reading in readings))
 
 
 def texts(result: subprocess.CompletedProcess[str]) -> list[str]:

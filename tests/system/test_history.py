@@ -136,18 +136,18 @@ def test_an_exporter_continues_the_history(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two nodes and a clone; one of them is down from the 60th to the 75th minute."""
-    folder = tmp_path_factory.mktemp("fleet")
+    directory = tmp_path_factory.mktemp("fleet")
     period = Period(START, START + 3 * 3600, 60)
     nodes = [
         Node(name="n1", scenario=SCENARIO, clones=("n3",)),
         Node(name="n2", scenario="seed = 1\n" + SCENARIO, down=((START + 3600, START + 4500),)),
     ]
-    written = write_history(nodes, period, folder / "data", cluster="blue")
+    written = write_history(nodes, period, directory / "data", cluster="blue")
     assert written.samples > 100_000
-    (folder / "rules.yml").write_text(RULES)
-    (folder / "more.yml").write_text("groups: [{name: early, rules: [{record: nodes, expr: sum(up)}]}]")
-    assert record_rules(folder / "data", [folder / "rules.yml", folder / "more.yml"], period) == 3
-    return folder
+    (directory / "rules.yml").write_text(RULES)
+    (directory / "more.yml").write_text("groups: [{name: early, rules: [{record: nodes, expr: sum(up)}]}]")
+    assert record_rules(directory / "data", [directory / "rules.yml", directory / "more.yml"], period) == 3
+    return directory
 
 
 def test_rules_are_recorded_over_the_history_including_rules_that_read_others(fleet: Path) -> None:

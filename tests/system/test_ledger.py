@@ -44,18 +44,18 @@ B = {"namespace": "vision", "pod": "pod-b"}
 class Node:
     """A host with one T4, whose counter and tenants the test moves."""
 
-    def __init__(self, folder: Path) -> None:
-        self._scenario = folder / "world"
+    def __init__(self, directory: Path) -> None:
+        self._scenario = directory / "world"
         (self.reading,) = world("t4", 1, workloads=(), faults=())
         self.reading = replace(self.reading, power_watts=WATTS, energy_millijoules=1_000_000_000)
-        self._proc = FakeProcfs(folder / "proc")
-        logs, containers = folder / "pods", folder / "containers"
+        self._proc = FakeProcfs(directory / "proc")
+        logs, containers = directory / "pods", directory / "containers"
         containers.mkdir()
         for pid, (namespace, pod) in PODS.items():
             (logs / f"{namespace}_{pod}_{uid(pid)}" / "main").mkdir(parents=True)
             (containers / f"{pod}_{namespace}_main-{container_id(pid)}.log").touch()
-        self.socket = folder / "kubelet.sock"
-        self._log = folder / "log"
+        self.socket = directory / "kubelet.sock"
+        self._log = directory / "log"
         self._flags = (
             *("--procfs", str(self._proc.root), "--pod-logs", str(logs), "--container-logs", str(containers)),
             *("--pod-resources-socket", str(self.socket), "--reader", "nvml", "--interval", "200ms"),

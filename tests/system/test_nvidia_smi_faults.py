@@ -12,8 +12,8 @@ CAPTURES = Path(__file__).parents[1] / "fixtures/nvidia-smi"
 class FakeTool:
     """A command `nvidia-smi` that answers from the captured output, or as it is told to."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "nvidia-smi"
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "nvidia-smi"
         self.answers(CAPTURES / "h100-processes")
 
     def _write(self, script: str) -> None:
@@ -31,9 +31,9 @@ class FakeTool:
         self._write(script)
 
 
-def start(folder: Path, tool: FakeTool, *arguments: str) -> Exporter:
+def start(directory: Path, tool: FakeTool, *arguments: str) -> Exporter:
     command = ("serve", "--reader", "nvidia-smi", "--nvidia-smi", str(tool.path), "--interval", "300ms")
-    exporter = Exporter(folder / "log", *command, "--timeout", "3s", *arguments)
+    exporter = Exporter(directory / "log", *command, "--timeout", "3s", *arguments)
     exporter.wait_until(
         lambda: exporter.value("gputally_source_up", "nvidia-smi") is not None, "the first sample"
     )

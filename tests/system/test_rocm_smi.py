@@ -21,8 +21,8 @@ FAN_PERCENT = 0.005  # the tool rounds
 OF_GPU = ("uuid", "index", "vendor", "model", "pci_bus_id", "serial", "vbios_version")
 
 
-def read(folder: Path, fixture: str | None, tool: str) -> Report:
-    host = AmdHost(folder, fixture)
+def read(directory: Path, fixture: str | None, tool: str) -> Report:
+    host = AmdHost(directory, fixture)
     return RocmSmiReader(host.command(programs.path(tool)), timeout_seconds=60).read()
 
 

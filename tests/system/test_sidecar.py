@@ -23,8 +23,8 @@ def pod(tmp_path: Path) -> FakeProcfs:
     return procfs
 
 
-def arguments(folder: Path, procfs: FakeProcfs) -> tuple[str, ...]:
-    return (*SIDECAR, "--sysfs", str(folder), "--procfs", str(procfs.root))
+def arguments(directory: Path, procfs: FakeProcfs) -> tuple[str, ...]:
+    return (*SIDECAR, "--sysfs", str(directory), "--procfs", str(procfs.root))
 
 
 def test_it_exits_when_the_other_containers_have_ended(tmp_path: Path, pod: FakeProcfs) -> None:

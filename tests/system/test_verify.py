@@ -44,21 +44,21 @@ EVERYTHING = (
 
 
 @contextmanager
-def play(folder: Path, scenario: str) -> Iterator[Exporter]:
-    file = folder / "scenario.toml"
+def play(directory: Path, scenario: str) -> Iterator[Exporter]:
+    file = directory / "scenario.toml"
     file.write_text(scenario)
     with Exporter(
-        folder / "exporter.log", "simulate", "--scenario", str(file), "--interval", "1s"
+        directory / "exporter.log", "simulate", "--scenario", str(file), "--interval", "1s"
     ) as exporter:
         yield exporter
 
 
 @contextmanager
 def prometheus(
-    folder: Path, targets: Sequence[str], alertmanager: int | None, change: Callable[[Any], None]
+    directory: Path, targets: Sequence[str], alertmanager: int | None, change: Callable[[Any], None]
 ) -> Iterator[str]:
     """It scrapes as in a cluster, where targets have the labels of the exporter's own pod."""
-    write_rules(folder / "rules.yml")
+    write_rules(directory / "rules.yml")
     static = [
         {
             "targets": [address],
@@ -73,15 +73,15 @@ def prometheus(
     ]
     config: dict[str, Any] = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
-        "rule_files": [str(folder / "rules.yml")],
+        "rule_files": [str(directory / "rules.yml")],
         "scrape_configs": [{"job_name": "gputally", "honor_labels": True, "static_configs": static}],
     }
     if alertmanager:
         known = [{"static_configs": [{"targets": [f"127.0.0.1:{alertmanager}"]}]}]
         config["alerting"] = {"alertmanagers": known}
     change(config)
-    (folder / "prometheus.yml").write_text(json.dumps(config))
-    with prometheus_in(folder) as running:
+    (directory / "prometheus.yml").write_text(json.dumps(config))
+    with prometheus_in(directory) as running:
         yield running.url
 
 
@@ -139,10 +139,10 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("world")
-    with inbox() as box, play(folder, WELL) as exporter:
-        write_alertmanager_config(folder / "alertmanager.yml", box)
-        alertmanager = Alertmanager(folder)
+    directory = tmp_path_factory.mktemp("world")
+    with inbox() as box, play(directory, WELL) as exporter:
+        write_alertmanager_config(directory / "alertmanager.yml", box)
+        alertmanager = Alertmanager(directory)
         alertmanager.start()
         try:
             yield World(exporter, alertmanager)

@@ -8,16 +8,16 @@ from tests.support.command_line import run
 from tests.support.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
 
 
-def host(folder: Path) -> tuple[str, ...]:
-    proc = FakeProcfs(folder / "proc")
+def host(directory: Path) -> tuple[str, ...]:
+    proc = FakeProcfs(directory / "proc")
     proc.start(41, pod_cgroup(uid(1), container_id(1)))
     proc.start(42, "0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0\n")
     proc.start(43, pod_cgroup(uid(9), container_id(9)))
-    (folder / "pods" / f"team-a_train-0_{uid(1)}" / "main").mkdir(parents=True)
-    (folder / "containers").mkdir()
+    (directory / "pods" / f"team-a_train-0_{uid(1)}" / "main").mkdir(parents=True)
+    (directory / "containers").mkdir()
     return (
-        *("--procfs", str(proc.root), "--pod-logs", str(folder / "pods")),
-        *("--container-logs", str(folder / "containers")),
+        *("--procfs", str(proc.root), "--pod-logs", str(directory / "pods")),
+        *("--container-logs", str(directory / "containers")),
     )
 
 

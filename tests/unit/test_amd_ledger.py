@@ -38,8 +38,8 @@ PODS = tuple(
 class Host:
     """A planted host, looked at whenever a test says so."""
 
-    def __init__(self, name: str, folder: Path) -> None:
-        self.root = plant(name, folder)
+    def __init__(self, name: str, directory: Path) -> None:
+        self.root = plant(name, directory)
         self._now_ns = 1_000 * SECOND_NS
         with pytest.MonkeyPatch.context() as patch:
             finder = partial(ProcessFinder, monotonic_ns=lambda: self._now_ns, wall_ns=lambda: self._now_ns)
@@ -206,8 +206,8 @@ ENGINE_TIMES = st.integers(0, 100 * SECOND_NS)
 @given(st.lists(st.tuples(ENGINE_TIMES, ENGINE_TIMES, st.integers(1, 40)), min_size=1, max_size=6))
 def test_decreasing_engine_times_never_reduce_a_charge(looks: list[tuple[int, int, int]]) -> None:
     highest = begun = 51_234_567_890
-    with tempfile.TemporaryDirectory() as folder:
-        host = Host("apu", Path(folder))
+    with tempfile.TemporaryDirectory() as directory:
+        host = Host("apu", Path(directory))
         host.move_into_pod(1201, 0xB2)
         earlier: Samples = host.look()
         for shell, browser, seconds in looks:

@@ -90,7 +90,7 @@ def test_an_exited_process_without_a_sample_is_omitted() -> None:
     assert short(residents) == [(7, OLD, 1, True)]
 
 
-def test_the_clocks_of_kernel_and_driver_may_differ_by_two_seconds() -> None:
+def test_a_difference_of_two_seconds_between_kernel_and_driver_clock_is_tolerated() -> None:
     found = {7: FoundOwner(NEW, BEGAN, new=True, former=OLD)}
     residents = list_residents([reading(Process(7, "compute"), samples=(sample(7, BEGAN - 2),))], found)
     assert short(residents) == [(7, NEW, 1, False)]

@@ -50,14 +50,14 @@ def amdgpu_readers(_: Path) -> Iterator[Reader]:
         yield AmdgpuReader(planted(host) / "sys", planted(host) / "proc", pcie_throughput=True)
 
 
-def rocm_smi_readers(folder: Path) -> Iterator[Reader]:
+def rocm_smi_readers(directory: Path) -> Iterator[Reader]:
     for captures, name, answer in (
         (CAPTURES.glob("*/*.json"), "rocm-smi", "{path}"),
         (CAPTURES.glob("*/*metric.json"), "amd-smi", "{stem}$1.json"),
     ):
         for path in captures:
             if path.parent.name.startswith("amd-smi") == (name == "amd-smi"):
-                tool = folder / path.parent.name / path.stem / name
+                tool = directory / path.parent.name / path.stem / name
                 tool.parent.mkdir(parents=True)
                 told = answer.format(path=path, stem=str(path).removesuffix("metric.json"))
                 tool.write_text(f"#!/bin/sh\ncat {told}\n")

@@ -350,7 +350,7 @@ def test_a_debian_package_that_cannot_be_unpacked_fails_the_build(
 
 
 @pytest.mark.parametrize("targets", [[], ["http://other.example/repository/ jammy main"]])
-def test_without_a_debian_archive_that_is_said(
+def test_without_a_debian_archive_the_reason_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, targets: list[str]
 ) -> None:
     debian_machine(tmp_path, monkeypatch, *targets)

@@ -59,7 +59,7 @@ def test_a_directory_with_too_long_socket_paths_is_refused() -> None:
     assert "too long" in lack
 
 
-def test_a_directory_with_files_of_somebody_else_is_refused() -> None:
+def test_a_directory_with_other_files_is_refused() -> None:
     # A short path, so that it is not refused for its length.
     with tempfile.TemporaryDirectory() as directory:
         place = Layout(Path(directory))

@@ -62,7 +62,7 @@ def test_nodes_without_gpus_are_not_reported() -> None:
     assert found.level == OK
 
 
-def test_without_any_gpu_node_it_says_what_is_looked_for() -> None:
+def test_without_a_gpu_node_the_labels_are_listed() -> None:
     (found,) = look(daemonset(0, 0, "x", nodeSelector={"pool": "gpu"}), node("n1"), node("n2"))
     assert (found.level, "none of 2 nodes" in found.text) == (FAILURE, True)
     assert found.fix.endswith("looks for pool=gpu, x=true")
