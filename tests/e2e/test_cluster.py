@@ -1,4 +1,4 @@
-"""The cluster that the end-to-end tests stand on: it does what a cluster does, and leaves nothing behind."""
+"""The cluster of the end-to-end tests works as a cluster and leaves nothing behind."""
 
 import json
 import os

@@ -94,7 +94,7 @@ class Gpus:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The chart, what the operator runs for it, and who hears of alerts."""
+    """The chart, what the operator runs for it, and the receiver of its alerts."""
 
     cluster: Cluster
     namespace: Namespace

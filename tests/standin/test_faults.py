@@ -1,4 +1,4 @@
-"""Every fault, on cue and over again, as the real pynvml meets it."""
+"""Every fault, at its time and repeatedly, through the real pynvml."""
 
 import threading
 import time

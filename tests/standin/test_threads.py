@@ -1,4 +1,4 @@
-"""Many threads at once, while the world changes under them."""
+"""Many threads at once, while the scenario changes."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Servers that tell what a test has them tell."""
+"""Servers with responses that the test sets."""
 
 import http.server
 import json

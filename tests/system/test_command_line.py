@@ -1,4 +1,4 @@
-"""The command `gputally` as a person meets it."""
+"""The command `gputally` on the command line."""
 
 import json
 import signal

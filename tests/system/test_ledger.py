@@ -1,4 +1,4 @@
-"""Who is charged for what, in the running exporter: a real pynvml on a driver that plays to order."""
+"""Charges of the running exporter: the real pynvml on a driver that the test controls."""
 
 import time
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A sidecar ends with the work it watches, or when it is told to, and then with 0."""
+"""A sidecar exits with 0 when the other containers end or on a signal."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""`gputally whose`: the question on the command line."""
+"""`gputally whose`: the owners of processes."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Whose pod is it: the topmost owner, from what the pod itself says."""
+"""The workload of a pod: its topmost owner, from the pod object alone."""
 
 from typing import Any
 

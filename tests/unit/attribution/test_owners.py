@@ -1,4 +1,4 @@
-"""A pid is not a process: who owned it before does not own it now."""
+"""Owners of processes: a reused pid is another process."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Processes: on paper, and real ones in real cgroups."""
+"""Processes: generated files, and real processes in real cgroups."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A tool may hang, flood, fork, or refuse to die: the exporter is back in time and nothing stays behind."""
+"""A tool that hangs, forks or prints without end does not block the reader and leaves no process."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Random histories of a few GPUs: whatever happens, and in whatever order, the ledger balance."""
+"""Random histories of a few GPUs: the ledger balances after any events in any order."""
 
 import json
 import random
@@ -380,7 +380,7 @@ class Histories(RuleBasedStateMachine):
         assert self.by_process or not processes
 
     def check_counters(self, length_us: int) -> None:
-        """Where nothing happened to a counter that is used, the ledger say what it says."""
+        """Without a fault of the counter in use, the ledger equals it."""
         settled = self.ledger.state()["gpus"]
         for book in self.ledger.gpu_ledgers():
             card = self.cards[book.gpu_index]

@@ -13,7 +13,7 @@ WHOLE = Relayed(OLD.encode(), TEXT, 6, errors={("line", "invalid"): 3})
 
 
 class Scripted(Relay):
-    """Does what it is told, look by look."""
+    """A relay that follows a script, read by read."""
 
     def __init__(self, *looks: Callable[[], Relayed]) -> None:
         super().__init__("/nowhere", timeout_seconds=1, max_age_seconds=60)

@@ -1,4 +1,4 @@
-"""Was a pod seen, used and charged?"""
+"""The check of one pod: sampled, used and charged."""
 
 from gputally.commands.findings import FAILURE, NOT_CHECKED, OK
 from gputally.commands.verify.pod import PodLoad, verify_pod

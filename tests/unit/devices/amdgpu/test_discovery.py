@@ -1,4 +1,4 @@
-"""Which cards are AMD's, in which order, and who they are."""
+"""Discovery of AMD cards, their order and identity."""
 
 import errno
 import shutil

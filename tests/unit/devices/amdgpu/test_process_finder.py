@@ -1,4 +1,4 @@
-"""Who is on which card: KFD's list and the driver's clients, apart and together."""
+"""Processes of each card, from KFD and from the clients of the driver."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""GPUs and drivers come and go under the running reader."""
+"""GPUs and drivers change while the reader runs."""
 
 import _ctypes
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The choke point: every error of the driver becomes None, a counted error, a lost GPU or a new start."""
+"""Every error of the driver becomes None, a counted error, a lost GPU or a new initialisation."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Child processes that live and die together: none is ever left behind."""
+"""Child processes that start and end together."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Pods that do not run and volumes that are not there, as the kubelet and the controllers write them."""
+"""Pods that do not run and missing volumes, as the kubelet and the controllers report them."""
 
 from typing import Any
 
