@@ -1,6 +1,6 @@
-"""What kubelet makes of a pod's volumes, as folders of this machine: containers can be run without a cluster.
+"""The volumes of a pod, laid out on this machine as the kubelet does: containers run without a cluster.
 
-Files of ConfigMaps and Secrets are links into a folder that is swapped as a whole when they change, as
+Files of ConfigMaps and Secrets are links into a directory that is swapped as a whole when they change, as
 kubelet does it. The paths of a container, wherever they stand, become paths below `root`.
 """
 
@@ -15,12 +15,12 @@ Files = dict[str, str]
 
 
 class MountedPod:
-    """The pod of a workload, below `folder`; `addresses` are those of Services -> of this machine."""
+    """The pod of a workload, below `directory`; `addresses` maps Services to addresses of this machine."""
 
-    def __init__(self, workload: Object, folder: Path, addresses: Mapping[str, str]) -> None:
+    def __init__(self, workload: Object, directory: Path, addresses: Mapping[str, str]) -> None:
         self.spec: Object = workload["spec"]["template"]["spec"]
-        self.root = folder / "root"
-        self._volumes = folder / "volumes"
+        self.root = directory / "root"
+        self._volumes = directory / "volumes"
         self._addresses = addresses
         self._generation = 0
         self._mounts = {

@@ -53,7 +53,7 @@ def test_the_sidecar_gets_each_dashboard_with_its_folder() -> None:
         assert made["metadata"]["namespace"] == "monitoring"
 
 
-def test_the_sidecars_label_annotation_folder_and_namespace_are_values() -> None:
+def test_the_sidecars_label_annotation_dashboard_folder_and_namespace_are_values() -> None:
     sidecar = {
         "enabled": True,
         "label": "mine",
@@ -68,7 +68,7 @@ def test_the_sidecars_label_annotation_folder_and_namespace_are_values() -> None
     assert metadata["annotations"] == {"where": "GPUs"}
 
 
-def test_a_sidecar_without_folders_gets_no_annotation() -> None:
+def test_without_dashboard_folders_there_is_no_annotation() -> None:
     (made,) = config_maps(
         {"dashboards": {"configMaps": {"enabled": True, "folderAnnotation": ""}, "include": ["node"]}}
     )

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ import yaml
 
 from alerts import manifests, messages, routing
 from tests.bundle import chart, crds
+from tests.support.alerting import amtool
 from tools import ROOT
-from tools.dependencies import programs
 
 Json = dict[str, Any]
 PLAIN: Json = yaml.safe_load((ROOT / manifests.PLAIN / "alertmanager.yml").read_text())
@@ -60,12 +59,6 @@ def resource(values: Json, **more: Any) -> Json:
     settings = {"alertmanagerConfig": {"enabled": True}, "routing": values, **more}
     (made,) = chart.objects("AlertmanagerConfig", settings)
     return made
-
-
-def amtool(*arguments: str | Path) -> str:
-    run = subprocess.run([programs.path("amtool"), *arguments], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr
-    return run.stdout.strip()
 
 
 class Routes:

@@ -16,6 +16,7 @@ from dashboards.panels import Panel, now, over_time, rows, stat, timeseries
 from dashboards.reading import fill_variables, used_variables
 from dashboards.tables import column, table
 from dashboards.variables import CLUSTER, Variable
+from tests.support.texts import missing
 from tools import ROOT
 
 SCHEMA: promql.Schema = {
@@ -174,7 +175,8 @@ def test_overlapping_panels_are_found() -> None:
         text_of(dashboard("test", "Test", "d", row("", GRAPH, graph(POWER)), variables=(CLUSTER, NODE)))
     )
     made["panels"][1]["gridPos"]["x"] -= 1
-    assert check.problems({"test": made}, SCHEMA) == ["test: Power and Graph overlap"]
+    (problem,) = check.problems({"test": made}, SCHEMA)
+    assert missing(problem, "test: ", "Power", "Graph", "overlap") == []
 
 
 def test_two_dashboards_with_one_uid_are_found() -> None:
@@ -182,7 +184,8 @@ def test_two_dashboards_with_one_uid_are_found() -> None:
         text_of(dashboard("test", "Test", "d", row("", GRAPH), variables=(CLUSTER, NODE)))
     )
     found = check.problems({"test": made, "other": made}, SCHEMA)
-    assert {"uid gputally-test occurs 2 times", "title GPUTally / Test occurs 2 times"} <= set(found)
+    assert any(problem.startswith("uid gputally-test ") for problem in found)
+    assert any(problem.startswith("title GPUTally / Test ") for problem in found)
 
 
 def test_every_dashboard_starts_with_key_figures() -> None:

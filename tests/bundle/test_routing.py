@@ -1,7 +1,6 @@
 """Routing: the receiver of each severity and team by amtool, and the operator's strict schemas."""
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,8 @@ from alerts import manifests, routing
 from alerts.groups import ALERTS
 from alerts.model import Audience, Severity
 from tests.bundle import crds
+from tests.support.alerting import amtool
 from tools import ROOT
-from tools.dependencies import programs
 
 TEAMS = {"nlp|nlp-.+": "email", "vision": "teams"}
 BY_SEVERITY = {Severity.CRITICAL: "pagerduty", Severity.WARNING: "slack", Severity.INFO: "slack"}
@@ -24,12 +23,6 @@ def with_teams(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("routing") / "alertmanager.yml"
     file.write_text(manifests.alertmanager(TEAMS))
     return file
-
-
-def amtool(*arguments: str | Path) -> str:
-    run = subprocess.run([programs.path("amtool"), *arguments], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr
-    return run.stdout.strip()
 
 
 def receiver(file: Path, **labels: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 from gputally.commands import FAILURE, OK, Finding
 from tests.bundle.chart import CHART
 from tests.bundle.cluster import Release, resources
+from tests.support.texts import missing, numbers
 from tools import ROOT, Failed
 from tools.dependencies import programs
 from tools.servers import control_plane
@@ -95,14 +96,14 @@ def run_fix(plane: ControlPlane, fix: str, program: str) -> None:
 
 
 def test_without_a_release_it_prints_the_install_command() -> None:
-    with pytest.raises(Failed, match=r"there is no exporter of gputally in any namespace.*helm install"):
+    with pytest.raises(Failed, match="helm install"):
         verify()
 
 
 def test_without_gpu_nodes_it_lists_the_node_labels(plane: ControlPlane) -> None:
     install(plane, "no-gpus")
     (found,) = failures("no-gpus", "gpu nodes")
-    assert "none of 1 nodes has a GPU" in found.text
+    assert numbers(found.text) == [1]
     assert "cloud.google.com/gke-accelerator" in found.fix
     # Nothing scrapes the exporter either.
     (found,) = failures("no-gpus", "scraping")
@@ -112,13 +113,9 @@ def test_without_gpu_nodes_it_lists_the_node_labels(plane: ControlPlane) -> None
 def test_two_releases_are_distinguished(plane: ControlPlane) -> None:
     install(plane, "no-gpus")
     install(plane, "second")
-    with pytest.raises(
-        Failed, match=r"2 releases.*--namespace no-gpus --release gputally, --namespace second"
-    ):
+    with pytest.raises(Failed, match=r"--namespace no-gpus --release gputally, --namespace second"):
         verify()
-    with pytest.raises(
-        Failed, match=r"no exporter of release other in namespace second; there is gputally in second"
-    ):
+    with pytest.raises(Failed, match=r"\bother\b.*\bgputally in second"):
         verify("second", "other")
 
 
@@ -126,20 +123,20 @@ def test_the_fix_labels_a_gpu_node(plane: ControlPlane) -> None:
     install(plane, "second")
     make_node(plane, "gpu-1")
     (found,) = failures("second", "gpu nodes")
-    assert found.text.startswith("gpu-1: GPUs, but no label")
+    assert found.text.startswith("gpu-1: ")
     run_fix(plane, found.fix, "kubectl")
     wait_until(
         lambda: not failures("second", "gpu nodes"), "the nodes are checked", state=lambda: verify("second")
     )
     (pods,) = wait_for_failure("second", "exporter pods")
-    assert pods.text == "0 of 1 are ready"
+    assert numbers(pods.text) == [0, 1]
 
 
 def test_a_taint_that_is_not_tolerated_is_reported(plane: ControlPlane) -> None:
     install(plane, "second")
     make_node(plane, "gpu-2", LABELLED, taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}])
-    tainted = [one.text for one in failures("second", "gpu nodes") if one.text.startswith("gpu-2")]
-    assert tainted == ["gpu-2: GPUs, and the taint team, which the exporter does not tolerate"]
+    (tainted,) = [one.text for one in failures("second", "gpu nodes") if one.text.startswith("gpu-2")]
+    assert missing(tainted, "taint team") == []
     install(plane, "second", {"exporter": {"tolerations": [{"key": "team", "operator": "Exists"}]}})
     assert not [one for one in failures("second", "gpu nodes") if one.text.startswith("gpu-2")]
 
@@ -150,7 +147,7 @@ def test_pods_that_pod_security_refuses(plane: ControlPlane) -> None:
     plane.kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=baseline")
     install(plane, "strict")
     (found,) = wait_for_failure("strict", "exporter")
-    assert "the namespace enforces Pod Security" in found.text
+    assert "Pod Security" in found.text
     run_fix(plane, found.fix, "kubectl")
     labels = plane.api("/api/v1/namespaces/strict")["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
@@ -159,8 +156,8 @@ def test_pods_that_pod_security_refuses(plane: ControlPlane) -> None:
 def test_volumes_without_a_storage_class(plane: ControlPlane) -> None:
     install(plane, "stack", {"stack": {"enabled": True}})
     (found,) = wait_for_failure("stack", "volumes")
-    assert "the cluster has no default one" in found.text
-    assert "0 of 1 pods are ready" in [one.text for one in failures("stack", "prometheus")]
+    assert "default" in found.text
+    assert [0, 1] in [numbers(one.text) for one in failures("stack", "prometheus")]
     usual = {"storageclass.kubernetes.io/is-default-class": "true"}
     made = {
         "apiVersion": "storage.k8s.io/v1",
@@ -170,7 +167,7 @@ def test_volumes_without_a_storage_class(plane: ControlPlane) -> None:
     }
     plane.kubectl("create", "--filename=-", given=json.dumps(made))
     (found,) = failures("stack", "volumes")
-    assert "still pending" in found.text
+    assert "pending" in found.text
 
 
 @pytest.mark.parametrize(
@@ -264,30 +261,24 @@ def test_the_fix_labels_objects_that_the_operators_prometheus_does_not_select(
     assert of_subjects(found_now, *objects) == [(subject, FAILURE) for subject in objects]
     for one in found_now:
         if one.subject in objects:
-            assert (
-                "Prometheus monitoring/main does not select operated/gputally: it lacks release=kps"
-                in one.text
-            )
+            assert missing(one.text, "monitoring/main", "operated/gputally", "release=kps") == []
             run_fix(plane, one.fix.replace("...", f"gputally {CHART} -n operated"), "helm")
     assert of_subjects(verify("operated"), *objects) == [(subject, OK) for subject in objects]
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
-    [
-        ({"alertmanagerConfigSelector": {}}, "does not select namespace routed, only its own"),
-        ({}, "selects no object of this kind"),
-    ],
+    ("spec", "term"),
+    [({"alertmanagerConfigSelector": {}}, "namespace routed"), ({}, "no object of this kind")],
 )
 def test_an_alertmanager_that_does_not_select_the_routes(
-    plane: ControlPlane, spec: dict[str, Any], said: str
+    plane: ControlPlane, spec: dict[str, Any], term: str
 ) -> None:
     define(plane)
     operate(plane, "Alertmanager", "alerting", **spec)
     routed = {"alertmanagerConfig": {"enabled": True}, "routing": {"secret": "s", "default": "slack"}}
     install(plane, "routed", routed)
     (found,) = failures("routed", "alertmanagerConfig")
-    assert said in found.text
+    assert term in found.text
 
 
 def test_the_plain_installation_is_accepted_and_found(plane: ControlPlane) -> None:
@@ -320,5 +311,5 @@ def test_missing_permissions_are_reported(plane: ControlPlane, tmp_path: Path) -
     script.chmod(0o755)
     found = check_installation(Kubectl(str(script)), "second", "", Wanted())
     (nodes,) = [one for one in found if one.subject == "gpu nodes"]
-    assert "cannot list resource" in nodes.text
+    assert "cannot list resource" in nodes.text  # of the API server
     assert not [one for one in found if one.level == OK]

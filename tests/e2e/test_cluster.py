@@ -1,4 +1,4 @@
-"""The cluster that the end-to-end tests stand on: it does what a cluster does, and leaves nothing behind."""
+"""The cluster of the end-to-end tests works as a cluster and leaves nothing behind."""
 
 import json
 import os
@@ -134,7 +134,7 @@ def held(cluster: Cluster, namespace: Namespace) -> dict[str, list[str]]:
     }
 
 
-def test_the_kubelet_tells_which_pod_holds_which_gpu(
+def test_the_kubelet_reports_which_pod_holds_which_gpu(
     namespace: Namespace, cluster: Cluster, offered: list[str]
 ) -> None:
     shown = "import os, signal; print(os.environ['NVIDIA_VISIBLE_DEVICES'], flush=True); "
@@ -165,7 +165,7 @@ def test_devices_are_offered_again_after_the_kubelet_was_killed(
         assert device in GPUS
 
 
-def test_the_chart_serves_simulated_gpus_from_an_image_of_this_very_source(namespace: Namespace) -> None:
+def test_the_chart_serves_simulated_gpus_from_an_image_of_this_source(namespace: Namespace) -> None:
     digest = """
 import hashlib, pathlib, gputally
 directory, digest = pathlib.Path(gputally.__file__).parent, hashlib.sha256()
@@ -212,7 +212,7 @@ def test_the_exporter_names_the_pod_of_a_process_that_the_driver_lists(
         namespace.uninstall("gputally")
 
 
-def test_the_stack_runs_on_volumes_of_its_own_and_passes_the_charts_test(
+def test_the_stack_runs_on_its_own_volumes_and_passes_helm_test(
     namespace: Namespace, cluster: Cluster
 ) -> None:
     login = {
@@ -242,7 +242,7 @@ def test_the_stack_runs_on_volumes_of_its_own_and_passes_the_charts_test(
     namespace.uninstall("gputally")
 
 
-def test_status_tells_what_runs_and_how_to_reach_it(cluster: Cluster) -> None:
+def test_status_shows_what_runs_and_how_to_connect(cluster: Cluster) -> None:
     ran = subprocess.run([ROOT / "tools/cluster", "status"], capture_output=True, text=True, check=False)
 
     assert ran.returncode == 0, ran.stderr
@@ -327,7 +327,7 @@ def test_nothing_is_left_after_down(keeper: Keeper, before: dict[str, list[str]]
     assert not keeper.directory.exists()
 
 
-def test_nothing_is_left_after_it_was_killed(keeper: Keeper, before: dict[str, list[str]]) -> None:
+def test_nothing_is_left_after_the_cluster_was_killed(keeper: Keeper, before: dict[str, list[str]]) -> None:
     test_cluster.up(keeper.directory, keeper.say, with_images=False)
     os.kill(record.holders()[0], signal.SIGKILL)
     until("all its processes are gone", lambda: not of_the_cluster(keeper.directory))
@@ -353,7 +353,7 @@ def test_nothing_is_left_of_a_start_that_was_killed(keeper: Keeper, before: dict
     ) as starting:
         until("it starts", record.holders)
         starting.kill()
-    # Nobody waits for it any more, and it runs all the same.
+    # It goes on running although its parent has ended.
     assert record.running() == keeper.directory
 
     test_cluster.down(keeper.directory, keeper.say)

@@ -94,7 +94,7 @@ class Gpus:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The chart, what the operator runs for it, and who hears of alerts."""
+    """The chart, what the operator runs for it, and the receiver of its alerts."""
 
     cluster: Cluster
     namespace: Namespace
@@ -236,7 +236,9 @@ def managed(namespace: Namespace) -> list[Object]:
     return made
 
 
-def test_prometheus_runs_on_what_the_operator_makes_of_the_chart(installation: Installation) -> None:
+def test_prometheus_runs_with_the_configuration_that_the_operator_generates(
+    installation: Installation,
+) -> None:
     namespace = installation.namespace
     generated = Generated(namespace.plane, namespace.name)
 
@@ -249,7 +251,9 @@ def test_prometheus_runs_on_what_the_operator_makes_of_the_chart(installation: I
     assert refused == []
 
 
-def test_the_exporter_is_scraped_and_its_labels_are_those_of_the_workload(installation: Installation) -> None:
+def test_the_exporter_is_scraped_and_series_have_the_labels_of_the_workload(
+    installation: Installation,
+) -> None:
     namespace = installation.namespace
 
     (row,) = installation.rows("gputally_pod_active")
@@ -280,7 +284,7 @@ def test_every_rule_is_loaded_and_can_be_evaluated(installation: Installation) -
     assert failing == {}
 
 
-def test_every_rule_reads_what_prometheus_has(installation: Installation) -> None:
+def test_every_rule_reads_existing_series(installation: Installation) -> None:
     loaded = [rule for group in installation.prometheus.api("rules")["groups"] for rule in group["rules"]]
     recorded = {rule["name"] for rule in loaded if rule["type"] == "recording"}
     elsewhere = {
@@ -297,7 +301,7 @@ def test_every_rule_reads_what_prometheus_has(installation: Installation) -> Non
             raise Failed(str(unread))
         return True
 
-    # Of GPUs in use, some metrics are about processes of the node itself, and about those that nobody knows.
+    # Of GPUs in use, some metrics are about processes of the node itself, and about unattributed processes.
     installation.gpus.play(beside=[installation.cluster.node_pid("kubelet"), NOBODY])
     until("every rule finds its metrics", all_there)
     installation.gpus.play()
@@ -312,7 +316,7 @@ def unreadable(rules: list[Any], known: promql.Schema) -> Iterator[tuple[str, st
             yield rule["name"], str(wrong)
 
 
-def test_the_exporter_may_do_in_the_api_what_it_does_and_no_more(installation: Installation) -> None:
+def test_the_exporter_has_exactly_the_api_permissions_that_it_uses(installation: Installation) -> None:
     namespace = installation.namespace
     (role,) = json.loads(
         namespace.plane.kubectl(
@@ -330,7 +334,7 @@ def test_the_exporter_may_do_in_the_api_what_it_does_and_no_more(installation: I
     }
 
 
-def test_verify_finds_nothing_wrong(installation: Installation) -> None:
+def test_verify_reports_no_fault(installation: Installation) -> None:
     report = run(
         *("verify", "--exporter", installation.exporter, "--prometheus", installation.prometheus.url),
         *("--alertmanager", installation.alertmanager, "--cluster", CLUSTER),
@@ -346,7 +350,7 @@ def test_verify_finds_nothing_wrong(installation: Installation) -> None:
     assert set(found.values()) == {"ok", "not checked"}, report.stdout
 
 
-def test_a_lost_gpu_is_reported_and_so_is_its_return(installation: Installation) -> None:
+def test_a_lost_gpu_and_its_return_are_notified(installation: Installation) -> None:
     def lost(message: Message) -> list[Any]:
         return [a for a in message.whole["alerts"] if a["labels"]["alertname"] == "GPUTallyGpuLost"]
 

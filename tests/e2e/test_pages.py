@@ -58,7 +58,7 @@ STORY_SECONDS = 3600
 """How long it has been going on when the exporter starts."""
 GPUS = 8
 WARNINGS = {"gpus": "warning", "pods": "warning"}
-"""In the story one GPU is lost, and one process is nobody's."""
+"""In the scenario one GPU is lost, and one process is unattributed."""
 DASHBOARDS: dict[str, Json] = {name: json.loads(text) for name, text in registry.texts().items()}
 RECORDED = {
     rule["record"]
@@ -201,7 +201,7 @@ def seen(recorded: float, seen_early: Future[Seen], viewer: Viewer) -> Seen:
     return seen_early.result() | viewer.look(READ_RECORDS)
 
 
-def test_the_made_password_lets_its_reader_in_and_nobody_else(installed: Namespace, password: str) -> None:
+def test_only_the_generated_password_logs_in(installed: Namespace, password: str) -> None:
     user = server(installed, "grafana", Login(ADMINISTRATOR, password)).get_json("/api/user")
     assert user["isGrafanaAdmin"]
     for login in (None, Login(ADMINISTRATOR, ADMINISTRATOR)):
@@ -209,10 +209,10 @@ def test_the_made_password_lets_its_reader_in_and_nobody_else(installed: Namespa
             server(installed, "grafana", login).get("/api/search")
 
 
-def test_a_password_outlives_grafanas_pod_and_the_charts_test_passes(
+def test_a_password_survives_a_restart_of_grafana_and_helm_test_passes(
     installed: Namespace, password: str
 ) -> None:
-    # Nobody tells the test the password, and to strangers this Grafana tells what it counted when it started.
+    # Without a login this Grafana reports only what it counted when it started.
     installed.kubectl("rollout", "restart", f"statefulset/{RELEASE}-grafana")
     wait_for(installed, "grafana")
 
@@ -225,7 +225,7 @@ def test_a_password_outlives_grafanas_pod_and_the_charts_test_passes(
     assert server(installed, "grafana", Login(ADMINISTRATOR, password)).get_json("/api/user")
 
 
-def test_seen_from_outside_all_is_well(installed: Namespace, recorded: float) -> None:
+def test_verify_reports_no_fault(installed: Namespace, recorded: float) -> None:
     path = f"{programs.path('kubectl').parent}:{os.environ['PATH']}"
 
     ran = subprocess.run(
@@ -267,7 +267,7 @@ def test_a_dashboard_shows_all_its_panels_without_an_error(name: str, seen: Seen
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_there_is_something_to_see_in_every_panel(name: str, seen: Seen, recorded: float) -> None:
+def test_every_panel_shows_data(name: str, seen: Seen, recorded: float) -> None:
     page = seen[name, WIDTH]
     known = {panel for dashboard, panel in EMPTY if dashboard == name}
     assert empty(page, DASHBOARDS[name]) - not_due(name, page, recorded) == known
@@ -284,7 +284,7 @@ def test_every_column_has_a_name(name: str, seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_links_lead_to_what_there_is(name: str, seen: Seen, prometheus: Prometheus) -> None:
+def test_links_open_existing_pages(name: str, seen: Seen, prometheus: Prometheus) -> None:
     links = seen[name, WIDTH]["links"]
     assert links
     for link in links:
@@ -296,7 +296,7 @@ def test_links_lead_to_what_there_is(name: str, seen: Seen, prometheus: Promethe
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_a_link_leads_to_what_it_was_clicked_on(name: str, seen: Seen) -> None:
+def test_a_link_selects_the_clicked_object(name: str, seen: Seen) -> None:
     followed = seen[name, WIDTH]["followed"]
     assert "failed" not in followed
     wanted, reached = urlsplit(followed["link"]), urlsplit(followed["address"])

@@ -87,13 +87,13 @@ HOSTS = {
 }
 
 
-def build(folder: Path, host: Host) -> tuple[str, ...]:
+def build(directory: Path, host: Host) -> tuple[str, ...]:
     """The trees of a host, and the flags that point to them."""
-    proc = FakeProcfs(folder / "proc")
+    proc = FakeProcfs(directory / "proc")
     proc.start(REQUESTED, host.train)
     proc.start(SHADOW, host.notebook)
     proc.start(OTHER, host.other, name="ollama")
-    logs, containers = folder / "pods", folder / "containers"
+    logs, containers = directory / "pods", directory / "containers"
     if host.pods:
         containers.mkdir()
         for namespace, pod, pod_uid, container, cid in (
@@ -104,7 +104,7 @@ def build(folder: Path, host: Host) -> tuple[str, ...]:
             (containers / f"{pod}_{namespace}_{container}-{cid}.log").touch()
     return (
         *("--procfs", str(proc.root), "--pod-logs", str(logs), "--container-logs", str(containers)),
-        *("--pod-resources-socket", str(folder / "kubelet.sock")),
+        *("--pod-resources-socket", str(directory / "kubelet.sock")),
     )
 
 

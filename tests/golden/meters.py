@@ -1,17 +1,14 @@
-"""Energy counters that run with the power of their GPUs, as real ones do.
+"""Energy counters that increase with the power of their GPUs, as real ones do.
 
-A counter that stands while the GPU draws power is called unfit after ten seconds, which a slow machine takes.
+The ledger stops using a counter that is constant for ten seconds at some power: a slow machine takes as long.
 """
 
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from gputally.devices.amdgpu import AmdgpuReader
 from gputally.model import Reading
-from tests.support.amd_meters import card_directory, set_energy
+from tests.support.amd_meters import card_directory, increasing_energy
 from tools.standin.scenario import Fault, Frame, replace_scenario, scenario_text
 
 _STEP_SECONDS = 0.5
@@ -31,28 +28,15 @@ def play_running(path: Path, world: tuple[Reading, ...], faults: tuple[Fault, ..
     return path
 
 
-@contextmanager
-def running_amd(host: Path) -> Iterator[None]:
-    """Moves the counters of this host's GPUs until the end of the block."""
-    began, over = time.monotonic(), threading.Event()
-    cards = [
-        (card_directory(host, reading.gpu.pci_bus_id or ""), reading)
-        for reading in AmdgpuReader(host / "sys", host / "proc").read().readings
-        if reading.energy_millijoules and reading.power_watts
-    ]
-
-    def run() -> None:
-        while not over.wait(_STEP_SECONDS / 2):
-            for card, reading in cards:
-                set_energy(card, _counted(reading, time.monotonic() - began))
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+def running_amd(host: Path) -> AbstractContextManager[None]:
+    """Increases the counters of this host's GPUs until the end of the block."""
+    return increasing_energy(
+        {
+            card_directory(host, reading.gpu.pci_bus_id or ""): reading.power_watts
+            for reading in AmdgpuReader(host / "sys", host / "proc").read().readings
+            if reading.energy_millijoules and reading.power_watts
+        }
+    )
 
 
 def _counted(reading: Reading, seconds: float) -> int:

@@ -26,14 +26,14 @@ VOLATILE = re.compile(
 
 
 @contextmanager
-def exporter_of_pods(folder: Path, *arguments: str) -> Iterator[Exporter]:
+def exporter_of_pods(directory: Path, *arguments: str) -> Iterator[Exporter]:
     host = HOSTS["k3s"]
-    flags = (*build(folder, host), *arguments)
-    scenario = play_running(folder / "world", gpus())
+    flags = (*build(directory, host), *arguments)
+    scenario = play_running(directory / "world", gpus())
     common = ("serve", "--reader", "nvml", "--interval", "200ms", "--hostname-override", "golden")
     with (
-        kubelet(folder / "kubelet.sock", {"/v1.PodResourcesLister/List": pod_resources(host)}),
-        Exporter(folder / "log", *common, *flags, environment=environment(scenario)) as exporter,
+        kubelet(directory / "kubelet.sock", {"/v1.PodResourcesLister/List": pod_resources(host)}),
+        Exporter(directory / "log", *common, *flags, environment=environment(scenario)) as exporter,
     ):
         wait_for_meters(exporter)
         yield exporter
@@ -78,7 +78,7 @@ def test_all_profiles_together_give_each_name_once(tmp_path: Path) -> None:
         assert alone <= set(names)
 
 
-def test_pod_gpu_has_a_page_of_its_own(tmp_path: Path) -> None:
+def test_pod_gpu_has_its_own_page(tmp_path: Path) -> None:
     with exporter_of_pods(tmp_path, "--compat", "pod-gpu") as exporter:
         exporter.next_snapshots(3)
         status, body = exporter.get("/gpu/metrics")
@@ -86,6 +86,6 @@ def test_pod_gpu_has_a_page_of_its_own(tmp_path: Path) -> None:
     assert steady(body.decode()) == (GOLDEN / "compat-pod-gpu.prom").read_text()
 
 
-def test_without_profiles_there_is_no_such_page(tmp_path: Path) -> None:
+def test_without_profiles_that_page_does_not_exist(tmp_path: Path) -> None:
     with exporter_of_pods(tmp_path) as exporter:
         assert exporter.get("/gpu/metrics")[0] == 404

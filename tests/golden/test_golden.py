@@ -25,17 +25,17 @@ WORLDS: dict[str, Callable[[], tuple[Reading, ...]]] = {
 }
 
 
-def start(folder: Path, scenario: Path) -> Exporter:
-    (folder / "proc").mkdir()  # the scenario's pids are not those of this machine
+def start(directory: Path, scenario: Path) -> Exporter:
+    (directory / "proc").mkdir()  # the scenario's pids are not those of this machine
     arguments = (
         *("serve", "--reader", "nvml", "--interval", "200ms", "--hostname-override", "golden"),
-        *("--procfs", str(folder / "proc")),
+        *("--procfs", str(directory / "proc")),
     )
-    return Exporter(folder / "log", *arguments, environment=environment(scenario))
+    return Exporter(directory / "log", *arguments, environment=environment(scenario))
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_a_world_at_rest(name: str, tmp_path: Path, update_golden: bool) -> None:
+def test_an_unchanged_host(name: str, tmp_path: Path, update_golden: bool) -> None:
     with start(tmp_path, play_running(tmp_path / "world", WORLDS[name]())) as exporter:
         wait_for_meters(exporter)
         check_scrape(exporter, name, update_golden)
@@ -52,7 +52,7 @@ def test_one_gpu_of_eight_is_lost(tmp_path: Path, update_golden: bool) -> None:
         check_scrape(exporter, "one-lost", update_golden)
 
 
-def test_the_driver_goes_and_comes_back(tmp_path: Path, update_golden: bool) -> None:
+def test_the_driver_is_unloaded_and_loaded_again(tmp_path: Path, update_golden: bool) -> None:
     healthy = world("l40s", 2, faults=())
     scenario = play_running(tmp_path / "world", healthy)
     with start(tmp_path, scenario) as exporter:

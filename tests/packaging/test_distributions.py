@@ -22,7 +22,7 @@ SOURCES = ROOT / "exporter" / "gputally"
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel and the sdist, built from a copy: the repository stays untouched."""
+    """A directory with the wheel and the sdist, built from a copy: the repository stays untouched."""
     source = tmp_path_factory.mktemp("source")
     for name in ("exporter", "README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "tools", "tests"):
         original = ROOT / name
@@ -49,7 +49,7 @@ def package_files() -> set[str]:
     }
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(built: Path) -> None:
+def test_the_wheel_contains_only_the_package(built: Path) -> None:
     wheel = wheel_of(built)
     assert wheel.name == f"gputally-{__version__}-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as archive:
@@ -60,7 +60,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Path) -> None:
     assert "gputally/py.typed" in names
 
 
-def test_the_sdist_holds_what_the_wheel_is_made_of_and_nothing_else(built: Path) -> None:
+def test_the_sdist_contains_only_the_sources_of_the_wheel(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     top = f"gputally-{__version__}"
     assert sdist.name == f"{top}.tar.gz"
@@ -108,7 +108,7 @@ def clean_environment() -> Mapping[str, str]:
 
 
 @pytest.mark.parametrize("command", [["bin/gputally"], ["bin/python", "-m", "gputally"]])
-def test_the_installed_command_says_its_version_far_from_the_repository(
+def test_the_installed_command_prints_its_version_outside_the_repository(
     installed: Path, command: list[str], tmp_path: Path
 ) -> None:
     ran = subprocess.run(
@@ -122,9 +122,7 @@ def test_the_installed_command_says_its_version_far_from_the_repository(
     assert (ran.stdout, ran.stderr) == (f"gputally {__version__}\n", "")
 
 
-def test_the_installed_command_takes_a_sample_far_from_the_repository(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_the_installed_command_samples_outside_the_repository(installed: Path, tmp_path: Path) -> None:
     ran = subprocess.run(
         [installed / "bin" / "gputally", "simulate", "--gpus", "2", "--once"],
         cwd=tmp_path,

@@ -1,7 +1,7 @@
 """The Dockerfile, as far as it can be tried without a container engine.
 
 Covered: it is parsed, its COPY sources are what .dockerignore lets through, the commands of its build stage
-run here (in another folder than /opt/gputally), and the entry point, command and health check run on their
+run here (in another directory than /opt/gputally), and the entry point, command and health check run on their
 result. Not covered: the base image, file ownership in the image, and the NVIDIA container runtime.
 """
 
@@ -49,7 +49,7 @@ def only(stage: list[Instruction], word: str) -> str:
     return rest
 
 
-def test_it_runs_as_nobody_by_a_number_and_nothing_runs_in_the_final_stage() -> None:
+def test_it_runs_as_a_numeric_unprivileged_user_and_the_final_stage_runs_no_command() -> None:
     assert only(FINAL, "USER") == "65532:65532"
     assert "RUN" not in dict(FINAL)
     copies = [rest.split() for name, rest in FINAL if name == "COPY"]
@@ -57,7 +57,7 @@ def test_it_runs_as_nobody_by_a_number_and_nothing_runs_in_the_final_stage() -> 
     assert ["--from=build", "--chown=65532:65532", "/src/state", "/var/lib/gputally"] in copies
 
 
-def test_it_asks_the_container_runtime_for_every_gpu_and_the_tools_alone() -> None:
+def test_it_requests_every_gpu_and_only_the_utility_driver_capability() -> None:
     environment = dict(pair.split("=", 1) for pair in shlex.split(only(FINAL, "ENV")))
     assert environment["NVIDIA_VISIBLE_DEVICES"] == "all"
     assert environment["NVIDIA_DRIVER_CAPABILITIES"] == "utility"
@@ -68,12 +68,12 @@ def copied() -> list[str]:
 
 
 @pytest.mark.parametrize("source", copied())
-def test_what_is_copied_is_there_and_not_ignored(source: str) -> None:
+def test_copied_files_exist_and_are_not_ignored(source: str) -> None:
     assert (ROOT / source).exists()
     assert f"!{source}" in (ROOT / ".dockerignore").read_text().splitlines()
 
 
-def test_the_builder_gets_nothing_that_is_not_copied() -> None:
+def test_the_build_context_has_only_copied_files() -> None:
     rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
     assert rules[0] == "*"
     assert {rule[1:] for rule in rules if rule.startswith("!")} == set(copied())
@@ -81,7 +81,7 @@ def test_the_builder_gets_nothing_that_is_not_copied() -> None:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that the build stage's commands fill, in place of /opt/gputally."""
+    """The directory that the build stage's commands fill, in place of /opt/gputally."""
     folder = tmp_path_factory.mktemp("image")
     source = folder / "src"
     (source / "tools").mkdir(parents=True)
@@ -147,11 +147,11 @@ def health(image: Path, port: int) -> int:
 
 
 @pytest.mark.usefixtures("served")
-def test_the_replayed_image_serves_and_its_health_check_sees_that(image: Path, port: int) -> None:
+def test_the_replayed_image_serves_and_its_health_check_succeeds(image: Path, port: int) -> None:
     wait_until(lambda: health(image, port) == 0, "the health check succeeds")
 
 
-def test_the_health_check_fails_when_nothing_serves(image: Path, port: int) -> None:
+def test_the_health_check_fails_without_a_server(image: Path, port: int) -> None:
     assert health(image, port) != 0
 
 

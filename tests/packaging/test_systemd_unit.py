@@ -28,17 +28,17 @@ def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
-def test_systemd_finds_nothing_wrong_with_it(unit: Path) -> None:
+def test_systemd_accepts_the_unit(unit: Path) -> None:
     verified = analyze("verify", "--man=no", unit)
     assert (verified.returncode, verified.stdout, verified.stderr) == (0, "", "")
 
 
-def test_systemd_finds_what_is_wrong(unit: Path) -> None:
+def test_systemd_rejects_a_wrong_unit(unit: Path) -> None:
     unit.write_text(unit.read_text().replace("ProtectSystem=strict", "ProtectSistem=strict"))
     assert "ProtectSistem" in analyze("verify", "--man=no", unit).stderr
 
 
-def test_its_exposure_stays_low(unit: Path) -> None:
+def test_its_exposure_score_is_low(unit: Path) -> None:
     judged = analyze("security", "--offline=true", "--no-pager", f"--threshold={MOST_EXPOSURE}", unit)
     assert judged.returncode == 0, judged.stdout
     overall = re.search(r"Overall exposure level for gputally.service: (\d+\.\d)", judged.stdout)
@@ -46,7 +46,7 @@ def test_its_exposure_stays_low(unit: Path) -> None:
     assert float(overall[1]) * 10 <= MOST_EXPOSURE
 
 
-def test_it_may_use_the_nvidia_devices_and_sees_every_process() -> None:
+def test_it_may_use_nvidia_devices_and_read_every_process() -> None:
     """What hardening must not take away: a stricter unit would start, and find no GPU."""
     lines = set(UNIT.read_text().splitlines())
     assert {"DevicePolicy=closed", "DeviceAllow=char-195 rw"} <= lines

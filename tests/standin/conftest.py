@@ -19,7 +19,7 @@ def scenario(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def play(scenario: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Play]:
-    """Plays a scenario text; called again, it changes the world under whoever is initialised."""
+    """Plays a scenario text; called again, it changes the values under clients that are initialised."""
     started = False
 
     def start(text: str) -> Path:

@@ -19,7 +19,7 @@ from tools.standin.scenario import Frame, environment, scenario_text
 OneGpu = Callable[[str], Any]
 
 
-def test_statistics_of_the_running_and_of_the_ended(gpu: OneGpu) -> None:
+def test_running_and_ended_processes_have_statistics(gpu: OneGpu) -> None:
     handle = gpu("accounting 1\naccount 4711 55 20 1073741824 0 1760000000000000 1\naccount 12 1 2 3 4 5 0\n")
     assert nvml.nvmlDeviceGetAccountingPids(handle) == [12, 4711], "first those that have ended"
     stats = nvml.nvmlDeviceGetAccountingStats(handle, 4711)
@@ -29,19 +29,19 @@ def test_statistics_of_the_running_and_of_the_ended(gpu: OneGpu) -> None:
         nvml.nvmlDeviceGetAccountingStats(handle, 13)
 
 
-def test_a_process_that_ends_moves_to_the_end_of_the_ended(gpu: OneGpu) -> None:
+def test_a_process_that_ends_becomes_the_last_of_the_ended(gpu: OneGpu) -> None:
     handle = gpu("accounting 1\naccount 7 1 0 0 0 100 1\naccount 8 1 0 0 5 200 0\naccount 7 1 0 0 9 100 0\n")
     assert nvml.nvmlDeviceGetAccountingPids(handle) == [8, 7]
     assert nvml.nvmlDeviceGetAccountingStats(handle, 7).time == 9
 
 
-def test_while_a_pid_is_used_again_its_first_process_is_told(gpu: OneGpu) -> None:
+def test_while_a_pid_is_reused_its_first_process_is_reported(gpu: OneGpu) -> None:
     handle = gpu("accounting 1\naccount 7 1 0 0 9 100 0\naccount 7 2 0 0 0 300 1\n")
     assert nvml.nvmlDeviceGetAccountingPids(handle) == [7, 7]
     assert nvml.nvmlDeviceGetAccountingStats(handle, 7).startTime == 100
 
 
-def test_without_room_the_answer_is_how_many_there_are(gpu: OneGpu) -> None:
+def test_a_buffer_that_is_too_small_returns_the_required_size(gpu: OneGpu) -> None:
     handle = gpu("accounting 1\naccount 7 1 0 0 9 100 0\naccount 8 2 0 0 0 300 1\n")
     count, pids = ctypes.c_uint(1), (ctypes.c_uint * 2)()
     function = nvml.nvmlLib.nvmlDeviceGetAccountingPids
@@ -51,7 +51,7 @@ def test_without_room_the_answer_is_how_many_there_are(gpu: OneGpu) -> None:
     assert list(pids) == [7, 8]
 
 
-def test_readings_with_accounted_processes_are_written_relative_to_time_zero(play: Play) -> None:
+def test_readings_with_accounted_processes_have_times_relative_to_time_zero(play: Play) -> None:
     ended = AccountedProcess(
         4711, started_us=1_700_000_002_000_000, ran_us=3_500_000, sm_ratio=0.42, memory_peak_bytes=None
     )
@@ -66,7 +66,7 @@ def test_readings_with_accounted_processes_are_written_relative_to_time_zero(pla
     assert (stats.maxMemoryUsage, stats.isRunning) == (2**64 - 1, 0)
 
 
-def test_while_it_is_off_there_are_no_statistics(gpu: OneGpu) -> None:
+def test_without_accounting_mode_there_are_no_statistics(gpu: OneGpu) -> None:
     handle = gpu("accounting 0\naccount 12 1 2 3 4 5 0\n")
     for function in (nvml.nvmlDeviceGetAccountingPids, lambda h: nvml.nvmlDeviceGetAccountingStats(h, 12)):
         with pytest.raises(nvml.NVMLError_NotSupported):
@@ -93,7 +93,7 @@ def set_mode(user: tuple[str, ...], scenario: Path, mode: int) -> list[str]:
     return result.stdout.splitlines()
 
 
-def test_root_sets_the_mode_for_every_process_that_plays_the_scenario(gpu: OneGpu, scenario: Path) -> None:
+def test_root_sets_the_mode_for_every_process_of_the_scenario(gpu: OneGpu, scenario: Path) -> None:
     handle = gpu("accounting 0\n")
     assert set_mode(as_root(), scenario, 1) == ["0"]
     assert nvml.nvmlDeviceGetAccountingMode(handle) == 1
@@ -101,14 +101,14 @@ def test_root_sets_the_mode_for_every_process_that_plays_the_scenario(gpu: OneGp
     assert nvml.nvmlDeviceGetAccountingMode(handle) == 0
 
 
-def test_who_is_not_root_may_not_set_it(gpu: OneGpu, scenario: Path) -> None:
+def test_other_users_may_not_set_the_mode(gpu: OneGpu, scenario: Path) -> None:
     handle = gpu("accounting 0\n")
     assert set_mode(as_nobody(), scenario, 1) == ["0", "Insufficient Permissions"]
     assert nvml.nvmlDeviceGetAccountingMode(handle) == 0
 
 
 @pytest.mark.parametrize("lines", ["accounting -\n", "accounting 1\nmig_mode 1\n"])
-def test_it_cannot_be_set_where_it_is_not_supported(gpu: OneGpu, lines: str) -> None:
+def test_it_cannot_be_set_if_it_is_not_supported(gpu: OneGpu, lines: str) -> None:
     handle = gpu(lines)
     with pytest.raises(nvml.NVMLError_NotSupported):
         nvml.nvmlDeviceSetAccountingMode(handle, 1)

@@ -25,7 +25,7 @@ for function in ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetTotalEnergyConsumption
 """
 
 
-def test_two_builds_at_once_end_with_one_library(tmp_path: Path) -> None:
+def test_two_builds_at_once_produce_one_library(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from tools.standin.build import build_library; print(build_library())"]
     root = Path(__file__).parents[2]
     path = f"{root / 'exporter'}:{root}"
@@ -57,7 +57,7 @@ def test_a_library_that_lacks_a_function(tmp_path: Path) -> None:
         assert (run.stdout, run.stderr) == (expected, "")
 
 
-def test_without_a_compiler_the_error_says_how_to_get_one(
+def test_without_a_compiler_the_error_has_the_install_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("GPUTALLY_CACHE", str(tmp_path))
@@ -67,7 +67,7 @@ def test_without_a_compiler_the_error_says_how_to_get_one(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_mistake_in_the_sources_shows_what_the_compiler_said(
+def test_an_error_in_the_sources_shows_the_compiler_output(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     sources = tmp_path / "sources"

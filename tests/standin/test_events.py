@@ -1,4 +1,4 @@
-"""XID events: told once to whoever listens, by a wait that waits."""
+"""XID events: delivered once to each listener, by a wait that blocks."""
 
 import threading
 import time
@@ -43,7 +43,7 @@ def drain(events: Any) -> list[tuple[str, int]]:
         told.append((nvml.nvmlDeviceGetUUID(event.device), event.eventData))
 
 
-def test_xids_that_came_before_are_told_once_to_the_first_who_listens(
+def test_earlier_xids_are_delivered_once_to_the_first_listener(
     listening: Callable[[str], Any],
 ) -> None:
     events = listening(TWO_GPUS.format(first="xid 79 1\nxid 31 2", second="xid 48 1"))
@@ -52,7 +52,7 @@ def test_xids_that_came_before_are_told_once_to_the_first_who_listens(
     nvml.nvmlEventSetFree(events)
 
 
-def test_a_replaced_file_tells_only_what_is_new(listening: Callable[[str], Any], play: Play) -> None:
+def test_a_replaced_file_delivers_only_new_events(listening: Callable[[str], Any], play: Play) -> None:
     events = listening(TWO_GPUS.format(first="xid 79 1", second=""))
     assert drain(events) == [("GPU-0", 79)]
     play(TWO_GPUS.format(first="xid 79 3", second="xid 13 1"))
@@ -61,13 +61,13 @@ def test_a_replaced_file_tells_only_what_is_new(listening: Callable[[str], Any],
     nvml.nvmlEventSetFree(events)
 
 
-def test_a_frame_that_comes_due_wakes_the_waiter(listening: Callable[[str], Any]) -> None:
+def test_a_frame_that_becomes_due_wakes_the_waiting_thread(listening: Callable[[str], Any]) -> None:
     events = listening("frame 0\ngpu 0\nuuid GPU-0\nframe 0.3\ngpu 0\nxid 94 1\n")
     assert nvml.nvmlEventSetWait_v2(events, AN_HOUR).eventData == 94
     nvml.nvmlEventSetFree(events)
 
 
-def test_a_waiter_is_woken_from_another_thread(listening: Callable[[str], Any], play: Play) -> None:
+def test_another_thread_can_wake_a_waiting_thread(listening: Callable[[str], Any], play: Play) -> None:
     events = listening(TWO_GPUS.format(first="", second=""))
     waiting = threading.Event()
     told: list[int] = []
@@ -85,7 +85,7 @@ def test_a_waiter_is_woken_from_another_thread(listening: Callable[[str], Any], 
     nvml.nvmlEventSetFree(events)
 
 
-def test_a_wait_lasts_until_its_timeout_and_does_not_spin(listening: Callable[[str], Any]) -> None:
+def test_a_wait_blocks_until_its_timeout(listening: Callable[[str], Any]) -> None:
     events = listening(TWO_GPUS.format(first="", second=""))
     began, used = time.monotonic(), time.thread_time()
     with pytest.raises(nvml.NVMLError_Timeout):
@@ -95,7 +95,7 @@ def test_a_wait_lasts_until_its_timeout_and_does_not_spin(listening: Callable[[s
     nvml.nvmlEventSetFree(events)
 
 
-def test_a_lost_gpu_still_tells_the_xid_it_was_lost_with(listening: Callable[[str], Any], play: Play) -> None:
+def test_a_lost_gpu_still_delivers_its_last_xid(listening: Callable[[str], Any], play: Play) -> None:
     events = listening(TWO_GPUS.format(first="", second=""))
     play(TWO_GPUS.format(first="xid 79 1\nlost 1", second=""))
     assert nvml.nvmlEventSetWait_v2(events, AN_HOUR).eventData == 79

@@ -1,4 +1,4 @@
-"""Every fault, on cue and over again, as the real pynvml meets it."""
+"""Every fault, at its time and repeatedly, through the real pynvml."""
 
 import threading
 import time
@@ -47,7 +47,7 @@ def times_slept(thread: threading.Thread) -> int:
     return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
 
 
-def test_a_call_that_never_returns_stops_nobody_else(
+def test_a_call_that_never_returns_blocks_no_other_thread(
     handles: Callable[[str], list[Any]], play: Play, scenario: Path
 ) -> None:
     first, second = handles("fault hang function=nvmlDeviceGetPowerUsage gpu=0\n")
@@ -64,7 +64,7 @@ def test_a_call_that_never_returns_stops_nobody_else(
     assert answers == [123000], "it returns when the fault is over, with the number of that moment"
 
 
-def test_a_slow_call_is_slow_and_right(handles: Callable[[str], list[Any]]) -> None:
+def test_a_slow_call_returns_the_right_value(handles: Callable[[str], list[Any]]) -> None:
     first, second = handles("fault sleep function=nvmlDeviceGetPowerUsage gpu=1 value=300\n")
     before = time.monotonic()
     assert nvml.nvmlDeviceGetPowerUsage(second) == 200000
@@ -93,7 +93,7 @@ def begun(seconds_ago: float) -> str:
     return f"start {time.time() - seconds_ago}\n"
 
 
-def test_a_fault_has_its_time(handles: Callable[[str], list[Any]], play: Play) -> None:
+def test_a_fault_is_limited_in_time(handles: Callable[[str], list[Any]], play: Play) -> None:
     fault = "fault error function=nvmlDeviceGetPowerUsage value=999 from=1000 until=2000\n"
     first, _ = handles(begun(0) + fault)
     assert error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == 0
@@ -103,7 +103,7 @@ def test_a_fault_has_its_time(handles: Callable[[str], list[Any]], play: Play) -
     wait_until(lambda: error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == 0)
 
 
-def test_a_lost_gpu_answers_nothing_until_it_is_back(handles: Callable[[str], list[Any]], play: Play) -> None:
+def test_calls_for_a_lost_gpu_fail_until_it_returns(handles: Callable[[str], list[Any]], play: Play) -> None:
     first, second = handles("")
     play("fault lost gpu=0\n" + TWO_GPUS)
     lost = nvml.NVML_ERROR_GPU_IS_LOST
@@ -122,7 +122,9 @@ def test_a_lost_gpu_answers_nothing_until_it_is_back(handles: Callable[[str], li
     wait_until(lambda: error_of(lambda: nvml.nvmlDeviceGetPowerUsage(first)) == 0)
 
 
-def test_a_gpu_that_is_gone_makes_the_others_move_up(handles: Callable[[str], list[Any]], play: Play) -> None:
+def test_a_missing_gpu_shifts_the_indices_of_the_others(
+    handles: Callable[[str], list[Any]], play: Play
+) -> None:
     first, second = handles("")
     play("fault absent gpu=0\n" + TWO_GPUS)
     wait_until(lambda: nvml.nvmlDeviceGetCount() == 1)
@@ -132,9 +134,7 @@ def test_a_gpu_that_is_gone_makes_the_others_move_up(handles: Callable[[str], li
     assert error_of(lambda: nvml.nvmlDeviceGetUUID(first)) == nvml.NVML_ERROR_GPU_IS_LOST
 
 
-def test_a_driver_that_is_gone_and_back_wants_to_be_initialised_anew(
-    handles: Callable[[str], list[Any]], play: Play
-) -> None:
+def test_a_reloaded_driver_must_be_initialised_again(handles: Callable[[str], list[Any]], play: Play) -> None:
     first, _ = handles("")
     play("fault driver_gone\n" + TWO_GPUS)
     uninitialised = nvml.NVML_ERROR_UNINITIALIZED
@@ -152,7 +152,7 @@ def test_a_driver_that_is_gone_and_back_wants_to_be_initialised_anew(
     assert nvml.nvmlDeviceGetPowerUsage(nvml.nvmlDeviceGetHandleByIndex(0)) == 1000
 
 
-def test_a_reload_between_two_calls_makes_old_handles_void(
+def test_a_reload_between_two_calls_invalidates_handles(
     handles: Callable[[str], list[Any]], play: Play
 ) -> None:
     reload = "fault driver_gone from=1000 until=1000\n"
@@ -166,7 +166,7 @@ def test_a_reload_between_two_calls_makes_old_handles_void(
     assert nvml.nvmlDeviceGetPowerUsage(nvml.nvmlDeviceGetHandleByIndex(0)) == 100000
 
 
-def test_a_library_that_does_not_fit_the_driver(scenario: Path) -> None:
+def test_a_library_of_another_version_than_the_driver(scenario: Path) -> None:
     replace_scenario(scenario, "fault version_mismatch\n" + TWO_GPUS)
     preload(scenario)
     assert error_of(nvml.nvmlInit) == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
@@ -177,7 +177,7 @@ def test_without_a_scenario_there_is_no_driver(scenario: Path) -> None:
     assert error_of(nvml.nvmlInit) == nvml.NVML_ERROR_DRIVER_NOT_LOADED
 
 
-def test_garbage_counts_of_processes(handles: Callable[[str], list[Any]]) -> None:
+def test_implausible_process_counts(handles: Callable[[str], list[Any]]) -> None:
     _, second = handles(
         "fault garbage function=nvmlDeviceGetProcessUtilization\n"
         "fault garbage function=nvmlDeviceGetComputeRunningProcesses value=33\n"
@@ -191,7 +191,7 @@ def test_garbage_counts_of_processes(handles: Callable[[str], list[Any]]) -> Non
 
 
 @pytest.mark.parametrize(("setting", "read"), [("", 808334905), (" value=101", 101)])
-def test_a_garbage_number(handles: Callable[[str], list[Any]], setting: str, read: int) -> None:
+def test_an_implausible_number(handles: Callable[[str], list[Any]], setting: str, read: int) -> None:
     first, second = handles(f"fault garbage function=nvmlDeviceGetUtilizationRates gpu=0{setting}\n")
     assert nvml.nvmlDeviceGetUtilizationRates(first).gpu == read
     assert nvml.nvmlDeviceGetUtilizationRates(second).gpu == 20
@@ -203,7 +203,7 @@ def holds(scenario: Path) -> bool:
     return any(file.is_symlink() and file.readlink() == held_file(scenario) for file in open_files)
 
 
-def test_the_driver_is_held_from_the_first_init_to_the_last_shutdown(play: Play, scenario: Path) -> None:
+def test_the_driver_is_in_use_from_the_first_init_to_the_last_shutdown(play: Play, scenario: Path) -> None:
     assert not holds(scenario)
     play(TWO_GPUS)
     nvml.nvmlInit()
@@ -215,7 +215,7 @@ def test_the_driver_is_held_from_the_first_init_to_the_last_shutdown(play: Play,
     assert error_of(nvml.nvmlDeviceGetCount) == nvml.NVML_ERROR_UNINITIALIZED
 
 
-def test_a_mistake_in_the_file_is_named_and_no_number_is_given(
+def test_a_mistake_in_the_file_is_reported_and_no_value_is_returned(
     scenario: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     replace_scenario(scenario, "frame 0\ngpu 0\nuuid GPU-0\npower.usgae 100\n")

@@ -88,7 +88,7 @@ def test_every_field_has_its_own_number(gpu: OneGpu) -> None:
     assert {value.fieldId: number(value) for value in values} == expected
 
 
-def test_energy_has_sixty_four_bits_and_a_second_id(gpu: OneGpu) -> None:
+def test_energy_has_64_bits_and_a_second_id(gpu: OneGpu) -> None:
     handle = gpu("energy 9007199254740993\n")
     ids = [nvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, nvml.NVML_FI_DEV_ENERGY]
     assert [number(v) for v in nvml.nvmlDeviceGetFieldValues(handle, ids)] == [9007199254740993] * 2
@@ -100,7 +100,7 @@ def test_temperature_limits_may_be_negative(gpu: OneGpu) -> None:
     assert [number(v) for v in nvml.nvmlDeviceGetFieldValues(handle, ids)] == [-8, -2]
 
 
-def test_a_field_that_is_not_there_says_so_beside_one_that_is(gpu: OneGpu) -> None:
+def test_an_unsupported_field_is_reported_beside_a_supported_one(gpu: OneGpu) -> None:
     handle = gpu("temp.memory 74\n")
     ids = [nvml.NVML_FI_DEV_MEMORY_TEMP, nvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, 9999]
     returned = [value.nvmlReturn for value in nvml.nvmlDeviceGetFieldValues(handle, ids)]
@@ -108,7 +108,7 @@ def test_a_field_that_is_not_there_says_so_beside_one_that_is(gpu: OneGpu) -> No
 
 
 @pytest.mark.parametrize("scope", [1, 2])
-def test_power_of_the_module_is_not_that_of_the_gpu(gpu: OneGpu, scope: int) -> None:
+def test_module_power_differs_from_gpu_power(gpu: OneGpu, scope: int) -> None:
     handle = gpu("power.usage 345120\n")
     (value,) = nvml.nvmlDeviceGetFieldValues(handle, [(nvml.NVML_FI_DEV_POWER_INSTANT, scope)])
     assert value.nvmlReturn == nvml.NVML_ERROR_NOT_SUPPORTED

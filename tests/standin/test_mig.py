@@ -65,7 +65,7 @@ def parent(play: Play) -> Any:
     return nvml.nvmlDeviceGetHandleByIndex(0)
 
 
-def test_places_without_a_device_are_not_found(parent: Any) -> None:
+def test_an_index_without_a_device_is_not_found(parent: Any) -> None:
     assert nvml.nvmlDeviceGetMaxMigDeviceCount(parent) == 7
     uuids = {}
     for index in range(7):
@@ -78,7 +78,7 @@ def test_places_without_a_device_are_not_found(parent: Any) -> None:
         nvml.nvmlDeviceGetMigDeviceHandleByIndex(parent, 7)
 
 
-def test_a_mig_device_says_who_it_is(parent: Any) -> None:
+def test_a_mig_device_has_its_identity(parent: Any) -> None:
     mig = nvml.nvmlDeviceGetMigDeviceHandleByIndex(parent, 0)
     assert nvml.nvmlDeviceIsMigDeviceHandle(mig).value == 1
     assert nvml.nvmlDeviceIsMigDeviceHandle(parent).value == 0
@@ -113,7 +113,7 @@ def test_profiles_by_name(parent: Any) -> None:
         nvml.nvmlDeviceGetGpuInstanceById(parent, 5)
 
 
-def test_the_whole_gpu_lists_everybody_and_a_mig_device_its_own(parent: Any) -> None:
+def test_the_gpu_lists_all_processes_and_a_mig_device_its_own(parent: Any) -> None:
     everybody = nvml.nvmlDeviceGetComputeRunningProcesses(parent)
     assert [(p.pid, p.gpuInstanceId, p.computeInstanceId) for p in everybody] == [
         (10, 0xFFFFFFFF, 0xFFFFFFFF),
@@ -125,7 +125,7 @@ def test_the_whole_gpu_lists_everybody_and_a_mig_device_its_own(parent: Any) -> 
     assert nvml.nvmlSystemGetProcessName(11) == "small"
 
 
-def test_in_mig_mode_the_whole_gpu_has_power_but_no_utilisation(parent: Any) -> None:
+def test_in_mig_mode_the_gpu_has_power_but_no_utilisation(parent: Any) -> None:
     assert nvml.nvmlDeviceGetPowerUsage(parent) == 200000
     for function, arguments in {
         "nvmlDeviceGetUtilizationRates": (),
@@ -156,7 +156,7 @@ def test_activity_of_one_instance(parent: Any) -> None:
         nvml.nvmlGpmSampleFree(sample)
 
 
-def test_the_handle_of_a_device_that_was_taken_down_is_void(parent: Any, play: Play) -> None:
+def test_the_handle_of_a_destroyed_device_is_invalid(parent: Any, play: Play) -> None:
     small = nvml.nvmlDeviceGetMigDeviceHandleByIndex(parent, 0)
     assert nvml.nvmlDeviceGetUUID(small) == "MIG-aaaa"
     play(PARENT + SMALL.replace("MIG-aaaa", "MIG-cccc") + LARGE)
@@ -172,7 +172,7 @@ def test_the_handle_of_a_device_that_was_taken_down_is_void(parent: Any, play: P
     assert nvml.nvmlDeviceGetUUID(again) == "MIG-cccc"
 
 
-def test_a_frame_can_take_a_device_down(play: Play) -> None:
+def test_a_frame_can_destroy_a_device(play: Play) -> None:
     play(PARENT + SMALL + "frame 0.2\ngpu 0\nmig 0 -\nutil.gpu 1\n")
     parent = nvml.nvmlDeviceGetHandleByIndex(0)
 

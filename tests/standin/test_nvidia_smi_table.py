@@ -71,21 +71,21 @@ def test_a_handle_by_index(handle: Any) -> None:
         (MPS, [(4713, 7, b"client")]),
     ],
 )
-def test_process_lists_carry_names(handle: Any, slot: int, listed: list[tuple[int, int, bytes]]) -> None:
+def test_process_lists_contain_names(handle: Any, slot: int, listed: list[tuple[int, int, bytes]]) -> None:
     room = ctypes.c_uint(250)
     entries = (NamedProcess * 250)()
     assert call(slot, handle, ctypes.addressof(room), ctypes.addressof(entries)) == nvml.NVML_SUCCESS
     assert [(e.pid, e.memory, e.name) for e in entries[: room.value]] == listed
 
 
-def test_what_is_not_known_is_not_supported_for_a_device_and_accepted_otherwise(handle: Any) -> None:
+def test_unknown_functions_are_not_supported_for_a_device_and_accepted_otherwise(handle: Any) -> None:
     untouched = ctypes.c_uint(17)
     assert call(UNKNOWN, handle, ctypes.addressof(untouched)) == nvml.NVML_ERROR_NOT_SUPPORTED
     assert untouched.value == 17
     assert call(LOGGING, 0x45F943) == nvml.NVML_SUCCESS
 
 
-def test_another_table_is_not_there(handle: Any) -> None:
+def test_another_table_is_not_found(handle: Any) -> None:
     found = ctypes.c_void_p()
     wrong = bytes(16)
     assert (

@@ -67,7 +67,7 @@ def power_by_uuid(address: str) -> dict[str, float]:
     return {uuid: watts for (_name, _host, _index, uuid), watts in samples.items()}
 
 
-def test_nvitop_exporter_shows_every_gpu_of_the_scenario_with_its_power(tmp_path: Path) -> None:
+def test_nvitop_exporter_reports_every_gpu_of_the_scenario_with_its_power(tmp_path: Path) -> None:
     gpus = world("h100", 3)
     expected = {reading.gpu.uuid: reading.power_watts for reading in gpus}
     assert len(set(expected.values())) > 1

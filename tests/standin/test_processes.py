@@ -36,7 +36,7 @@ def test_each_list_has_its_processes(gpu: OneGpu) -> None:
     assert [p.pid for p in nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)] == [4711, 4712]
 
 
-def test_without_room_the_answer_is_how_many_there_are(gpu: OneGpu) -> None:
+def test_a_buffer_that_is_too_small_returns_the_required_size(gpu: OneGpu) -> None:
     handle = gpu(THREE)
     function = nvml.nvmlLib.nvmlDeviceGetComputeRunningProcesses_v3
     count = ctypes.c_uint(0)
@@ -86,7 +86,7 @@ def test_names_are_whole_command_lines_or_not_found(gpu: OneGpu) -> None:
             nvml.nvmlSystemGetProcessName(nameless)
 
 
-def test_samples_since_the_last_one_seen(gpu: OneGpu) -> None:
+def test_only_samples_after_the_last_seen_one_are_returned(gpu: OneGpu) -> None:
     handle = gpu(SAMPLES)
     samples = nvml.nvmlDeviceGetProcessUtilization(handle, 0)
     assert [(s.pid, s.timeStamp, s.smUtil, s.memUtil, s.encUtil, s.decUtil) for s in samples] == [
@@ -104,7 +104,7 @@ def test_samples_since_the_last_one_seen(gpu: OneGpu) -> None:
 
 
 @pytest.mark.parametrize("lines", [SAMPLES, "samples 0\n"])
-def test_nothing_new_is_not_found_rather_than_an_empty_list(gpu: OneGpu, lines: str) -> None:
+def test_without_new_samples_the_result_is_not_found(gpu: OneGpu, lines: str) -> None:
     handle = gpu(lines)
     for function in (nvml.nvmlDeviceGetProcessUtilization, nvml.nvmlDeviceGetProcessesUtilizationInfo):
         with pytest.raises(nvml.NVMLError_NotFound):

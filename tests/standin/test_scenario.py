@@ -165,7 +165,7 @@ def test_every_field_in_the_units_of_the_driver() -> None:
         Reading(gpu=replace(GPU, serial="-")),
     ],
 )
-def test_what_the_driver_cannot_say_is_a_mistake(reading: Reading) -> None:
+def test_a_value_that_the_driver_cannot_express_is_an_error(reading: Reading) -> None:
     with pytest.raises(ValueError, match=r"NVML|scenario cannot hold"):
         raw_gpu(reading)
 
@@ -204,7 +204,7 @@ def test_a_later_frame_has_only_what_changed() -> None:
     ]
 
 
-def test_a_lost_gpu_and_a_gone_one_keep_their_numbers_for_later() -> None:
+def test_lost_and_missing_gpus_keep_their_numbers() -> None:
     lost = Reading(gpu=GPU, up=False)
     text = scenario_text([Frame(0, (PLAIN,)), Frame(1, (lost,)), Frame(2, ()), Frame(3, (PLAIN,))])
     assert after(text, "frame 1") == [
@@ -214,7 +214,7 @@ def test_a_lost_gpu_and_a_gone_one_keep_their_numbers_for_later() -> None:
     ]
 
 
-def test_processes_are_listed_whole_and_samples_once() -> None:
+def test_processes_are_listed_completely_and_samples_once() -> None:
     python = Process(1, "compute", "/usr/bin/python3 a.py", 4096)
     other = Process(2, "graphics+mps")
     one = ProcessSample(1, 1_000_000, 0.5, 0.25, 0.0, 0.01)
@@ -251,7 +251,7 @@ def mig(number: int, **values: Any) -> MigReading:
     return MigReading(instance=instance, **values)
 
 
-def test_mig_devices_keep_their_place_and_leave_holes() -> None:
+def test_mig_devices_keep_their_index_and_leave_gaps() -> None:
     parent = replace(PLAIN, mig_mode=True, gpu_utilization_ratio=None)
     inside = Process(9, "compute", None, 1, 1, 0)
     text = scenario_text(
@@ -270,12 +270,12 @@ def test_mig_devices_keep_their_place_and_leave_holes() -> None:
     ]
 
 
-def test_frames_go_forward() -> None:
+def test_frames_have_increasing_times() -> None:
     with pytest.raises(ValueError, match="does not come after"):
         scenario_text([Frame(1, ()), Frame(1, ())])
 
 
-def test_faults_in_one_line_each() -> None:
+def test_each_fault_is_one_line() -> None:
     hang = Fault(FaultKind.HANG, "nvmlDeviceGetPowerUsage", gpu=1, from_seconds=2, until_seconds=3.5)
     assert hang.line() == "fault hang function=nvmlDeviceGetPowerUsage gpu=1 from=2 until=3.5"
     assert Fault(FaultKind.DRIVER_GONE).line() == "fault driver_gone from=0.0"
@@ -289,14 +289,12 @@ def test_faults_in_one_line_each() -> None:
         (FaultKind.LOST, {}, "gpu"),
     ],
 )
-def test_a_fault_that_lacks_something_is_refused(
-    kind: FaultKind, facts: dict[str, Any], missing: str
-) -> None:
+def test_an_incomplete_fault_is_refused(kind: FaultKind, facts: dict[str, Any], missing: str) -> None:
     with pytest.raises(ValueError, match=f"needs a {missing}"):
         Fault(kind, **facts)
 
 
-def test_every_throttle_reason_has_the_bit_that_the_driver_gives_it() -> None:
+def test_every_throttle_reason_has_the_bit_of_the_driver() -> None:
     bits = [
         nvml.nvmlClocksThrottleReasonGpuIdle,
         nvml.nvmlClocksThrottleReasonApplicationsClocksSetting,
@@ -314,7 +312,7 @@ def test_every_throttle_reason_has_the_bit_that_the_driver_gives_it() -> None:
     ]
 
 
-def test_what_is_written_is_played_frame_by_frame(play: Callable[[str], Path]) -> None:
+def test_a_written_scenario_is_played_frame_by_frame(play: Callable[[str], Path]) -> None:
     frames = [Frame(0, (PLAIN,)), Frame(0.3, (replace(PLAIN, power_watts=400.0),))]
     play(scenario_text(frames))
     handle = nvml.nvmlDeviceGetHandleByIndex(0)
@@ -322,7 +320,7 @@ def test_what_is_written_is_played_frame_by_frame(play: Callable[[str], Path]) -
     wait_until(lambda: nvml.nvmlDeviceGetPowerUsage(handle) == 400000)
 
 
-def test_a_start_in_the_past_begins_in_the_middle(scenario: Path) -> None:
+def test_a_start_in_the_past_begins_at_a_later_frame(scenario: Path) -> None:
     frames = [Frame(0, (PLAIN,)), Frame(1000, (replace(PLAIN, power_watts=400.0),))]
     write_scenario(scenario, frames, start=1_700_000_000.0)
     preload(scenario)

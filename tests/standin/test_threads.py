@@ -1,4 +1,4 @@
-"""Many threads at once, while the world changes under them."""
+"""Many threads at once, while the scenario changes."""
 
 import threading
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def world(number: int) -> str:
     return WORLD.format(number, processes=processes)
 
 
-def test_every_answer_is_of_one_world_or_the_other(play: Callable[[str], Path]) -> None:
+def test_every_result_is_of_one_scenario_or_the_other(play: Callable[[str], Path]) -> None:
     play(world(30))
     handle = nvml.nvmlDeviceGetHandleByIndex(0)
     stop = threading.Event()

@@ -113,7 +113,7 @@ def test_identity_and_versions(h100: Any) -> None:
         ("nvmlDeviceGetHandleByPciBusId", "0000:19:00.0"),
     ],
 )
-def test_a_gpu_is_found_by_what_it_is(h100: Any, function: str, key: str) -> None:
+def test_a_gpu_is_found_by_uuid_serial_and_pci_address(h100: Any, function: str, key: str) -> None:
     found = getattr(nvml, function)(key.encode())
     assert nvml.nvmlDeviceGetMinorNumber(found) == 3
     with pytest.raises(nvml.NVMLError_NotFound):
@@ -129,7 +129,7 @@ def test_utilisation_in_percent(h100: Any) -> None:
     assert nvml.nvmlDeviceGetOfaUtilization(h100)[0] == 4
 
 
-def test_memory_in_bytes_where_only_the_second_version_tells_reserved_from_used(h100: Any) -> None:
+def test_only_version_2_of_the_memory_call_separates_reserved_memory(h100: Any) -> None:
     memory = nvml.nvmlDeviceGetMemoryInfo(h100, version=nvml.nvmlMemory_v2)
     assert (memory.total, memory.used, memory.free, memory.reserved) == (
         85520809984,
@@ -195,7 +195,7 @@ def test_modes(h100: Any) -> None:
     assert nvml.nvmlDeviceGetMigMode(h100) == [0, 1]
 
 
-def test_what_a_scenario_does_not_have_is_not_supported(gpu: OneGpu) -> None:
+def test_values_missing_in_the_scenario_are_not_supported(gpu: OneGpu) -> None:
     handle = gpu("")
     for function, arguments in {
         "nvmlDeviceGetPowerUsage": (),
@@ -309,5 +309,5 @@ def test_gpm_in_percent_between_two_samples(gpu: OneGpu) -> None:
         nvml.nvmlGpmSampleFree(sample)
 
 
-def test_a_gpu_without_gpm_says_so(gpu: OneGpu) -> None:
+def test_a_gpu_without_gpm_reports_it_as_not_supported(gpu: OneGpu) -> None:
     assert nvml.nvmlGpmQueryDeviceSupport(gpu("util.gpu 3\n")).isSupportedDevice == 0

@@ -28,6 +28,13 @@ from tools.servers.waiting import wait_until
 TEAMS = {"nlp": "email"}
 
 
+def amtool(*arguments: str | Path) -> str:
+    """The output of a successful run of amtool."""
+    run = subprocess.run([programs.path("amtool"), *arguments], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout.strip()
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One received notification."""

@@ -1,10 +1,17 @@
 """Changes values of a planted tree as the kernel does: a reader gets the old or the new value."""
 
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 
+from gputally.devices.amdgpu.gpu_metrics import decode
 from gputally.devices.amdgpu.gpu_metrics_layouts import read_table
 from tests.support.gpu_metrics_tables import build
+
+_STEP_SECONDS = 0.02
 
 
 def rewrite(path: Path, content: str | bytes) -> None:
@@ -16,6 +23,11 @@ def rewrite(path: Path, content: str | bytes) -> None:
 
 def card_directory(host: Path, address: str) -> Path:
     return host / "sys/devices/pci0000:00" / address
+
+
+def energy_counter(card: Path) -> int:
+    """Millijoules."""
+    return decode((card / "gpu_metrics").read_bytes()).energy_millijoules or 0
 
 
 def set_energy(card: Path, millijoules: int) -> None:
@@ -30,6 +42,26 @@ def set_energy(card: Path, millijoules: int) -> None:
     ticks = -(-millijoules * 65536 // 1000)  # rounded up, because the reader rounds down
     table = build(version, **{**measured, "energy_accumulator": [ticks]})
     rewrite(card / "gpu_metrics", table)
+
+
+@contextmanager
+def increasing_energy(watts: Mapping[Path, float]) -> Iterator[None]:
+    """Increases the energy counters of these cards with the given power until the end of the block."""
+    began, ended = time.monotonic(), threading.Event()
+    initial = {card: energy_counter(card) for card in watts}
+
+    def increase() -> None:
+        while not ended.wait(_STEP_SECONDS):
+            for card, power in watts.items():
+                set_energy(card, initial[card] + round((time.monotonic() - began) * power * 1000))
+
+    thread = threading.Thread(target=increase)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def set_engine_time(host: Path, pid: int, descriptor: int, engine: str, nanoseconds: int) -> None:

@@ -1,4 +1,4 @@
-"""Servers that tell what a test has them tell."""
+"""Servers with responses that the test sets."""
 
 import http.server
 import json
@@ -27,7 +27,7 @@ class Told(RemoteServer):
             samples = next((found for part, found in self.queries.items() if part in query["query"]), [])
             result = [{"metric": labels, "value": [0, str(value)]} for labels, value in samples]
             return {"data": {"result": result}}
-        answer = self.answers.get(path, RequestFailed("nobody there"))
+        answer = self.answers.get(path, RequestFailed("connection refused"))
         if isinstance(answer, Exception):
             raise answer
         return answer

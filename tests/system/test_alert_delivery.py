@@ -1,4 +1,4 @@
-"""From a fault on a GPU to the message that somebody reads: grouping, inhibition, resolution, restart."""
+"""From a fault of a GPU to the notification: grouping, inhibition, resolution, restart."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,7 +48,7 @@ def is_about(alert: str, status: str = "firing") -> Callable[[Message], bool]:
     return wanted
 
 
-def test_two_lost_gpus_of_a_node_are_one_page_and_nothing_else_about_them_is_sent(tmp_path: Path) -> None:
+def test_two_lost_gpus_of_a_node_are_one_notification(tmp_path: Path) -> None:
     with (
         play(tmp_path, "ill", TWO_LOST.format(back="1d")) as ill,
         play(tmp_path, "well", HEALTHY) as well,
@@ -70,7 +70,7 @@ def test_two_lost_gpus_of_a_node_are_one_page_and_nothing_else_about_them_is_sen
         assert "GPUTallyXidCritical" not in box.alert_names()
 
 
-def test_when_the_gpu_is_back_the_page_is_resolved_and_a_restart_repeats_nothing(tmp_path: Path) -> None:
+def test_the_return_of_the_gpu_resolves_the_alert_and_a_restart_repeats_nothing(tmp_path: Path) -> None:
     with (
         play(tmp_path, "ill", TWO_LOST.format(back="25s")) as ill,
         stack(tmp_path, {"ill": ill.address}) as (_, alertmanager, box),
@@ -166,7 +166,7 @@ def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alertmana
         "critical",
     ],
 )
-def test_what_explains_an_alert_silences_it_and_no_other(
+def test_an_alert_inhibits_its_consequences_and_no_other_alert(
     source: dict[str, str],
     target: dict[str, str],
     other: dict[str, str],
@@ -180,7 +180,7 @@ def test_what_explains_an_alert_silences_it_and_no_other(
     assert alertmanager.wait_for_inhibited(case) == [alerts[1]]
 
 
-def test_what_a_team_does_goes_to_the_team(tmp_path: Path) -> None:
+def test_alerts_about_a_team_go_to_the_team(tmp_path: Path) -> None:
     with (
         play(tmp_path, "shared", HELD) as shared,
         stack(tmp_path, {"shared": shared.address}) as (_, _, box),
@@ -190,7 +190,7 @@ def test_what_a_team_does_goes_to_the_team(tmp_path: Path) -> None:
         assert message.common["namespace"] == "nlp"
 
 
-def test_in_a_maintenance_window_only_what_is_critical_is_sent(tmp_path: Path) -> None:
+def test_in_a_maintenance_window_only_critical_alerts_are_sent(tmp_path: Path) -> None:
     with (
         play(tmp_path, "ill", TWO_LOST.format(back="1d") + HELD.split("\n", 3)[3]) as ill,
         stack(tmp_path, {"ill": ill.address}, maintenance=True) as (_, _, box),

@@ -25,22 +25,22 @@ os.open = open_or_fail
 """
 
 
-def fail_by_list(folder: Path) -> tuple[Path, dict[str, str]]:
+def fail_by_list(directory: Path) -> tuple[Path, dict[str, str]]:
     """A list of files that fail, each line a part of a path and an error; and what makes Python heed it."""
-    listed = folder / "failing"
+    listed = directory / "failing"
     listed.touch()
-    (folder / "site").mkdir()
-    (folder / "site/sitecustomize.py").write_text(FAILING)
-    path = os.pathsep.join(filter(None, (str(folder / "site"), os.environ.get("PYTHONPATH"))))
+    (directory / "site").mkdir()
+    (directory / "site/sitecustomize.py").write_text(FAILING)
+    path = os.pathsep.join(filter(None, (str(directory / "site"), os.environ.get("PYTHONPATH"))))
     return listed, {"FAILING_FILES": str(listed), "PYTHONPATH": path}
 
 
-def start(folder: Path, host: Path, *arguments: str, **environment: str) -> Exporter:
+def start(directory: Path, host: Path, *arguments: str, **environment: str) -> Exporter:
     command = (
         *("serve", "--reader", "amdgpu", "--interval", "200ms"),
         *("--sysfs", str(host / "sys"), "--procfs", str(host / "proc"), *arguments),
     )
-    exporter = Exporter(folder / "log", *command, environment=environment)
+    exporter = Exporter(directory / "log", *command, environment=environment)
     exporter.wait_until(lambda: up(exporter) == {"0": 1.0, "1": 1.0}, "both GPUs are up")
     return exporter
 
@@ -63,7 +63,7 @@ def test_a_file_that_blocks(tmp_path: Path, watched: Watch, file: str) -> None:
         before = exporter.samples()["gputally_gpu_power_watts"]
         aside.hardlink_to(path)
         os.mkfifo(pipe)
-        pipe.replace(path)  # who opens it waits for somebody who writes
+        pipe.replace(path)  # opening it blocks until there is a writer
         pipe.hardlink_to(path)
         down = exporter.samples_when(
             lambda now: now["gputally_source_up"]["amdgpu",] == 0, "the source is down"
@@ -80,7 +80,7 @@ def test_a_file_that_blocks(tmp_path: Path, watched: Watch, file: str) -> None:
         assert exporter.get("/readyz")[0] == 200
 
 
-def test_it_stops_in_time_also_when_a_file_blocks(tmp_path: Path) -> None:
+def test_the_exporter_stops_in_time_while_a_file_blocks(tmp_path: Path) -> None:
     host = plant("mi300x", tmp_path)
     path = card_directory(host, FIRST) / "mem_info_vram_used"
     with start(tmp_path, host, *IMPATIENT) as exporter:
@@ -91,7 +91,7 @@ def test_it_stops_in_time_also_when_a_file_blocks(tmp_path: Path) -> None:
         assert exporter.process.returncode == 0
 
 
-def test_a_card_falls_off_the_bus_and_comes_back(tmp_path: Path, watched: Watch) -> None:
+def test_a_card_falls_off_the_bus_and_returns(tmp_path: Path, watched: Watch) -> None:
     host = plant("mi300x", tmp_path)
     card = card_directory(host, FIRST)
     with start(tmp_path, host) as exporter, watched(exporter):
@@ -105,7 +105,7 @@ def test_a_card_falls_off_the_bus_and_comes_back(tmp_path: Path, watched: Watch)
         exporter.wait_until(lambda: up(exporter) == {"0": 1.0, "1": 1.0}, "both GPUs are up again")
 
 
-def test_all_cards_go_with_the_driver_and_come_back(tmp_path: Path, watched: Watch) -> None:
+def test_all_cards_disappear_with_the_driver_and_return(tmp_path: Path, watched: Watch) -> None:
     host = plant("mi300x", tmp_path)
     with start(tmp_path, host) as exporter, watched(exporter):
         for name in ("class/drm", "class/kfd", "module/amdgpu"):
@@ -118,7 +118,7 @@ def test_all_cards_go_with_the_driver_and_come_back(tmp_path: Path, watched: Wat
         exporter.wait_until(lambda: up(exporter) == {"0": 1.0, "1": 1.0}, "the driver is back")
 
 
-def test_sensors_vanish_and_come_back(tmp_path: Path, watched: Watch) -> None:
+def test_sensors_disappear_and_return(tmp_path: Path, watched: Watch) -> None:
     host = plant("mi300x", tmp_path)
     sensors = card_directory(host, FIRST) / "hwmon"
     with start(tmp_path, host) as exporter, watched(exporter):
@@ -136,7 +136,7 @@ def test_sensors_vanish_and_come_back(tmp_path: Path, watched: Watch) -> None:
         )
 
 
-def test_a_file_that_fails_is_counted_and_the_rest_is_told(tmp_path: Path, watched: Watch) -> None:
+def test_a_file_that_fails_is_counted_and_other_values_are_exported(tmp_path: Path, watched: Watch) -> None:
     host = plant("mi300x", tmp_path)
     path = card_directory(host, FIRST) / "gpu_busy_percent"
     with start(tmp_path, host) as exporter, watched(exporter):
@@ -155,7 +155,7 @@ def test_a_file_that_fails_is_counted_and_the_rest_is_told(tmp_path: Path, watch
         assert errors(exporter, "gpu_utilization_ratio") == before, "no more errors"
 
 
-def test_files_that_are_busy_or_broken_are_counted(tmp_path: Path, watched: Watch) -> None:
+def test_busy_and_malformed_files_are_counted(tmp_path: Path, watched: Watch) -> None:
     host = plant("mi300x", tmp_path)
     listed, environment = fail_by_list(tmp_path)
     with start(tmp_path, host, **environment) as exporter, watched(exporter):
@@ -172,7 +172,7 @@ def test_files_that_are_busy_or_broken_are_counted(tmp_path: Path, watched: Watc
         )
 
 
-def test_a_card_in_reset_is_down_and_keeps_its_name(tmp_path: Path, watched: Watch) -> None:
+def test_a_card_in_reset_is_down_and_keeps_its_identity(tmp_path: Path, watched: Watch) -> None:
     host = plant("mi300x", tmp_path)
     listed, environment = fail_by_list(tmp_path)
     of_the_card = ("gpu_busy", "mem_busy", "gpu_metrics", "hwmon", "pp_dpm", "unique_id", "ras")
@@ -192,7 +192,7 @@ def test_a_process_ends_while_kfd_still_lists_it(tmp_path: Path, watched: Watch)
         (host / "proc/20101").rename(tmp_path / "ended")
         exporter.wait_until(
             lambda: exporter.value("gputally_gpu_unattributed_processes", "0") == 1,
-            "nobody is known to own it",
+            "its owner is unknown",
         )
         (host / "sys/class/kfd/kfd/proc/20101").rename(tmp_path / "ended-kfd")
         exporter.wait_until(

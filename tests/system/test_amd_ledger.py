@@ -1,45 +1,17 @@
-"""The running exporter while the meters of an MI300X turn: what it charges is what they counted."""
+"""The running exporter while the energy counter of an MI300X increases: it charges what was counted."""
 
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from gputally.devices.amdgpu.gpu_metrics import decode
-from tests.support.amd_meters import card_directory, set_energy
+from tests.support.amd_meters import card_directory, energy_counter, increasing_energy
 from tests.support.amd_trees import log_pods, plant
 from tests.support.exporter import Exporter, Samples
 from tests.support.ledger_series import check_balance
 
-WATTS = 141  # what the card's power says
+WATTS = 141  # the power in the card's files
 UUID = "GPU-2250f807caf2231a"
 TRAIN, NOTEBOOK = ("team-b", "train-0", "main"), ("team-c", "notebook-7", "jupyter")
-
-
-def energy_counter(card: Path) -> int:
-    return decode((card / "gpu_metrics").read_bytes()).energy_millijoules or 0
-
-
-@contextmanager
-def turning(card: Path) -> Iterator[None]:
-    """The energy counter runs as fast as the power says."""
-    stop = threading.Event()
-    began, before = time.monotonic(), energy_counter(card)
-
-    def turn() -> None:
-        while not stop.wait(0.02):
-            set_energy(card, before + round((time.monotonic() - began) * WATTS * 1000))
-
-    thread = threading.Thread(target=turn)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def shared(samples: Samples, pod: tuple[str, ...]) -> int:
@@ -48,7 +20,7 @@ def shared(samples: Samples, pod: tuple[str, ...]) -> int:
     return round(joules * 1000)
 
 
-def test_two_pods_on_one_card_while_its_counter_runs(tmp_path: Path) -> None:
+def test_two_pods_on_one_card_while_its_energy_counter_increases(tmp_path: Path) -> None:
     host = plant("mi300x", tmp_path)
     card = card_directory(host, "0000:27:00.0")
     before = energy_counter(card)
@@ -69,9 +41,9 @@ def test_two_pods_on_one_card_while_its_counter_runs(tmp_path: Path) -> None:
 
         exporter.wait_until(
             lambda: exporter.value("gputally_gpu_energy_joules_total", "1") == before / 1000,
-            "the ledger begins before the counter runs",
+            "the ledger begins before the counter increases",
         )
-        with turning(card):
+        with increasing_energy({card: WATTS}):
             exporter.wait_until(enough, "two seconds' worth is charged")
         counted = energy_counter(card)
         exporter.wait_until(

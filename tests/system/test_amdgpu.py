@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.amd_trees import plant
 from tests.support.exporter import Exporter, Samples, parse_samples
+from tests.support.texts import missing
 from tools.servers.ports import free_port
 
 MIB = 1 << 20
@@ -25,9 +26,9 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def eight_mi300x(folder: Path) -> Path:
+def eight_mi300x(directory: Path) -> Path:
     """The two cards of the fixture, and six more like the first, each busy to another degree."""
-    tree = plant("mi300x", folder)
+    tree = plant("mi300x", directory)
     first = tree / "sys/devices/pci0000:00/0000:05:00.0"
     for number in range(2, 8):
         address, card, render = (
@@ -53,7 +54,7 @@ def first_sample(exporter: Exporter) -> Samples:
     return exporter.samples()
 
 
-def test_eight_gpus_by_the_settings_of_a_collector_for_amd(tmp_path: Path) -> None:
+def test_eight_gpus_with_the_flags_of_another_amd_exporter(tmp_path: Path) -> None:
     tree = eight_mi300x(tmp_path)
     port = str(free_port())
     settings = {
@@ -68,7 +69,7 @@ def test_eight_gpus_by_the_settings_of_a_collector_for_amd(tmp_path: Path) -> No
         body = gzip.compress(exporter.scrape().encode())
         log = exporter.log.read_text()
     assert exporter.address.endswith(f":{port}")
-    assert "reader amdgpu, one sample every 30 s" in log
+    assert missing(log, "reader amdgpu,", "30 s") == []
     assert "INFO" in log
     assert "DEBUG" not in log
     gpus = samples["gputally_gpu_up"].keys()
@@ -83,7 +84,7 @@ def test_eight_gpus_by_the_settings_of_a_collector_for_amd(tmp_path: Path) -> No
     assert len(body) / 30 < 1000, "about one kilobyte a second, at a scrape every 30 s"
 
 
-def test_a_host_with_amd_gpus_is_read_without_being_told(tmp_path: Path) -> None:
+def test_amd_gpus_are_detected_without_a_flag(tmp_path: Path) -> None:
     tree = plant("mi300x", tmp_path)
     arguments = ("serve", "--interval", "200ms", *roots(tree))
     with Exporter(tmp_path / "log", *arguments) as exporter:
@@ -95,13 +96,12 @@ def test_a_host_with_amd_gpus_is_read_without_being_told(tmp_path: Path) -> None
     assert up[("amdgpu",)] == 1
     assert ("nvml",) not in up
     assert ("rocm-smi",) not in up
-    assert "reader amdgpu else rocm-smi, one sample every 0.2 s" in log
-    assert "on PCI: 0 NVIDIA GPUs, 2 AMD GPUs" in log
+    assert missing(log, "reader amdgpu else rocm-smi", "0.2 s", "0 NVIDIA GPUs", "2 AMD GPUs") == []
     assert "WARNING" not in log
     assert b"2 GPUs up" in pill
 
 
-def test_partitions_are_told_apart(tmp_path: Path) -> None:
+def test_partitions_are_distinguished(tmp_path: Path) -> None:
     tree = plant("mi300x-cpx", tmp_path)
     with Exporter(tmp_path / "log", "serve", "--interval", "200ms", *roots(tree)) as exporter:
         first_sample(exporter)
@@ -117,7 +117,7 @@ def test_partitions_are_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("--reader", "amdgpu")])
-def test_check_says_what_can_be_read(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_check_reports_what_can_be_read(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     tree = plant("mi210", tmp_path)
     result = run("check", "--json", *arguments, *roots(tree))
     report = json.loads(result.stdout)
@@ -126,7 +126,7 @@ def test_check_says_what_can_be_read(tmp_path: Path, arguments: tuple[str, ...])
     assert "NVIDIA" not in result.stdout
 
 
-def test_a_capture_is_a_host_again(tmp_path: Path) -> None:
+def test_a_capture_can_be_read_as_a_host(tmp_path: Path) -> None:
     tree, copy = plant("mi300x", tmp_path), tmp_path / "capture"
     result = run("capture", str(copy), *roots(tree))
     assert result.returncode == 0

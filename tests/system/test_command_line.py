@@ -1,4 +1,4 @@
-"""The command `gputally` as a person meets it."""
+"""The command `gputally` on the command line."""
 
 import json
 import signal
@@ -9,6 +9,7 @@ import pytest
 from gputally import __version__
 from tests.support.command_line import NO_DRIVER, run
 from tests.support.exporter import Exporter, parse_samples
+from tests.support.texts import missing
 
 
 def test_version() -> None:
@@ -22,20 +23,20 @@ def test_version() -> None:
         (("serve", "--intervall", "5s"), "gputally: unrecognized arguments: --intervall"),
         (
             ("serve", "--interval", "soon"),
-            "gputally serve: --interval: 'soon' is not allowed; it takes a duration",
+            "gputally serve: --interval: 'soon' ... a duration",
         ),
         (
             ("simulate", "--model", "x"),
-            "gputally simulate: --model: 'x' is not allowed; it takes one of a100",
+            "gputally simulate: --model: 'x' ... one of a100",
         ),
         (("serve", "--listen-address", "nowhere:x"), "--listen-address"),
         (
             ("serve", "--compat", "dgcm"),
-            "gputally serve: --compat: 'dgcm' is not allowed; it takes one or more of dcgm",
+            "gputally serve: --compat: 'dgcm' ... one or more of dcgm",
         ),
         (
             ("serve", "--interval", "5s", "-c", "30000"),
-            "gputally serve: --interval 5s and --collect-interval 30000 contradict each other",
+            "gputally serve: --interval 5s ... --collect-interval 30000",
         ),
         (("serve", "--relay", "ftp://x"), "gputally serve: --relay: "),
         (("serve", "--relay-metrics"), "gputally serve: --relay-metrics needs --relay"),
@@ -47,15 +48,15 @@ def test_version() -> None:
         ((), "gputally: the following arguments are required: COMMAND"),
     ],
 )
-def test_a_mistake_is_named_in_one_line_and_exits_with_2(arguments: tuple[str, ...], said: str) -> None:
+def test_a_usage_error_is_one_line_and_exits_with_2(arguments: tuple[str, ...], said: str) -> None:
     result = run(*arguments)
     assert result.returncode == 2
-    assert said in result.stderr
+    assert missing(result.stderr, *said.split(" ... ")) == []
     assert len(result.stderr.splitlines()) == 1
     assert result.stdout == ""
 
 
-def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     with Exporter(tmp_path / "log", "simulate") as first:
         second = run("simulate", "--listen-address", first.address)
     assert second.returncode == 1
@@ -80,26 +81,28 @@ def test_once_with_a_metrics_file_writes_only_the_file(tmp_path: Path) -> None:
     assert "gputally_gpu_power_watts" in parse_samples(target.read_text())
 
 
-def test_the_metrics_file_is_renewed_with_every_sample_and_the_full_disk_is_survived(tmp_path: Path) -> None:
-    folder = tmp_path / "textfile"
-    folder.mkdir()
-    target = folder / "gpu.prom"
+def test_the_metrics_file_is_rewritten_with_every_sample_and_recovers_from_a_full_disk(
+    tmp_path: Path,
+) -> None:
+    directory = tmp_path / "textfile"
+    directory.mkdir()
+    target = directory / "gpu.prom"
     arguments = ("simulate", "--interval", "100ms", "--metrics-file", str(target))
     with Exporter(tmp_path / "log", *arguments) as exporter:
         exporter.wait_until(target.exists, "the file is there")
         first = target.read_text()
         exporter.wait_until(lambda: target.read_text() != first, "the file is renewed")
-        folder.rename(tmp_path / "gone")  # as good as a disk that takes no more
+        directory.rename(tmp_path / "gone")  # as good as a disk that takes no more
         exporter.wait_until(lambda: "cannot write" in exporter.log.read_text(), "the failure is logged")
         exporter.next_snapshots()
         assert exporter.log.read_text().count("cannot write") == 1
-        (tmp_path / "gone").rename(folder)
+        (tmp_path / "gone").rename(directory)
         target.unlink()
         exporter.wait_until(target.exists, "the file is back")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_nothing_half_written(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_stops_it_and_leaves_no_partial_file(tmp_path: Path, number: signal.Signals) -> None:
     target = tmp_path / "gpu.prom"
     arguments = ("simulate", "--interval", "100ms", "--metrics-file", str(target))
     with Exporter(tmp_path / "log", *arguments) as exporter:
@@ -111,7 +114,7 @@ def test_a_signal_ends_it_with_nothing_half_written(tmp_path: Path, number: sign
     assert {path.name for path in tmp_path.iterdir()} == {"gpu.prom", "log"}
 
 
-def test_without_gpu_and_driver_it_runs_and_says_so_everywhere(tmp_path: Path) -> None:
+def test_without_a_gpu_and_a_driver_it_runs_and_reports_the_reason_everywhere(tmp_path: Path) -> None:
     arguments = ("serve", "--interval", "200ms", "--sysfs", str(tmp_path))
     with Exporter(tmp_path / "log", *arguments, environment=NO_DRIVER) as exporter:
         exporter.wait_until(lambda: exporter.get("/readyz")[0] == 200, "the first sample is done")
@@ -124,7 +127,7 @@ def test_without_gpu_and_driver_it_runs_and_says_so_everywhere(tmp_path: Path) -
         assert exporter.log.read_text().count("source nvml is down") == 1, "said once, not with every sample"
 
 
-def test_the_start_says_version_interval_and_address(tmp_path: Path) -> None:
+def test_the_start_logs_version_interval_and_address(tmp_path: Path) -> None:
     arguments = ("simulate", "--interval", "15s", "--hostname-override", "node-7", "--log-format", "json")
     with Exporter(tmp_path / "log", *arguments) as exporter:
         exporter.wait_until(lambda: exporter.get("/readyz")[0] == 200, "the first sample is done")
@@ -134,7 +137,7 @@ def test_the_start_says_version_interval_and_address(tmp_path: Path) -> None:
         assert exporter.samples()["gputally_exporter_info"].popitem()[0][-1] == "node-7"
 
 
-def test_check_without_gpu_exits_with_1_and_says_what_to_do(tmp_path: Path) -> None:
+def test_check_without_a_gpu_exits_with_1_and_prints_the_fix(tmp_path: Path) -> None:
     roots = ("--procfs", str(tmp_path), "--sysfs", str(tmp_path))
     text = run("check", *roots, **NO_DRIVER)
     assert text.returncode == 1
@@ -155,7 +158,7 @@ def test_the_paths_of_the_server(tmp_path: Path) -> None:
         assert __version__.encode() in page
 
 
-def test_simulations_with_one_seed_are_alike(tmp_path: Path) -> None:
+def test_simulations_with_the_same_seed_are_equal(tmp_path: Path) -> None:
     arguments = ("simulate", "--gpus", "2", "--seed", "5", "--once")
     first, second = (parse_samples(run(*arguments).stdout) for _ in range(2))
     assert first["gputally_gpu_info"] == second["gputally_gpu_info"]
@@ -170,6 +173,6 @@ def test_log_lines_go_to_the_log_file(tmp_path: Path) -> None:
     assert "source simulated is up" in (tmp_path / "log").read_text()
 
 
-def test_help_teaches_and_names_the_environment_variables() -> None:
+def test_help_lists_the_environment_variables() -> None:
     text = run("serve", "--help").stdout
     assert "GPUTALLY_INTERVAL, COLLECTION_INTERVAL" in " ".join(text.split())

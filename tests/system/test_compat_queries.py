@@ -32,7 +32,7 @@ shape = "training"
 gpus = [1]
 pod = "vision/finetune"
 """
-"""Two pods on GPU 0, one on GPU 1, nobody on GPU 2."""
+"""Two pods on GPU 0, one on GPU 1, none on GPU 2."""
 
 DASHBOARD_12239_PER_GPU = (
     'DCGM_FI_DEV_GPU_TEMP{instance=~"$instance", gpu=~"$gpu"}',
@@ -114,9 +114,9 @@ OPENCOST_CARD = (
 
 
 @contextmanager
-def scraped(folder: Path, profile: str, model: str = "h100") -> Iterator[Prometheus]:
+def scraped(directory: Path, profile: str, model: str = "h100") -> Iterator[Prometheus]:
     """A Prometheus that has two scrapes or more of an exporter with that profile."""
-    scenario = folder / "scenario.toml"
+    scenario = directory / "scenario.toml"
     scenario.write_text(SCENARIO.format(model=model))
     began = str(time.time() - 600)  # by now they work
     arguments = (
@@ -130,8 +130,8 @@ def scraped(folder: Path, profile: str, model: str = "h100") -> Iterator[Prometh
         profile,
     )
     with (
-        Exporter(folder / "log", "simulate", *arguments) as exporter,
-        prometheus_scraping_address(folder, exporter.address, scrape_interval="500ms") as prometheus,
+        Exporter(directory / "log", "simulate", *arguments) as exporter,
+        prometheus_scraping_address(directory, exporter.address, scrape_interval="500ms") as prometheus,
     ):
         prometheus.wait_for("count(sum by (pod) (rate(gputally_pod_energy_joules_total[1m])) > 0) == 3")
         yield prometheus
@@ -174,7 +174,7 @@ def test_every_panel_of_dashboard_12239_shows_every_gpu(tmp_path: Path) -> None:
             prometheus.wait_for(f"({fill_in(query, choices)}) == ({ours}) > 0")
 
 
-def test_with_dcgm_names_the_pods_of_a_shared_gpu_have_their_own_values(tmp_path: Path) -> None:
+def test_with_dcgm_names_each_pod_of_a_shared_gpu_has_its_own_values(tmp_path: Path) -> None:
     with scraped(tmp_path, "dcgm") as prometheus:
         memory = values(prometheus.wait_for('DCGM_FI_DEV_FB_USED{gpu="0"}'), "namespace", "pod", "container")
         assert set(memory) == {("ml", "training-job", "main"), ("ml", "training-job-123", "main")}
@@ -186,7 +186,7 @@ def test_with_dcgm_names_the_pods_of_a_shared_gpu_have_their_own_values(tmp_path
         assert set(temperature) == {("",)}
 
 
-def test_every_field_of_dashboard_14574_is_there_for_every_gpu(tmp_path: Path) -> None:
+def test_every_field_of_dashboard_14574_exists_for_every_gpu(tmp_path: Path) -> None:
     # A card with a fan.
     with scraped(tmp_path, "nvidia-smi", "rtx4090") as prometheus:
         assert label_values(prometheus, "nvidia_smi_index", "job") == ["gputally"]
@@ -197,7 +197,7 @@ def test_every_field_of_dashboard_14574_is_there_for_every_gpu(tmp_path: Path) -
                 assert len(prometheus.wait_for(query.replace("$gpu", gpu))) == 1, query
 
 
-def test_every_example_query_of_my_gpu_exporter_has_a_sensible_answer(tmp_path: Path) -> None:
+def test_every_example_query_of_my_gpu_exporter_has_a_plausible_result(tmp_path: Path) -> None:
     with scraped(tmp_path, "process-energy") as prometheus:
         for query in PROCESS_ENERGY:
             answers = [float(entry["value"][1]) for entry in prometheus.wait_for(query)]
@@ -213,7 +213,7 @@ def test_every_example_query_of_my_gpu_exporter_has_a_sensible_answer(tmp_path: 
         )
 
 
-def test_opencost_gets_the_use_of_every_container_and_its_card(tmp_path: Path) -> None:
+def test_opencost_gets_the_use_of_every_container_and_its_gpu(tmp_path: Path) -> None:
     pods = {("ml", "training-job"), ("ml", "training-job-123"), ("vision", "finetune")}
     with scraped(tmp_path, "opencost") as prometheus:
         for query in OPENCOST_USE:

@@ -40,19 +40,19 @@ def names(plane: ControlPlane, resource: str) -> list[str]:
     return [item["metadata"]["name"] for item in items]
 
 
-def test_kubectl_needs_no_more_than_its_environment(plane: ControlPlane) -> None:
+def test_kubectl_needs_only_its_environment(plane: ControlPlane) -> None:
     assert plane.kubectl("create", "configmap", "one", "--from-literal=a=b") == "configmap/one created\n"
     assert "one" in names(plane, "configmaps")
 
 
-def test_what_the_server_refuses_is_said(plane: ControlPlane) -> None:
+def test_a_refusal_of_the_server_is_reported(plane: ControlPlane) -> None:
     with pytest.raises(Failed, match="NotFound"):
         plane.api("/api/v1/namespaces/none")
     with pytest.raises(Failed, match=r"kubectl get nonesuch: .*the server doesn't have a resource type"):
         plane.kubectl("get", "nonesuch")
 
 
-def test_an_account_may_do_only_what_a_role_says(plane: ControlPlane) -> None:
+def test_an_account_has_only_the_permissions_of_its_role(plane: ControlPlane) -> None:
     plane.kubectl("create", "serviceaccount", "reader")
     token = plane.kubectl("create", "token", "reader").strip()
     request = urllib.request.Request(f"{plane.url}/api/v1/pods", headers={"Authorization": f"Bearer {token}"})
@@ -74,7 +74,7 @@ def test_an_account_may_do_only_what_a_role_says(plane: ControlPlane) -> None:
     wait_until(lambda: status() == 200)
 
 
-def test_what_belongs_to_a_deleted_object_is_deleted_too(plane: ControlPlane) -> None:
+def test_objects_owned_by_a_deleted_object_are_deleted(plane: ControlPlane) -> None:
     plane.kubectl("create", "configmap", "owner")
     uid = plane.api("/api/v1/namespaces/default/configmaps/owner")["metadata"]["uid"]
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}
@@ -88,7 +88,7 @@ def test_what_belongs_to_a_deleted_object_is_deleted_too(plane: ControlPlane) ->
     wait_until(lambda: "owned" not in names(plane, "configmaps"))
 
 
-def test_a_second_one_has_objects_of_its_own_and_ends_also_by_an_error(
+def test_a_second_control_plane_has_its_own_objects_and_stops_after_an_error(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
     with pytest.raises(KeyboardInterrupt), control_plane.running(tmp_path, scheduler=True) as second:  # noqa: PT012
@@ -101,7 +101,7 @@ def test_a_second_one_has_objects_of_its_own_and_ends_also_by_an_error(
     assert plane.responds("/readyz")
 
 
-def test_one_that_cannot_start_says_which_program_and_why(
+def test_a_failed_start_names_the_program_and_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs.path("kube-apiserver")  # raises Missing, which would be taken for the failure

@@ -32,7 +32,7 @@ def query(url: str, query: str) -> float:
     return float(result[0]["value"][1])
 
 
-def test_an_alert_of_the_past_fires_in_prometheus_and_is_known_to_alertmanager(tmp_path: Path) -> None:
+def test_an_alert_of_the_history_fires_in_prometheus_and_reaches_alertmanager(tmp_path: Path) -> None:
     scenario = tmp_path / "lost.toml"
     scenario.write_text(LOST)
     scratch = tmp_path / "scratch"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.demo import read_until, running_demo
+from tests.support.texts import missing
 
 
 def children_of(pid: int) -> set[int]:
@@ -20,13 +21,13 @@ def command_of(pid: int) -> str:
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_prometheus_has_the_exporters_data_and_a_signal_leaves_nothing_behind(
+def test_prometheus_has_the_exporters_data_and_a_signal_stops_every_process(
     signum: signal.Signals, tmp_path: Path
 ) -> None:
     with running_demo("--gpus=3", "--seed=7", "--history=0", scratch=tmp_path) as process:
         said = read_until(process, "data has arrived")
         assert "simulated GPUs" in said
-        assert re.search(r"data has arrived: 3 GPUs, \d{2,} series", said)
+        assert re.search(r"3 GPUs, \d{2,} series", said)
         address = re.search(r"GPUTally +(http://\S+)/ ", said)
         assert address
         with urllib.request.urlopen(f"{address[1]}/metrics", timeout=10) as response:
@@ -35,31 +36,31 @@ def test_prometheus_has_the_exporters_data_and_a_signal_leaves_nothing_behind(
         assert len(children) == 3
         process.send_signal(signum)
         rest = process.communicate(timeout=30)[0]
-        assert rest.endswith("stopped; nothing is left running\n")
+        assert "stopped" in rest.splitlines()[-1]
         assert process.returncode == 0
     assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
     assert not list(tmp_path.iterdir())
 
 
-def test_ctrl_c_while_the_past_is_played_leaves_nothing_behind_and_nothing_unsaid(tmp_path: Path) -> None:
+def test_ctrl_c_while_the_history_is_written_stops_every_process_and_is_reported(tmp_path: Path) -> None:
     with running_demo("--gpus=8", "--history=2d", scratch=tmp_path) as process:
-        read_until(process, "playing the last 48 hours of simulated: 1441 scrapes")
+        read_until(process, "1441 scrapes")
         children = children_of(process.pid)
         os.kill(process.pid, signal.SIGINT)
         rest = process.communicate(timeout=30)[0]
-        assert rest == "stopped; nothing is left running\n"
+        assert [line.partition(";")[0] for line in rest.splitlines()] == ["stopped"]
     assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
     assert not list(tmp_path.iterdir())
 
 
-def test_it_stops_by_itself_when_told_to(tmp_path: Path) -> None:
+def test_it_stops_after_the_given_time(tmp_path: Path) -> None:
     with running_demo("--gpus=1", "--history=0", "--exit-after=0.5", scratch=tmp_path) as process:
         said, _ = process.communicate(timeout=90)
         assert process.returncode == 0, said
-        assert "data has arrived: 1 GPUs" in said
+        assert "1 GPUs" in said
 
 
-def test_a_child_that_dies_is_named_and_takes_the_demo_with_it(tmp_path: Path) -> None:
+def test_a_child_that_exits_is_named_and_stops_the_demo(tmp_path: Path) -> None:
     with running_demo("--gpus=1", "--history=0", scratch=tmp_path) as process:
         read_until(process, "data has arrived")
         children = children_of(process.pid)
@@ -75,4 +76,4 @@ def test_a_wrong_scenario_is_refused_in_one_line(tmp_path: Path) -> None:
     with running_demo("--gpus=0", scratch=tmp_path) as process:
         said, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert said.splitlines()[-1] == "gpus: 0 is not allowed; allowed: 1 to 1024"
+    assert missing(said.splitlines()[-1], "gpus: 0 ", "1 to 1024") == []

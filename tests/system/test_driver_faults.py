@@ -20,9 +20,9 @@ def healthy() -> tuple[Reading, ...]:
     return world("h100", 4, faults=())
 
 
-def start(folder: Path, scenario: Path, *arguments: str, **env: str) -> Exporter:
+def start(directory: Path, scenario: Path, *arguments: str, **env: str) -> Exporter:
     command = ("serve", "--reader", "nvml", "--interval", "200ms", *arguments)
-    exporter = Exporter(folder / "log", *command, environment={**environment(scenario), **env})
+    exporter = Exporter(directory / "log", *command, environment={**environment(scenario), **env})
     exporter.wait_until(lambda: exporter.value("gputally_source_up", "nvml") is not None, "the first sample")
     return exporter
 
@@ -57,7 +57,9 @@ def test_a_call_that_never_returns(tmp_path: Path, healthy: tuple[Reading, ...],
         assert exporter.get("/readyz")[0] == 200
 
 
-def test_it_stops_in_time_also_when_the_driver_hangs(tmp_path: Path, healthy: tuple[Reading, ...]) -> None:
+def test_the_exporter_stops_in_time_while_the_driver_hangs(
+    tmp_path: Path, healthy: tuple[Reading, ...]
+) -> None:
     hang = Fault(FaultKind.HANG, "nvmlDeviceGetUtilizationRates")
     with start(tmp_path, play(tmp_path / "world", healthy, faults=(hang,)), *IMPATIENT) as exporter:
         exporter.wait_until(lambda: exporter.value("gputally_source_overruns_total", "nvml"), "it hangs")
@@ -65,7 +67,7 @@ def test_it_stops_in_time_also_when_the_driver_hangs(tmp_path: Path, healthy: tu
         assert exporter.process.returncode == 0
 
 
-def test_a_gpu_is_lost_between_two_samples_and_comes_back(
+def test_a_gpu_is_lost_between_two_samples_and_returns(
     tmp_path: Path, healthy: tuple[Reading, ...], watched: Watch
 ) -> None:
     scenario = play(tmp_path / "world", healthy)
@@ -102,7 +104,7 @@ def test_a_driver_reload(tmp_path: Path, healthy: tuple[Reading, ...], watched: 
         exporter.wait_until(lambda: up(exporter) == ALL_UP, "the driver is back")
 
 
-def test_gpus_are_picked_up_when_they_appear(tmp_path: Path, healthy: tuple[Reading, ...]) -> None:
+def test_gpus_that_appear_later_are_read(tmp_path: Path, healthy: tuple[Reading, ...]) -> None:
     scenario = play(tmp_path / "world", healthy, faults=(Fault(FaultKind.DRIVER_GONE),))
     with start(tmp_path, scenario) as exporter:
         assert exporter.value("gputally_source_up", "nvml") == 0
@@ -116,7 +118,7 @@ def test_gpus_are_picked_up_when_they_appear(tmp_path: Path, healthy: tuple[Read
     "function",
     ["nvmlDeviceGetProcessUtilization", "nvmlDeviceGetComputeRunningProcesses"],
 )
-def test_garbage_process_counts(
+def test_implausible_process_counts(
     tmp_path: Path, healthy: tuple[Reading, ...], watched: Watch, function: str
 ) -> None:
     scenario = play(tmp_path / "world", healthy)
@@ -136,7 +138,7 @@ def test_garbage_process_counts(
                 assert 0 <= value < 2**47
 
 
-def test_a_garbage_value_is_dropped_and_counted(
+def test_an_implausible_value_is_dropped_and_counted(
     tmp_path: Path, healthy: tuple[Reading, ...], watched: Watch
 ) -> None:
     fault = Fault(FaultKind.GARBAGE, "nvmlDeviceGetUtilizationRates", gpu=0)
@@ -146,9 +148,7 @@ def test_a_garbage_value_is_dropped_and_counted(
         assert exporter.value("gputally_source_errors_total", "nvml", "gpu_utilization_ratio", "implausible")
 
 
-def test_one_function_fails_and_everything_else_is_there(
-    tmp_path: Path, healthy: tuple[Reading, ...]
-) -> None:
+def test_one_failing_function_affects_only_its_value(tmp_path: Path, healthy: tuple[Reading, ...]) -> None:
     unknown_error = Fault(FaultKind.ERROR, "nvmlDeviceGetPowerUsage", value=999)
     with start(tmp_path, play(tmp_path / "world", healthy, faults=(unknown_error,))) as exporter:
         assert exporter.value("gputally_gpu_power_watts", "0") is None
@@ -156,7 +156,7 @@ def test_one_function_fails_and_everything_else_is_there(
         assert exporter.value("gputally_source_errors_total", "nvml", "power_watts")
 
 
-def test_a_driver_that_lacks_functions(tmp_path: Path, healthy: tuple[Reading, ...]) -> None:
+def test_a_driver_without_newer_functions(tmp_path: Path, healthy: tuple[Reading, ...]) -> None:
     scenario = play(tmp_path / "world", healthy)
     library = build_library(without=("nvmlDeviceGetJpgUtilization", "nvmlDeviceGetMarginTemperature"))
     with start(tmp_path, scenario, LD_LIBRARY_PATH=str(library)) as exporter:
@@ -165,7 +165,7 @@ def test_a_driver_that_lacks_functions(tmp_path: Path, healthy: tuple[Reading, .
         assert exporter.value("gputally_gpu_ofa_utilization_ratio", "0") is not None
 
 
-def test_mig_is_reconfigured_under_way(tmp_path: Path, watched: Watch) -> None:
+def test_mig_is_reconfigured_while_the_exporter_runs(tmp_path: Path, watched: Watch) -> None:
     def profiles() -> set[str]:
         return {labels[5] for labels in exporter.samples().get("gputally_mig_info", {})}
 
@@ -179,14 +179,14 @@ def test_mig_is_reconfigured_under_way(tmp_path: Path, watched: Watch) -> None:
         assert exporter.value("gputally_gpu_mig_mode", "0") == 0
 
 
-def test_the_driver_is_released_between_samples_when_asked_for(
+def test_the_driver_is_released_between_samples_on_request(
     tmp_path: Path, healthy: tuple[Reading, ...]
 ) -> None:
     scenario = play(tmp_path / "world", healthy)
 
     def holds(exporter: Exporter) -> bool:
-        folder = Path(f"/proc/{exporter.process.pid}/fd")
-        links = (link.readlink() for link in folder.iterdir() if link.is_symlink())
+        directory = Path(f"/proc/{exporter.process.pid}/fd")
+        links = (link.readlink() for link in directory.iterdir() if link.is_symlink())
         return held_file(scenario) in links
 
     with start(tmp_path, scenario, "--interval", "1s") as exporter:

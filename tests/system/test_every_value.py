@@ -13,7 +13,7 @@ from tests.support.exporter import Exporter, Samples
 from tests.support.worlds import EVERY_MODEL, play
 from tools.standin.scenario import environment
 
-# When an event came, whose a process is and what is in the books is the exporter's own observation.
+# The time of an event, the owner of a process and the ledger are the exporter's own observations.
 OBSERVED = {
     "gputally_gpu_xid_last_timestamp_seconds",
     *(metric.name for metric in (*BOOK_METRICS, *UNKNOWN_METRICS)),

@@ -74,7 +74,7 @@ def matrix(prometheus: Prometheus, query: str, period: Period) -> dict[str, dict
     }
 
 
-def test_every_scrape_of_the_past_has_the_values_of_its_moment(tmp_path: Path) -> None:
+def test_every_scrape_of_the_history_has_the_values_of_its_time(tmp_path: Path) -> None:
     (tmp_path / "scenario.toml").write_text(SCENARIO)
     period = Period(START, START + 3 * 3600, 60)
     node = Node(name="n1", scenario=tmp_path / "scenario.toml")
@@ -92,7 +92,7 @@ def test_every_scrape_of_the_past_has_the_values_of_its_moment(tmp_path: Path) -
         assert (round(energy[now]), power[now]) == (reading.energy_millijoules, reading.power_watts)
 
 
-def test_an_exporter_goes_on_where_the_past_ends(tmp_path: Path) -> None:
+def test_an_exporter_continues_the_history(tmp_path: Path) -> None:
     """As one target with one life: the same series, and no counter that begins anew."""
     (tmp_path / "scenario.toml").write_text(SCENARIO)
     port = free_port()
@@ -136,21 +136,21 @@ def test_an_exporter_goes_on_where_the_past_ends(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two nodes and a clone; one of them is down from the 60th to the 75th minute."""
-    folder = tmp_path_factory.mktemp("fleet")
+    directory = tmp_path_factory.mktemp("fleet")
     period = Period(START, START + 3 * 3600, 60)
     nodes = [
         Node(name="n1", scenario=SCENARIO, clones=("n3",)),
         Node(name="n2", scenario="seed = 1\n" + SCENARIO, down=((START + 3600, START + 4500),)),
     ]
-    written = write_history(nodes, period, folder / "data", cluster="blue")
+    written = write_history(nodes, period, directory / "data", cluster="blue")
     assert written.samples > 100_000
-    (folder / "rules.yml").write_text(RULES)
-    (folder / "more.yml").write_text("groups: [{name: early, rules: [{record: nodes, expr: sum(up)}]}]")
-    assert record_rules(folder / "data", [folder / "rules.yml", folder / "more.yml"], period) == 3
-    return folder
+    (directory / "rules.yml").write_text(RULES)
+    (directory / "more.yml").write_text("groups: [{name: early, rules: [{record: nodes, expr: sum(up)}]}]")
+    assert record_rules(directory / "data", [directory / "rules.yml", directory / "more.yml"], period) == 3
+    return directory
 
 
-def test_rules_are_recorded_over_the_past_even_those_that_read_others(fleet: Path) -> None:
+def test_rules_are_recorded_over_the_history_including_rules_that_read_others(fleet: Path) -> None:
     period = Period(START + 600, START + 3 * 3600, 60)
     with serving(fleet / "data") as prometheus:
         recorded = matrix(prometheus, "cluster:power_watts:sum", period)[""]
@@ -162,7 +162,7 @@ def test_rules_are_recorded_over_the_past_even_those_that_read_others(fleet: Pat
     assert (nodes[START + 3600 - 60], nodes[START + 4200], nodes[START + 3 * 3600]) == (3, 2, 3)
 
 
-def test_alerts_of_the_past_are_told(fleet: Path) -> None:
+def test_alerts_of_the_history_are_recorded(fleet: Path) -> None:
     with serving(fleet / "data") as prometheus:
         found = firing(prometheus.url, [fleet / "rules.yml"], Period(START, START + 3 * 3600, 60))
     busy, down = found
@@ -173,14 +173,14 @@ def test_alerts_of_the_past_are_told(fleet: Path) -> None:
     assert (down.first - START, down.last - START) == (3900, 5040)
 
 
-def test_more_points_than_prometheus_gives_at_once_are_asked_for_in_turns(fleet: Path) -> None:
+def test_a_query_with_too_many_points_is_split(fleet: Path) -> None:
     with serving(fleet / "data") as prometheus:
         found = firing(prometheus.url, [fleet / "rules.yml"], Period(START, START + 3 * 3600, 0.5))
     down = next(one for one in found if one.alert == "ExporterDown")
     assert (down.first - START, down.last - START) == (3900, 5099.5)
 
 
-def test_a_wrong_expression_fails_with_what_prometheus_says(fleet: Path, tmp_path: Path) -> None:
+def test_a_wrong_expression_fails_with_the_error_of_prometheus(fleet: Path, tmp_path: Path) -> None:
     (tmp_path / "wrong.yml").write_text("groups: [{name: a, rules: [{alert: A, expr: 'sum('}]}]")
     period = Period(START, START + 600, 60)
     with serving(fleet / "data") as prometheus, pytest.raises(Failed, match="parse error"):
@@ -190,7 +190,7 @@ def test_a_wrong_expression_fails_with_what_prometheus_says(fleet: Path, tmp_pat
         record_rules(fleet / "data", [tmp_path / "wrong.yml"], period)
 
 
-def test_a_node_that_is_down_is_gone_at_once_and_a_clone_has_its_own_names(fleet: Path) -> None:
+def test_a_node_that_is_down_has_no_series_and_a_clone_has_its_own_names(fleet: Path) -> None:
     def labels(query: str, at: float) -> list[dict[str, Any]]:
         answer = prometheus.api("query", query=query, time=str(at))
         return [found["metric"] for found in answer["result"]]

@@ -125,19 +125,19 @@ def test_a_thousand_hostile_clients_do_not_delay_a_scrape(tmp_path: Path, protoc
         assert "Traceback" not in exporter.log.read_text()
 
 
-def _web_config(folder: Path) -> Path:
+def _web_config(directory: Path) -> Path:
     authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "ca.crt")
+    authority.cert_pem.write_to_path(directory / "ca.crt")
     certificate = authority.issue_cert("localhost")
-    certificate.private_key_pem.write_to_path(folder / "server.key")
-    certificate.cert_chain_pems[0].write_to_path(folder / "server.crt")
-    path = folder / "web.yml"
+    certificate.private_key_pem.write_to_path(directory / "server.key")
+    certificate.cert_chain_pems[0].write_to_path(directory / "server.crt")
+    path = directory / "web.yml"
     path.write_text("tls_server_config: {cert_file: server.crt, key_file: server.key}")
     return path
 
 
-def _client_context(folder: Path) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(folder / "ca.crt"))
+def _client_context(directory: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(directory / "ca.crt"))
 
 
 def _memory_kib(pid: int) -> int:

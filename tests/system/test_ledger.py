@@ -1,4 +1,4 @@
-"""Who is charged for what, in the running exporter: a real pynvml on a driver that plays to order."""
+"""Charges of the running exporter: the real pynvml on a driver that the test controls."""
 
 import time
 from collections.abc import Mapping
@@ -44,18 +44,18 @@ B = {"namespace": "vision", "pod": "pod-b"}
 class Node:
     """A host with one T4, whose counter and tenants the test moves."""
 
-    def __init__(self, folder: Path) -> None:
-        self._scenario = folder / "world"
+    def __init__(self, directory: Path) -> None:
+        self._scenario = directory / "world"
         (self.reading,) = world("t4", 1, workloads=(), faults=())
         self.reading = replace(self.reading, power_watts=WATTS, energy_millijoules=1_000_000_000)
-        self._proc = FakeProcfs(folder / "proc")
-        logs, containers = folder / "pods", folder / "containers"
+        self._proc = FakeProcfs(directory / "proc")
+        logs, containers = directory / "pods", directory / "containers"
         containers.mkdir()
         for pid, (namespace, pod) in PODS.items():
             (logs / f"{namespace}_{pod}_{uid(pid)}" / "main").mkdir(parents=True)
             (containers / f"{pod}_{namespace}_main-{container_id(pid)}.log").touch()
-        self.socket = folder / "kubelet.sock"
-        self._log = folder / "log"
+        self.socket = directory / "kubelet.sock"
+        self._log = directory / "log"
         self._flags = (
             *("--procfs", str(self._proc.root), "--pod-logs", str(logs), "--container-logs", str(containers)),
             *("--pod-resources-socket", str(self.socket), "--reader", "nvml", "--interval", "200ms"),
@@ -172,7 +172,7 @@ def by_namespace(prometheus: Prometheus, query: str, at_seconds: float) -> dict[
     return {entry["metric"]["namespace"]: float(entry["value"][1]) for entry in found}
 
 
-def test_two_pods_on_one_gpu_pay_120_and_80_of_200_joules(tmp_path: Path) -> None:
+def test_two_pods_on_one_gpu_are_charged_120_and_80_of_200_joules(tmp_path: Path) -> None:
     node = Node(tmp_path)
     sm = {POD_A: 0.6, POD_B: 0.4}
     with (
@@ -231,7 +231,7 @@ def test_two_pods_on_one_gpu_pay_120_and_80_of_200_joules(tmp_path: Path) -> Non
         assert per_watt["pod-a"] == pytest.approx(1 / WATTS, rel=0.3)
 
 
-def test_a_pod_that_ended_stays_for_a_while_and_its_energy_for_ever(tmp_path: Path) -> None:
+def test_an_exited_pod_is_exported_until_retention_and_its_energy_stays_counted(tmp_path: Path) -> None:
     node = Node(tmp_path)
     with node.exporter("--retention", "2s") as exporter, audited(exporter) as auditor:
         node.start(POD_A, POD_B)
@@ -258,7 +258,7 @@ def test_a_pod_that_ended_stays_for_a_while_and_its_energy_for_ever(tmp_path: Pa
     assert zeros, "between the two it was scraped"
 
 
-def test_a_driver_that_is_loaded_anew_makes_no_counter_go_backwards(tmp_path: Path) -> None:
+def test_a_reloaded_driver_decreases_no_counter(tmp_path: Path) -> None:
     node = Node(tmp_path)
     with node.exporter() as exporter, audited(exporter):
         node.start(POD_A)
@@ -278,7 +278,7 @@ def test_a_driver_that_is_loaded_anew_makes_no_counter_go_backwards(tmp_path: Pa
         assert millijoules(last, POD, **A) == 70_000
 
 
-def test_a_job_that_ended_between_two_looks_is_charged_when_it_was_known(tmp_path: Path) -> None:
+def test_a_job_that_ended_between_two_samples_is_charged_if_it_was_known(tmp_path: Path) -> None:
     node = Node(tmp_path)
     with node.exporter() as exporter, audited(exporter):
         node.start(POD_A, POD_B)
@@ -299,7 +299,9 @@ def given_to_pod_a(device_id: str) -> bytes:
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["nobody", "one holder"])
-def test_a_job_that_nobody_saw_is_the_sole_holders_or_unknown(held: bool, tmp_path: Path) -> None:
+def test_a_job_that_was_never_sampled_is_charged_to_the_only_holder_or_unknown(
+    held: bool, tmp_path: Path
+) -> None:
     node = Node(tmp_path)
     gives = given_to_pod_a("not a device of this node")
     with (
@@ -324,7 +326,7 @@ def test_a_job_that_nobody_saw_is_the_sole_holders_or_unknown(held: bool, tmp_pa
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["not asked for", "asked for"])
-def test_accounting_tells_of_a_job_that_was_never_sampled(asked: bool, tmp_path: Path) -> None:
+def test_accounting_reports_a_job_that_was_never_sampled(asked: bool, tmp_path: Path) -> None:
     node = Node(tmp_path)
     with node.exporter(*(["--accounting"] if asked else [])) as exporter, audited(exporter):
         node.change(accounting_mode=True)

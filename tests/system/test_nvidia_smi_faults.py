@@ -12,8 +12,8 @@ CAPTURES = Path(__file__).parents[1] / "fixtures/nvidia-smi"
 class FakeTool:
     """A command `nvidia-smi` that answers from the captured output, or as it is told to."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "nvidia-smi"
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "nvidia-smi"
         self.answers(CAPTURES / "h100-processes")
 
     def _write(self, script: str) -> None:
@@ -31,9 +31,9 @@ class FakeTool:
         self._write(script)
 
 
-def start(folder: Path, tool: FakeTool, *arguments: str) -> Exporter:
+def start(directory: Path, tool: FakeTool, *arguments: str) -> Exporter:
     command = ("serve", "--reader", "nvidia-smi", "--nvidia-smi", str(tool.path), "--interval", "300ms")
-    exporter = Exporter(folder / "log", *command, "--timeout", "3s", *arguments)
+    exporter = Exporter(directory / "log", *command, "--timeout", "3s", *arguments)
     exporter.wait_until(
         lambda: exporter.value("gputally_source_up", "nvidia-smi") is not None, "the first sample"
     )
@@ -63,7 +63,7 @@ def test_it_hangs(tmp_path: Path, watched: Watch) -> None:
         recovers(exporter, tool)
 
 
-def test_it_prints_half_its_output(tmp_path: Path, watched: Watch) -> None:
+def test_it_prints_half_of_its_output(tmp_path: Path, watched: Watch) -> None:
     tool = FakeTool(tmp_path)
     with start(tmp_path, tool) as exporter, watched(exporter):
         tool.answers(CAPTURES / "h100-processes", then="| head -c 3000")
@@ -108,7 +108,7 @@ def test_it_is_replaced_by_another_version(tmp_path: Path, watched: Watch) -> No
         assert exporter.value("gputally_gpu_power_watts", "0") == 612.34
 
 
-def test_auto_falls_back_to_nvidia_smi_and_says_why(tmp_path: Path) -> None:
+def test_auto_falls_back_to_nvidia_smi_and_logs_the_reason(tmp_path: Path) -> None:
     tool = FakeTool(tmp_path)
     with start(tmp_path, tool, "--reader", "auto") as exporter:
         up = exporter.samples()["gputally_source_up"]

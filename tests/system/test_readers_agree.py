@@ -19,7 +19,7 @@ from tools.standin.scenario import environment
 
 MIB = 1024 * 1024
 
-# What the tool cannot tell, or tells in another way, and why.
+# What the tool does not report, or reports in another way, and why.
 NOT_COMPARED = {
     "gpu": "compared by its own parts below",
     "mig": "the tool's tables have no MIG devices",
@@ -61,7 +61,7 @@ def compute_pids(reading: Reading) -> set[int]:
 
 @pytest.mark.parametrize("version", ["535", "550"])
 @pytest.mark.parametrize("name", EVERY_MODEL)
-def test_nvidia_smi_tells_what_nvml_tells(
+def test_nvidia_smi_and_nvml_report_the_same_values(
     name: str, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenario: Callable[[], tuple[Reading, ...]] = EVERY_MODEL[name]

@@ -75,7 +75,7 @@ def relayed(exporter: Exporter, path: str) -> dict[tuple[str, ...], float]:
     return parse_samples(body.decode()).get("DCGM_FI_DEV_GPU_TEMP", {})
 
 
-def test_an_exporter_is_served_with_pods(tmp_path: Path, upstream: str) -> None:
+def test_the_series_of_another_exporter_are_served_with_pods(tmp_path: Path, upstream: str) -> None:
     with Exporter(tmp_path / "log", *SIMULATE, "--relay", upstream) as exporter:
         exporter.wait_until(lambda: relayed(exporter, "/gpu/metrics"), "the series are relayed")
         assert exporter.value("gputally_source_up", "relay") == 1
@@ -85,7 +85,7 @@ def test_an_exporter_is_served_with_pods(tmp_path: Path, upstream: str) -> None:
         assert not relayed(exporter, "/metrics")
 
 
-def test_with_relay_metrics_they_are_with_ours_too(tmp_path: Path, upstream: str) -> None:
+def test_with_relay_metrics_they_are_appended_to_metrics(tmp_path: Path, upstream: str) -> None:
     flags = ("--relay", upstream, "--relay-metrics")
     with Exporter(tmp_path / "log", *SIMULATE, *flags) as exporter:
         exporter.wait_until(lambda: relayed(exporter, "/metrics"), "the series are relayed")
@@ -93,7 +93,7 @@ def test_with_relay_metrics_they_are_with_ours_too(tmp_path: Path, upstream: str
         assert len(exporter.samples()["gputally_gpu_up"]) == 2
 
 
-def test_a_file_that_nobody_writes_any_more_is_reported_and_no_longer_served(tmp_path: Path) -> None:
+def test_a_stale_file_is_reported_and_not_served(tmp_path: Path) -> None:
     file = tmp_path / "dcgm.prom"
     file.write_bytes(dcgm_text())
     with Exporter(tmp_path / "log", *SIMULATE, "--relay", str(tmp_path / "*.prom")) as exporter:
@@ -104,7 +104,7 @@ def test_a_file_that_nobody_writes_any_more_is_reported_and_no_longer_served(tmp
         assert exporter.value("gputally_gpu_up", "0") == 1
 
 
-def test_without_an_upstream_the_page_of_the_relay_is_down_and_says_why_and_ours_are_as_always(
+def test_without_an_upstream_the_relay_page_fails_with_the_reason_and_metrics_is_unchanged(
     tmp_path: Path,
 ) -> None:
     with ExitStack() as stack:
@@ -125,7 +125,7 @@ def test_without_an_upstream_the_page_of_the_relay_is_down_and_says_why_and_ours
     ("protocol", "content_type", "end"),
     [("PrometheusText0.0.4", TEXT, b""), ("OpenMetricsText1.0.0", OPENMETRICS, b"# EOF\n")],
 )
-def test_prometheus_has_the_pods_of_what_is_relayed_and_sees_it_end(
+def test_prometheus_stores_relayed_series_with_pods_and_marks_their_end(
     tmp_path: Path, protocol: str, content_type: str, end: bytes
 ) -> None:
     with ExitStack() as stack:

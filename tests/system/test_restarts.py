@@ -71,7 +71,7 @@ def grown_by_hand(scrapes: list[Scrape], gpu: str) -> int:
 
 
 @pytest.mark.timeout(600)
-def test_killed_200_times_and_not_a_joule_is_lost_or_counted_twice(tmp_path: Path) -> None:
+def test_after_200_kills_every_joule_is_counted_exactly_once(tmp_path: Path) -> None:
     simulation = Simulation(tmp_path)
     state_file = tmp_path / "ledger.json"
     state = ("--state-file", str(state_file))
@@ -126,7 +126,7 @@ def increase_by_hand(values: Iterable[int]) -> int:
 
 
 @pytest.mark.timeout(300)
-def test_without_a_state_file_every_start_is_a_reset_that_increase_understands(tmp_path: Path) -> None:
+def test_without_a_state_file_every_start_is_a_counter_reset_that_increase_handles(tmp_path: Path) -> None:
     simulation = Simulation(tmp_path)
     steady = {"namespace": "nlp", "pod": "steady"}
     moments = random.Random(15)

@@ -21,8 +21,8 @@ FAN_PERCENT = 0.005  # the tool rounds
 OF_GPU = ("uuid", "index", "vendor", "model", "pci_bus_id", "serial", "vbios_version")
 
 
-def read(folder: Path, fixture: str | None, tool: str) -> Report:
-    host = AmdHost(folder, fixture)
+def read(directory: Path, fixture: str | None, tool: str) -> Report:
+    host = AmdHost(directory, fixture)
     return RocmSmiReader(host.command(programs.path(tool)), timeout_seconds=60).read()
 
 
@@ -46,7 +46,7 @@ def said_differently(said: Any, truth: Any) -> bool:
         ("card10", "rocm-smi-6"),
     ],
 )
-def test_both_readers_say_the_same_of_the_same_host(tmp_path: Path, fixture: str, tool: str) -> None:
+def test_both_readers_report_the_same_values_of_one_host(tmp_path: Path, fixture: str, tool: str) -> None:
     kernel = AmdgpuReader(planted(fixture) / "sys", planted(fixture) / "proc").read()
     report = read(tmp_path, fixture, tool)
     assert report.errors == {}
@@ -78,14 +78,14 @@ def test_power_and_energy_of_a_package_with_two_dies(tmp_path: Path) -> None:
     assert second.energy_millijoules is None
 
 
-def test_an_mi300x_by_a_tool_that_it_crashes(tmp_path: Path) -> None:
+def test_an_mi300x_with_a_tool_that_crashes_on_it(tmp_path: Path) -> None:
     first, *_ = read(tmp_path, "mi300x", "rocm-smi-5").readings
     assert first.up
     assert first.memory_total_bytes == 206141652992
     assert first.energy_millijoules is None
 
 
-def test_processes_are_those_of_the_kernel(tmp_path: Path) -> None:
+def test_processes_are_those_that_the_kernel_lists(tmp_path: Path) -> None:
     (reading,) = read(tmp_path, "mi210", "rocm-smi-6").readings
     kernel = AmdgpuReader(planted("mi210") / "sys", planted("mi210") / "proc").read().readings[0]
     assert reading.processes
@@ -108,14 +108,14 @@ def test_a_host_without_gpus(tmp_path: Path) -> None:
     assert "lspci -d 1002:" in failure.value.fix
 
 
-def test_a_tool_that_loops_where_there_is_no_gpu(tmp_path: Path) -> None:
+def test_a_tool_that_loops_without_a_gpu(tmp_path: Path) -> None:
     command = AmdHost(tmp_path, None).command(programs.path("rocm-smi-6"))
     with pytest.raises(Unavailable, match=r"still running after .* and was killed"):
         RocmSmiReader(command, timeout_seconds=2).read()
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_a_tool_that_cannot_make_sense_of_the_kernel(tmp_path: Path, tool: str) -> None:
+def test_a_tool_that_does_not_understand_the_kernel(tmp_path: Path, tool: str) -> None:
     host = AmdHost(tmp_path, "mi210")
     for links in host.sys.glob("class/kfd/kfd/topology/nodes/*/properties"):
         links.write_text(links.read_text().replace("hive_id", "hive"))

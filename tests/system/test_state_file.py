@@ -20,6 +20,7 @@ from tests.support.ledger_series import (
     millijoules,
     wait_for_ledger,
 )
+from tests.support.texts import missing
 from tools.servers.ports import free_port
 
 STEADY = {"namespace": "nlp", "pod": "steady"}
@@ -68,7 +69,7 @@ def fill(disk: Disk, exporter: Exporter) -> None:
     wait_for_file(exporter, up=False)
 
 
-def test_a_disk_that_is_full(simulation: Simulation, tmp_path: Path) -> None:
+def test_a_full_disk(simulation: Simulation, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     with small_disk(tmp_path / "disk") as disk:
         path = disk.directory / "ledger.json"
@@ -79,10 +80,7 @@ def test_a_disk_that_is_full(simulation: Simulation, tmp_path: Path) -> None:
             with audited(exporter):
                 fill(disk, exporter)
                 said = exporter.log.read_text()
-                assert (
-                    f"--state-file {path}: No space left on device (free space: df -h {disk.directory};"
-                    in said
-                )
+                assert missing(said, f"--state-file {path}: No space left", f"df -h {disk.directory}") == []
                 disk.make_room()
                 wait_for_file(exporter, up=True)
                 assert kept_in(path).keys() == {"0", "1"}
@@ -94,7 +92,7 @@ def test_a_disk_that_is_full(simulation: Simulation, tmp_path: Path) -> None:
             wait_for_file(exporter, up=True)
 
 
-def test_a_folder_that_is_taken_away_and_given_back(simulation: Simulation, tmp_path: Path) -> None:
+def test_a_directory_is_removed_and_created_again(simulation: Simulation, tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir()
     path = folder / "ledger.json"
@@ -105,10 +103,8 @@ def test_a_folder_that_is_taken_away_and_given_back(simulation: Simulation, tmp_
             folder.rename(tmp_path / "taken")
             shutil.rmtree(tmp_path / "taken")
             wait_for_file(exporter, up=False)
-            assert (
-                f"--state-file {path}: No such file or directory (mkdir -p {folder})"
-                in exporter.log.read_text()
-            )
+            said = exporter.log.read_text()
+            assert missing(said, f"--state-file {path}: No such file", f"mkdir -p {folder}") == []
             folder.mkdir()
             wait_for_file(exporter, up=True)
         last = wait_for_ledger(exporter, charged, "the last scrape")
@@ -116,7 +112,7 @@ def test_a_folder_that_is_taken_away_and_given_back(simulation: Simulation, tmp_
     assert kept_in(path)["0"] >= millijoules(last, GPU, gpu="0")
 
 
-def test_a_file_that_was_cut_short(simulation: Simulation, tmp_path: Path) -> None:
+def test_a_truncated_file(simulation: Simulation, tmp_path: Path) -> None:
     path = tmp_path / "ledger.json"
     before = run_once(simulation, path)
     torn = path.read_bytes()[:-20]
@@ -127,16 +123,12 @@ def test_a_file_that_was_cut_short(simulation: Simulation, tmp_path: Path) -> No
         assert exporter.value("gputally_source_errors_total", "state_file", "state_file", "torn") == 1
         wait_for_file(exporter, up=True)
     said = exporter.log.read_text()
-    assert (
-        f"--state-file {path} is damaged: it does not match its checksum; it was renamed to {path}.rejected"
-        in said
-    )
-    assert "a new ledger is started" in said
+    assert missing(said, f"--state-file {path} ", "checksum", f"{path}.rejected", "new ledger") == []
     assert path.with_name("ledger.json.rejected").read_bytes() == torn
     assert kept_in(path).keys() == {"0", "1"}
 
 
-def test_a_file_from_before_the_host_was_booted(simulation: Simulation, tmp_path: Path) -> None:
+def test_a_file_written_before_the_last_boot(simulation: Simulation, tmp_path: Path) -> None:
     path = tmp_path / "ledger.json"
     before = run_once(simulation, path)
     path.write_bytes(encode({**decode(path.read_bytes()), "boot_id": "another boot"}))
@@ -147,7 +139,7 @@ def test_a_file_from_before_the_host_was_booted(simulation: Simulation, tmp_path
     assert f"--state-file {path} is of another boot" in exporter.log.read_text()
 
 
-def test_a_file_that_is_another_exporters(simulation: Simulation, tmp_path: Path) -> None:
+def test_a_file_in_use_by_another_exporter(simulation: Simulation, tmp_path: Path) -> None:
     path = tmp_path / "ledger.json"
     with simulation.start("--state-file", str(path)) as first:
         wait_for_ledger(first, charged, "the ledger is open")
@@ -156,10 +148,7 @@ def test_a_file_that_is_another_exporters(simulation: Simulation, tmp_path: Path
             with audited(first):
                 wait_for_ledger(second, charged, "the second has a ledger of its own")
                 assert second.value("gputally_source_up", "state_file") == 0
-                assert (
-                    f"--state-file {path} is in use by another exporter "
-                    "(set another --state-file for each exporter)"
-                ) in second.log.read_text()
+                assert f"--state-file {path} is in use" in second.log.read_text()
                 assert first.value("gputally_source_up", "state_file") == 1
                 last = wait_for_ledger(first, charged, "the last scrape of the first")
             first.stop()
@@ -169,7 +158,7 @@ def test_a_file_that_is_another_exporters(simulation: Simulation, tmp_path: Path
     assert sum(gpu["unattributed"]["initial"] for gpu in decode(path.read_bytes())["gpus"].values()) == own
 
 
-def test_after_a_stop_it_goes_on_where_it_was(simulation: Simulation, tmp_path: Path) -> None:
+def test_after_a_stop_the_ledger_continues(simulation: Simulation, tmp_path: Path) -> None:
     path = tmp_path / "ledger.json"
     before = run_once(simulation, path)
     with simulation.start("--state-file", str(path)) as exporter, audited(exporter):

@@ -44,21 +44,21 @@ EVERYTHING = (
 
 
 @contextmanager
-def play(folder: Path, scenario: str) -> Iterator[Exporter]:
-    file = folder / "scenario.toml"
+def play(directory: Path, scenario: str) -> Iterator[Exporter]:
+    file = directory / "scenario.toml"
     file.write_text(scenario)
     with Exporter(
-        folder / "exporter.log", "simulate", "--scenario", str(file), "--interval", "1s"
+        directory / "exporter.log", "simulate", "--scenario", str(file), "--interval", "1s"
     ) as exporter:
         yield exporter
 
 
 @contextmanager
 def prometheus(
-    folder: Path, targets: Sequence[str], alertmanager: int | None, change: Callable[[Any], None]
+    directory: Path, targets: Sequence[str], alertmanager: int | None, change: Callable[[Any], None]
 ) -> Iterator[str]:
     """It scrapes as in a cluster, where targets have the labels of the exporter's own pod."""
-    write_rules(folder / "rules.yml")
+    write_rules(directory / "rules.yml")
     static = [
         {
             "targets": [address],
@@ -73,15 +73,15 @@ def prometheus(
     ]
     config: dict[str, Any] = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
-        "rule_files": [str(folder / "rules.yml")],
+        "rule_files": [str(directory / "rules.yml")],
         "scrape_configs": [{"job_name": "gputally", "honor_labels": True, "static_configs": static}],
     }
     if alertmanager:
         known = [{"static_configs": [{"targets": [f"127.0.0.1:{alertmanager}"]}]}]
         config["alerting"] = {"alertmanagers": known}
     change(config)
-    (folder / "prometheus.yml").write_text(json.dumps(config))
-    with prometheus_in(folder) as running:
+    (directory / "prometheus.yml").write_text(json.dumps(config))
+    with prometheus_in(directory) as running:
         yield running.url
 
 
@@ -139,10 +139,10 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("world")
-    with inbox() as box, play(folder, WELL) as exporter:
-        write_alertmanager_config(folder / "alertmanager.yml", box)
-        alertmanager = Alertmanager(folder)
+    directory = tmp_path_factory.mktemp("world")
+    with inbox() as box, play(directory, WELL) as exporter:
+        write_alertmanager_config(directory / "alertmanager.yml", box)
+        alertmanager = Alertmanager(directory)
         alertmanager.start()
         try:
             yield World(exporter, alertmanager)
@@ -150,7 +150,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             alertmanager.stop()
 
 
-def test_a_whole_installation_is_well_and_each_missing_dashboard_is_missed(
+def test_a_complete_installation_is_ok_and_each_missing_dashboard_is_reported(
     world: World, tmp_path: Path
 ) -> None:
     address, port = world.exporter.address, world.alertmanager.port
@@ -200,7 +200,7 @@ def test_a_whole_installation_is_well_and_each_missing_dashboard_is_missed(
         (under_another_job, {"targets"}, "job gpus, not as gputally"),
     ],
 )
-def test_a_fault_of_prometheus_fails_its_own_line_and_no_other(
+def test_a_fault_of_prometheus_fails_only_its_check(
     world: World, tmp_path: Path, change: Callable[[Any], None], failing: set[str], said: str
 ) -> None:
     address, port = world.exporter.address, world.alertmanager.port
@@ -235,9 +235,9 @@ def test_an_exporter_that_is_down_is_named_with_the_reason(world: World, tmp_pat
         (SOURCE_IS_DOWN, RECORDED, {"sources"}, "simulated_pods is down on n0"),
         (NO_GPU, "vector(1)", {"sources", "gpus"}, "no exporter finds a GPU"),
     ],
-    ids=["nobody is named", "a source is down", "no GPU"],
+    ids=["no pod is named", "a source is down", "no GPU"],
 )
-def test_what_an_exporter_cannot_tell_fails_its_own_line(
+def test_values_that_an_exporter_lacks_fail_only_their_check(
     world: World, tmp_path: Path, scenario: str, ready: str, failing: set[str], said: str
 ) -> None:
     with (
@@ -251,7 +251,7 @@ def test_what_an_exporter_cannot_tell_fails_its_own_line(
     assert said in report.stdout
 
 
-def test_a_pod_that_made_load_was_seen_used_and_charged(world: World, tmp_path: Path) -> None:
+def test_a_pod_with_load_was_sampled_attributed_and_charged(world: World, tmp_path: Path) -> None:
     with prometheus(tmp_path, [world.exporter.address], None, as_it_is) as url:
         asked = ("verify", "pod", "--prometheus", url, "--namespace", "nlp")
         seen = run(*asked, "--pod", "tr.+", "--utilization", "0.5", "--wait", "30s")
@@ -264,7 +264,7 @@ def test_a_pod_that_made_load_was_seen_used_and_charged(world: World, tmp_path: 
         assert (more.returncode, nobody.returncode) == (1, 1)
 
 
-def test_what_is_not_given_is_not_checked(world: World) -> None:
+def test_parts_that_are_not_given_are_not_checked(world: World) -> None:
     report = run("verify", "--exporter", world.url)
     assert report.returncode == 0
     found = levels(report.stdout)

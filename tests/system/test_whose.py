@@ -1,4 +1,4 @@
-"""`gputally whose`: the question on the command line."""
+"""`gputally whose`: the owners of processes."""
 
 import json
 import os
@@ -8,20 +8,20 @@ from tests.support.command_line import run
 from tests.support.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
 
 
-def host(folder: Path) -> tuple[str, ...]:
-    proc = FakeProcfs(folder / "proc")
+def host(directory: Path) -> tuple[str, ...]:
+    proc = FakeProcfs(directory / "proc")
     proc.start(41, pod_cgroup(uid(1), container_id(1)))
     proc.start(42, "0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0\n")
     proc.start(43, pod_cgroup(uid(9), container_id(9)))
-    (folder / "pods" / f"team-a_train-0_{uid(1)}" / "main").mkdir(parents=True)
-    (folder / "containers").mkdir()
+    (directory / "pods" / f"team-a_train-0_{uid(1)}" / "main").mkdir(parents=True)
+    (directory / "containers").mkdir()
     return (
-        *("--procfs", str(proc.root), "--pod-logs", str(folder / "pods")),
-        *("--container-logs", str(folder / "containers")),
+        *("--procfs", str(proc.root), "--pod-logs", str(directory / "pods")),
+        *("--container-logs", str(directory / "containers")),
     )
 
 
-def test_a_pod_a_job_and_a_stranger(tmp_path: Path) -> None:
+def test_a_pod_a_job_and_an_unknown_process(tmp_path: Path) -> None:
     result = run("whose", "41", "42", "43", "44", *host(tmp_path))
     assert result.returncode == 1, "not all of them are known"
     assert result.stdout.splitlines() == [
@@ -33,7 +33,7 @@ def test_a_pod_a_job_and_a_stranger(tmp_path: Path) -> None:
     ]
 
 
-def test_json_for_scripts(tmp_path: Path) -> None:
+def test_json_output(tmp_path: Path) -> None:
     result = run("whose", "41", "--json", *host(tmp_path))
     assert result.returncode == 0
     assert json.loads(result.stdout) == [
@@ -55,7 +55,7 @@ def test_a_real_process_of_this_machine() -> None:
     assert result.stdout.startswith(f"{os.getpid()}: ")
 
 
-def test_what_is_no_pid_is_named() -> None:
+def test_an_invalid_pid_is_named() -> None:
     result = run("whose", "0x41")
     assert result.returncode == 2
     assert "'0x41' is not a pid" in result.stderr

@@ -38,8 +38,8 @@ PODS = tuple(
 class Host:
     """A planted host, looked at whenever a test says so."""
 
-    def __init__(self, name: str, folder: Path) -> None:
-        self.root = plant(name, folder)
+    def __init__(self, name: str, directory: Path) -> None:
+        self.root = plant(name, directory)
         self._now_ns = 1_000 * SECOND_NS
         with pytest.MonkeyPatch.context() as patch:
             finder = partial(ProcessFinder, monotonic_ns=lambda: self._now_ns, wall_ns=lambda: self._now_ns)
@@ -97,7 +97,7 @@ def energy_counter(card: Path) -> int:
     return millijoules
 
 
-def test_two_pods_share_a_card_by_the_compute_units_that_they_fill(tmp_path: Path) -> None:
+def test_two_pods_share_a_card_by_occupied_compute_units(tmp_path: Path) -> None:
     host = Host("mi300x", tmp_path)
     card = card_directory(host.root, "0000:27:00.0")
     before = energy_counter(card)
@@ -118,7 +118,7 @@ def test_two_pods_share_a_card_by_the_compute_units_that_they_fill(tmp_path: Pat
     assert samples["gputally_gpu_energy_joules_total"]["1", uuid] == (before + used) / 1000
 
 
-def test_a_card_without_a_counter_is_measured_by_its_power_and_shared_by_engine_time(tmp_path: Path) -> None:
+def test_a_card_without_a_counter_is_measured_by_power_and_shared_by_engine_time(tmp_path: Path) -> None:
     host = Host("apu", tmp_path)
     for pid, pod in ((1201, 0xB2), (2304, 0xC3), (2305, 0xC3)):
         host.move_into_pod(pid, pod)
@@ -138,7 +138,7 @@ def test_a_card_without_a_counter_is_measured_by_its_power_and_shared_by_engine_
     assert gpu[-1] == "integrated"
 
 
-def test_where_nothing_tells_who_ran_memory_decides(tmp_path: Path) -> None:
+def test_without_activity_memory_decides(tmp_path: Path) -> None:
     host = Host("rx7900xtx", tmp_path)
     for _ in range(4):
         samples = host.look(5)
@@ -150,7 +150,7 @@ def test_where_nothing_tells_who_ran_memory_decides(tmp_path: Path) -> None:
     assert set(samples["gputally_host_held_seconds_total"].values()) == {15}
 
 
-def test_two_dies_of_an_mi250_share_the_meter_of_the_first_by_how_busy_they_are(tmp_path: Path) -> None:
+def test_two_dies_of_an_mi250_share_the_meter_of_the_first_by_utilisation(tmp_path: Path) -> None:
     host = Host("mi250", tmp_path)
     card = card_directory(host.root, "0000:29:00.0")
     before = energy_counter(card)
@@ -177,7 +177,7 @@ def test_two_dies_of_an_mi250_share_the_meter_of_the_first_by_how_busy_they_are(
     }
 
 
-def test_the_energy_of_a_card_is_dealt_to_its_partitions_by_what_they_do(tmp_path: Path) -> None:
+def test_the_energy_of_a_card_is_divided_among_its_partitions_by_activity(tmp_path: Path) -> None:
     host = Host("mi300x-cpx", tmp_path)
     card = card_directory(host.root, "0000:05:00.0")
     before = energy_counter(card)
@@ -204,10 +204,10 @@ ENGINE_TIMES = st.integers(0, 100 * SECOND_NS)
 
 @settings(max_examples=25)
 @given(st.lists(st.tuples(ENGINE_TIMES, ENGINE_TIMES, st.integers(1, 40)), min_size=1, max_size=6))
-def test_engine_times_that_step_back_never_take_anything_back(looks: list[tuple[int, int, int]]) -> None:
+def test_decreasing_engine_times_never_reduce_a_charge(looks: list[tuple[int, int, int]]) -> None:
     highest = begun = 51_234_567_890
-    with tempfile.TemporaryDirectory() as folder:
-        host = Host("apu", Path(folder))
+    with tempfile.TemporaryDirectory() as directory:
+        host = Host("apu", Path(directory))
         host.move_into_pod(1201, 0xB2)
         earlier: Samples = host.look()
         for shell, browser, seconds in looks:

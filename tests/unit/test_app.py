@@ -68,28 +68,28 @@ def test_all_profiles_of_a_busy_node_are_one_valid_scrape() -> None:
 
 
 @pytest.mark.parametrize("process_metrics", [True, False])
-def test_processes_have_our_names_only_where_they_were_asked_for(process_metrics: bool) -> None:
+def test_process_metrics_exist_only_on_request(process_metrics: bool) -> None:
     endpoints = build_endpoints(Config(metric_prefix="mine", process_metrics=process_metrics))
     endpoints.publish(busy_node(gpus=1))
     assert "\nmine_energy_joules{" in body(endpoints)
     assert ("\ngputally_process_energy_joules_total{" in body(endpoints)) == process_metrics
 
 
-def test_without_anything_asked_for_there_is_one_page_with_our_names() -> None:
+def test_by_default_there_is_one_page_with_our_names() -> None:
     endpoints = build_endpoints(Config(metrics_path="/m"))
     endpoints.publish(busy_node(gpus=1))
     assert list(endpoints.by_path) == ["/", "/m"]
     assert set(re.findall(r"^([a-z]+)_", body(endpoints, "/m"), re.MULTILINE)) == {"gputally", "process"}
 
 
-def test_the_old_page_has_the_old_names_and_no_others() -> None:
+def test_the_pod_gpu_page_has_its_names_only() -> None:
     endpoints = build_endpoints(Config(compat=("pod-gpu", "purplepill")))
     endpoints.publish(busy_node(gpus=1))
     assert set(re.findall(r"^([a-zA-Z]+)_", body(endpoints, POD_GPU_PATH), re.MULTILINE)) == {"dcgm"}
     assert "\ndcgm_gpu_temp{" in body(endpoints)
 
 
-def test_what_is_relayed_takes_the_old_page(tmp_path: Path) -> None:
+def test_relayed_series_replace_the_pod_gpu_page(tmp_path: Path) -> None:
     config = Config(compat=("pod-gpu",), relay=str(tmp_path / "x.prom"))
     upstream = build_upstream(config)
     endpoints = build_endpoints(config, upstream)
@@ -99,7 +99,7 @@ def test_what_is_relayed_takes_the_old_page(tmp_path: Path) -> None:
     assert upstream.state().name == "relay"
 
 
-def test_a_relay_that_cannot_be_is_refused_by_the_name_of_its_flag() -> None:
+def test_an_invalid_relay_is_refused_with_its_flag() -> None:
     with pytest.raises(ConfigError, match=r"^--relay: "):
         build_upstream(Config(relay="gopher://x"))
 

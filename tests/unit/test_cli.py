@@ -47,7 +47,7 @@ def test_json_lines_are_objects(tmp_path: Path) -> None:
     assert "ValueError: bad" in second["exception"]
 
 
-def test_a_rotated_file_is_opened_anew(tmp_path: Path) -> None:
+def test_a_rotated_file_is_reopened(tmp_path: Path) -> None:
     file = tmp_path / "log"
     logged(file, "text")
     file.rename(tmp_path / "log.1")

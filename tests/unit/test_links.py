@@ -41,7 +41,7 @@ def broken(page: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_an_existing_target(page: Path) -> None:
     assert list(broken(page)) == []
 
 

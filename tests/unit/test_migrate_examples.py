@@ -35,17 +35,17 @@ def config(arguments: list[str]) -> Config:
     return read_config(_parser().parse_args(arguments), {})
 
 
-def test_the_page_has_its_examples() -> None:
+def test_the_page_has_the_expected_examples() -> None:
     assert (len(OURS), len(TAKEN_AS_THEY_ARE), len(MANIFESTS)) == (6, 2, 1)
 
 
 @pytest.mark.parametrize("command", OURS, ids=" ".join)
-def test_a_command_is_taken(command: list[str]) -> None:
+def test_a_documented_command_is_accepted(command: list[str]) -> None:
     assert config(command[command.index("gputally") + 1 :]) != Config()
 
 
 @pytest.mark.parametrize("command", TAKEN_AS_THEY_ARE, ids=" ".join)
-def test_the_options_of_the_tool_that_goes_are_taken_too(command: list[str]) -> None:
+def test_the_options_of_the_replaced_tool_are_accepted(command: list[str]) -> None:
     assert config(["serve", *command[1:]]) != Config()
 
 
@@ -58,7 +58,7 @@ def test_a_container_publishes_the_port_that_is_served(command: list[str]) -> No
 
 
 @pytest.mark.parametrize("manifest", MANIFESTS)
-def test_a_sidecar_is_taken_and_learns_its_pod_from_its_variables(manifest: dict[str, Any]) -> None:
+def test_a_documented_sidecar_is_accepted_and_reads_its_pod_from_variables(manifest: dict[str, Any]) -> None:
     (sidecar,) = manifest["sidecars"]
     assert config(sidecar["args"]).sidecar
     environment = {one["name"]: POD[one["valueFrom"]["fieldRef"]["fieldPath"]] for one in sidecar["env"]}

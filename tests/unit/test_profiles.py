@@ -1,4 +1,4 @@
-"""Profiles together share their work, and only the profiles that are on are imported."""
+"""Profiles together share their work, and only the enabled profiles are imported."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def imported(*arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stderr.splitlines()[-1]
 
 
-def test_what_several_profiles_make_of_a_snapshot_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_families_shared_by_profiles_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sums = Mock(wraps=device_views._pod_uses)
     monkeypatch.setattr(device_views, "_pod_uses", sums)
     snapshot = simulated()
@@ -31,7 +31,7 @@ def test_what_several_profiles_make_of_a_snapshot_is_made_once(monkeypatch: pyte
     assert sums.call_count == len(snapshot.readings)
 
 
-def test_a_profile_that_is_off_is_not_even_imported() -> None:
+def test_a_disabled_profile_is_not_imported() -> None:
     assert imported() == "[]"
     assert PROFILES["purplepill"] in imported("--compat", "purplepill")
     assert PROFILES["dcgm"] not in imported("--compat", "purplepill")

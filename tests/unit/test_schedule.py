@@ -47,7 +47,7 @@ def test_one_worker_begins_with_all_end_to_end_tests(workers: tuple[LongestFirst
     assert not set(second.given) & set(CLUSTER)
 
 
-def test_it_goes_on_with_others_when_they_are_done(workers: tuple[LongestFirst, Worker, Worker]) -> None:
+def test_it_continues_with_other_tests_afterwards(workers: tuple[LongestFirst, Worker, Worker]) -> None:
     scheduler, first, second = workers
     left = [test for test in UNIT if test not in second.given]
 
@@ -59,7 +59,7 @@ def test_it_goes_on_with_others_when_they_are_done(workers: tuple[LongestFirst, 
     assert len(first.given) > len(CLUSTER)
 
 
-def test_when_it_dies_the_other_worker_takes_over(workers: tuple[LongestFirst, Worker, Worker]) -> None:
+def test_another_worker_takes_over_after_a_crash(workers: tuple[LongestFirst, Worker, Worker]) -> None:
     scheduler, first, second = workers
 
     crashed = scheduler.remove_node(first)

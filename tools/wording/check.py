@@ -1,6 +1,7 @@
 """Finds terms of terms.toml in all texts that people read, and prints each with the term to use instead.
 
-Read are the comments and strings of Python files, Markdown without its code, and the other text files whole.
+Read are the comments, strings and test names of Python files, Markdown without its code, and the other text
+files whole.
 """
 
 import ast
@@ -18,7 +19,8 @@ ROOT = Path(__file__).parents[2]
 TERMS = Path(__file__).with_name("terms.toml")
 _TEXTS = ("*.py", "*.md", "*.j2", "*.tpl", "*.yaml", "*.txt", "*.toml", "*.service", "Dockerfile")
 _NOT_READ = (
-    ":!tests",  # no user reads them, and their names quote what they test
+    ":!tests/fixtures",  # output of other programs
+    ":!tests/unit/tools/wording",
     ":!tools/wording",
     ":!tools/constraints.txt",
     ":!docs/migrate.md",  # quotes the metrics of other tools
@@ -69,6 +71,8 @@ def _prose_of_python(text: str) -> Iterator[Line]:
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
     for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            yield node.lineno, node.name.replace("_", " ")
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             # A string without a blank is a name or a key, not a text.
             for offset, line in enumerate(node.value.splitlines()):

@@ -38,7 +38,7 @@ _USED_FOR_WEEKS = "model:gputally_gpus:count"
 
 
 def write(folder: Path) -> Path:
-    """Plays the fleet and records the rules into the folder; returns the file of rules."""
+    """Plays the fleet and records the rules into the directory; returns the file of rules."""
     rules = folder / "rules.yml"
     groups = list(_groups())
     _write_rules(rules, groups, _names_that_alerts_need(groups))

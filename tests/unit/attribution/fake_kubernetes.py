@@ -60,7 +60,7 @@ class FakeKubernetes:
             self._tell("BOOKMARK", {"kind": "Pod", "metadata": {}})
 
     def say(self, line: bytes) -> None:
-        """Send this to whoever watches."""
+        """Send this to every watch."""
         with self.changed:
             self.version += 1
             self.events.append((self.version, line))
@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
         verb = "get nodes" if node else "watch" if "watch" in query else "list"
         with self.cluster.changed:
             self.cluster.requests.append(query)
-            # As of the request: whoever sees that it came may cut it, whether or not it is answered yet.
+            # As of the request: a test that sees it may cut it, whether or not it is answered yet.
             cuts = self.cluster.cuts
             status, message = self.cluster.statuses.get(verb, (200, ""))
             scheme, _, token = self.headers["Authorization"].partition(" ")

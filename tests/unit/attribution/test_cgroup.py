@@ -1,4 +1,4 @@
-"""Every shape of /proc/<pid>/cgroup that is known, and many that nobody has seen."""
+"""Every known form of /proc/<pid>/cgroup, and many generated ones."""
 
 import csv
 import re
@@ -40,7 +40,7 @@ def test_a_known_line_names_its_pod_container_and_job(row: dict[str, str]) -> No
     )
 
 
-def test_the_table_is_read_whole() -> None:
+def test_every_line_of_the_fixture_is_parsed() -> None:
     rows = known_lines()
     assert len(rows) > 140
     assert all(row["line"].count(":") >= 2 and None not in row.values() for row in rows)
@@ -106,7 +106,7 @@ def test_the_table_is_read_whole() -> None:
             CgroupOwner("session", name="1000", user="1000"),
         ),
         ("/../../user@33.service/init.scope", CgroupOwner("session", name="33", user="33")),
-        # Nobody in particular.
+        # No owner.
         ("/", CgroupOwner("process")),
         ("/init.scope", CgroupOwner("process")),
         ("/..", CgroupOwner("process")),
@@ -116,7 +116,7 @@ def test_the_table_is_read_whole() -> None:
         ("/podruntime/kubelet", CgroupOwner("process")),
     ],
 )
-def test_what_is_no_pod_is_named_too(path: str, owner: CgroupOwner) -> None:
+def test_a_path_outside_of_pods_has_its_kind(path: str, owner: CgroupOwner) -> None:
     assert parse_cgroup(f"0::{path}\n") == owner
     assert parse_cgroup(f"0::{path}") == owner
     assert parse_cgroup(f"4:memory:{path}\n3:cpu,cpuacct:{path}\n0::/\n") == owner
@@ -149,7 +149,7 @@ def test_a_path_needs_no_leading_slash() -> None:
         f"/kubepods/pod{UID} ",
     ],
 )
-def test_something_of_the_kubelet_in_an_unknown_shape_is_neither_a_pod_nor_the_host(path: str) -> None:
+def test_an_unknown_path_of_the_kubelet_is_neither_a_pod_nor_the_host(path: str) -> None:
     assert parse_cgroup(f"0::{path}\n") == Unknown("unreadable")
 
 
@@ -169,7 +169,7 @@ def test_something_of_the_kubelet_in_an_unknown_shape_is_neither_a_pod_nor_the_h
         "12 (python) S 1 1 1\n",
     ],
 )
-def test_what_is_no_cgroup_file_is_unreadable(text: str) -> None:
+def test_other_text_than_a_cgroup_file_is_unreadable(text: str) -> None:
     assert parse_cgroup(text) == Unknown("unreadable")
 
 
@@ -178,7 +178,7 @@ def lines(*paths: str, unified: str = "") -> str:
     return "\n".join([*reversed(legacy), *([f"0::{unified}"] if unified else []), ""])
 
 
-def test_any_hierarchy_that_names_the_pod_is_enough() -> None:
+def test_one_hierarchy_that_names_the_pod_is_enough() -> None:
     node = f"/system.slice/docker-{OTHER_ID}.scope"
     assert parse_cgroup(lines("/", node, f"{node}/kubelet{POD}", node)) == CgroupOwner("pod", UID, ID)
     assert parse_cgroup(lines("/", POD, unified="/system.slice/containerd.service")) == CgroupOwner(
@@ -204,13 +204,13 @@ def test_two_containers_of_kubernetes_without_a_pod_are_ambiguous() -> None:
     assert parse_cgroup(text) == Unknown("ambiguous_pod")
 
 
-def test_two_containers_of_one_pod_leave_the_container_open() -> None:
+def test_two_containers_of_one_pod_leave_the_container_unknown() -> None:
     text = lines(POD, f"/kubepods/burstable/pod{UID}/{OTHER_ID}")
     assert parse_cgroup(text) == CgroupOwner("pod", UID, "")
     assert parse_cgroup(lines(POD, f"/kubepods/burstable/pod{UID}")) == CgroupOwner("pod", UID, ID)
 
 
-def test_the_unified_line_never_wins_over_a_legacy_one() -> None:
+def test_the_unified_line_does_not_override_a_legacy_one() -> None:
     container = f"/docker/{ID}"
     service = "/system.slice/containerd.service"
     docker = CgroupOwner("docker", container_id=ID, name=ID[:12])
@@ -222,7 +222,7 @@ def test_the_unified_line_never_wins_over_a_legacy_one() -> None:
     assert parse_cgroup(lines("/", "/", unified=service)) == CgroupOwner("service", name="containerd.service")
 
 
-def test_the_most_telling_legacy_line_is_taken() -> None:
+def test_the_most_specific_legacy_line_is_used() -> None:
     # Slurm on cgroup v1 leaves systemd's hierarchy alone.
     text = lines("/system.slice/slurmd.service", "/slurm/uid_1000/job_42/step_0", "/", unified="/")
     assert parse_cgroup(text) == CgroupOwner("slurm", name="42", slurm_job="42", slurm_step="0", user="1000")
@@ -230,7 +230,7 @@ def test_the_most_telling_legacy_line_is_taken() -> None:
     assert parse_cgroup(text) == CgroupOwner("docker", container_id=ID, name=ID[:12])
 
 
-def test_something_unknown_of_the_kubelet_is_not_hidden_by_a_service() -> None:
+def test_an_unknown_path_of_the_kubelet_is_not_hidden_by_a_service() -> None:
     text = lines("/system.slice/kubelet.service", "/kubepods/besteffort/gold")
     assert parse_cgroup(text) == Unknown("unreadable")
     assert parse_cgroup(lines("/kubepods/besteffort/gold", POD)) == CgroupOwner("pod", UID, ID)
@@ -268,7 +268,7 @@ texts = st.one_of(st.text(), st.lists(fragments, max_size=25).map("".join))
 
 
 @given(texts, st.booleans())
-def test_no_text_breaks_the_parser_or_makes_a_pod_up(text: str, as_line: bool) -> None:
+def test_any_text_is_parsed_without_an_invented_pod(text: str, as_line: bool) -> None:
     text = f"0::/{text}" if as_line else text
     owner = parse_cgroup(text)
     if isinstance(owner, Unknown):
@@ -330,14 +330,16 @@ def pod_paths(draw: st.DrawFn) -> tuple[str, str, str]:
 
 
 @given(pod_paths(), st.booleans())
-def test_the_outermost_pod_and_its_first_container_pay(made: tuple[str, str, str], hybrid: bool) -> None:
+def test_the_outermost_pod_and_its_first_container_are_the_owner(
+    made: tuple[str, str, str], hybrid: bool
+) -> None:
     path, uid, container = made
     text = lines("/", path, path, unified="/system.slice/containerd.service") if hybrid else f"0::{path}\n"
     assert parse_cgroup(text) == CgroupOwner("pod", uid, container)
 
 
 @given(pod_paths(), st.sampled_from("0af-x_"))
-def test_a_uid_with_anything_attached_is_no_pod(made: tuple[str, str, str], attached: str) -> None:
+def test_a_uid_with_a_suffix_is_no_pod(made: tuple[str, str, str], attached: str) -> None:
     path, uid, _ = made
     written = next(form for sep in ("-", "_", "\\x2d") if (form := f"pod{uid.replace('-', sep)}") in path)
     owner = parse_cgroup(f"0::{path.replace(written, written + attached, 1)}\n")

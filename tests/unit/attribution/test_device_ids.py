@@ -207,18 +207,18 @@ def test_an_intel_gpu_is_found_by_the_pci_address_in_its_dra_name() -> None:
         "channel-0",
     ],
 )
-def test_what_is_not_known_is_nobodys(device_id: str) -> None:
+def test_an_unknown_name_matches_no_device(device_id: str) -> None:
     assert match_device(device_id, "nvidia.com/gpu", NODE) is None
 
 
 @pytest.mark.parametrize("device_id", ["", "2", "nvidia7"])
-def test_a_gpu_that_was_lost_before_it_had_a_uuid_is_nobodys(device_id: str) -> None:
+def test_a_gpu_lost_before_its_uuid_was_read_matches_nothing(device_id: str) -> None:
     lost = Reading(gpu=Gpu("", 2, "nvidia", "", minor_number=7), up=False)
 
     assert match_device(device_id, "nvidia.com/gpu", [*NODE, lost]) is None
 
 
-def test_of_two_mig_devices_of_one_profile_dra_does_not_say_which() -> None:
+def test_a_dra_name_that_fits_two_mig_devices_matches_neither() -> None:
     twins = (mig(MIG_1, SECOND, 7, 0, "1g.10gb"), mig(MIG_2, SECOND, 8, 0, "1g.10gb"))
 
     assert match_device("gpu-0-mig-1g10gb-19-0", "gpu.nvidia.com", [Reading(gpu=SECOND, mig=twins)]) is None
@@ -245,7 +245,7 @@ def test_an_index_is_that_of_the_vendor_of_the_resource() -> None:
     assert match_device("0", "example.com/gpu", MIXED_NODE) is None
 
 
-def test_a_gpu_that_two_readers_see_is_one_device() -> None:
+def test_a_gpu_that_two_readers_report_is_one_device() -> None:
     assert match_device(A, "nvidia.com/gpu", [*NODE, Reading(gpu=FIRST)]) == (0, A)
 
 
@@ -325,5 +325,5 @@ def test_a_renamed_resource_is_known_by_its_ids() -> None:
         ("", False),
     ],
 )
-def test_drivers_that_hand_out_gpus(driver: str, gpu: bool) -> None:
+def test_dra_drivers_of_gpus(driver: str, gpu: bool) -> None:
     assert is_gpu_driver(driver) is gpu

@@ -52,7 +52,7 @@ def whole_reply(*pieces: bytes, status: str = "0", error: str = "") -> bytes:
     )
 
 
-def test_a_message_in_pieces_is_put_together() -> None:
+def test_a_message_in_several_frames_is_joined() -> None:
     assert reply_to(whole_reply(b"\0\0\0", b"\0\5he", b"", b"llo")) == Reply(0, "", b"hello")
 
 
@@ -60,7 +60,7 @@ def test_an_error_has_the_message_of_the_server() -> None:
     assert reply_to(whole_reply(status="8", error="100%25 full%2c")) == Reply(8, "100% full,", b"")
 
 
-def test_an_error_may_come_without_any_message() -> None:
+def test_an_error_without_a_message() -> None:
     only_trailers = headers(Encoder(), *OK, ("grpc-status", "12"), last=True)
 
     assert reply_to(frames(only_trailers)) == Reply(12, "", b"")
@@ -79,7 +79,7 @@ def test_an_error_may_come_without_any_message() -> None:
         (b"\0\0\5\0\0\0\0\0\0hello", "HTTP/2"),
     ],
 )
-def test_what_is_no_grpc_reply_says_why(answer: bytes, why: str) -> None:
+def test_a_reply_other_than_grpc_is_reported(answer: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         reply_to(answer)
 
@@ -96,19 +96,19 @@ def test_what_is_no_grpc_reply_says_why(answer: bytes, why: str) -> None:
     ],
     ids=["closed", "HTTP/1.1", "no reply", "cut off", "reset", "going away"],
 )
-def test_a_call_that_is_broken_off_is_an_os_error(answer: bytes) -> None:
+def test_an_interrupted_call_is_an_os_error(answer: bytes) -> None:
     with pytest.raises(ConnectionResetError):
         reply_to(answer)
 
 
-def test_the_deadline_holds() -> None:
+def test_the_deadline_is_kept() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(TimeoutError):
         exchange(ours, "/v1.Service/Method", time.monotonic() + 0.1, LIMIT)
 
 
 @given(st.data())
-def test_damage_is_a_value_error_an_os_error_or_a_reply(data: st.DataObject) -> None:
+def test_a_damaged_reply_is_a_value_error_an_os_error_or_a_reply(data: st.DataObject) -> None:
     answer = bytearray(whole_reply(b"\0\0\0\0\5he", b"llo"))
     for _ in range(data.draw(st.integers(1, 4))):
         answer[data.draw(st.integers(0, len(answer) - 1))] = data.draw(st.integers(0, 255))
@@ -117,6 +117,6 @@ def test_damage_is_a_value_error_an_os_error_or_a_reply(data: st.DataObject) -> 
 
 
 @given(st.binary(max_size=100))
-def test_noise_is_a_value_error_or_an_os_error(noise: bytes) -> None:
+def test_random_bytes_are_a_value_error_or_an_os_error(noise: bytes) -> None:
     with pytest.raises((ValueError, OSError)):
         reply_to(frames() + noise)

@@ -9,7 +9,7 @@ from tests.support.kubelet_server import message
 
 
 @given(st.binary(max_size=200))
-def test_noise_is_a_value_error_or_a_message(noise: bytes) -> None:
+def test_random_bytes_are_a_value_error_or_a_message(noise: bytes) -> None:
     try:
         read = Message(noise)
         for number in range(1, 20):
@@ -40,7 +40,7 @@ def test_fixed_numbers_of_a_newer_kubelet_are_skipped() -> None:
     assert read.text(1) == "x"
 
 
-def test_the_last_of_several_values_counts_and_parts_of_a_message_are_merged() -> None:
+def test_the_last_of_several_values_is_used_and_parts_of_a_message_are_merged() -> None:
     parts = b"\x0a\x03\x0a\x01a" + b"\x0a\x03\x12\x01b" + b"\x0a\x03\x0a\x01c"
     merged = Message(parts).message(1)
 
@@ -59,11 +59,11 @@ def test_the_last_of_several_values_counts_and_parts_of_a_message_are_merged() -
         (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "ends after"),
     ],
 )
-def test_broken_bytes_say_what_is_broken(encoded: bytes, why: str) -> None:
+def test_malformed_bytes_are_described_in_the_error(encoded: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Message(encoded)
 
 
-def test_text_that_is_no_utf8_is_a_value_error() -> None:
+def test_invalid_utf8_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="utf-8"):
         Message(b"\x0a\x01\xff").text(1)

@@ -67,7 +67,7 @@ def unavailable(source: KubeletPods) -> Unavailable:
     return caught.value
 
 
-def test_a_whole_pod_is_known(socket_path: Path) -> None:
+def test_all_fields_of_a_pod_are_read(socket_path: Path) -> None:
     pod = core(
         "Pod",
         metadata=core(
@@ -120,7 +120,7 @@ def test_a_whole_pod_is_known(socket_path: Path) -> None:
     )
 
 
-def test_a_container_that_is_not_made_yet_has_no_id() -> None:
+def test_a_container_that_is_not_created_yet_has_no_id() -> None:
     pending = core(
         "Pod",
         metadata=core("ObjectMeta", name="train-0", namespace="ml"),
@@ -133,7 +133,7 @@ def test_a_container_that_is_not_made_yet_has_no_id() -> None:
     assert known.container_names == ("main",)
 
 
-def test_no_label_is_kept_that_was_not_asked_for() -> None:
+def test_only_allowed_labels_are_kept() -> None:
     assert facts(container("main"), metadata={"labels": {"team": "vision"}}).labels == ()
 
 
@@ -148,19 +148,19 @@ def test_no_label_is_kept_that_was_not_asked_for() -> None:
         ({}, {}, False),
     ],
 )
-def test_the_specification_says_whether_a_gpu_was_asked_for(
+def test_a_gpu_request_is_read_from_the_specification(
     limits: dict[str, str], requests: dict[str, str], asked: bool
 ) -> None:
     assert facts(container("side"), container("main", limits, requests)).requested is asked
 
 
-def test_an_init_container_may_ask() -> None:
+def test_an_init_container_can_have_the_request() -> None:
     gpu = container("setup", {"nvidia.com/gpu": "1"})
 
     assert facts(container("main"), initContainers=[gpu]).requested is True
 
 
-def test_a_claim_is_a_request() -> None:
+def test_a_resource_claim_is_a_request() -> None:
     claims = [core("PodResourceClaim", name="gpu", resourceClaimName="one-gpu")]
 
     assert facts(container("main"), resourceClaims=claims).requested is True
@@ -193,7 +193,7 @@ def test_an_owner_that_is_no_controller_is_not_the_workload() -> None:
     assert facts(container("main"), metadata={"ownerReferences": references}).workload == "Job/second"
 
 
-def test_a_job_of_a_cron_job_is_told_by_the_time_at_which_it_was_made() -> None:
+def test_a_job_of_a_cron_job_is_recognised_by_its_creation_time() -> None:
     job = core("OwnerReference", kind="Job", name="nightly-29384756", controller=True, apiVersion="batch/v1")
     made = core("Time", seconds=29384756 * 60 + 5)
     metadata = {"ownerReferences": [job], "creationTimestamp": made}
@@ -202,7 +202,7 @@ def test_a_job_of_a_cron_job_is_told_by_the_time_at_which_it_was_made() -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1, 0, 2**62])
-def test_a_time_that_is_none_is_no_time(seconds: int) -> None:
+def test_an_invalid_time_is_ignored(seconds: int) -> None:
     assert (
         facts(container("main"), metadata={"creationTimestamp": core("Time", seconds=seconds)}).pod_uid == UID
     )
@@ -215,7 +215,7 @@ def test_a_static_pod_has_the_uid_of_its_cgroup() -> None:
     assert facts(container("main"), metadata={"annotations": annotations}).pod_uid == hashed
 
 
-def test_the_container_before_the_last_restart_is_known_too() -> None:
+def test_the_container_id_before_the_last_restart_is_kept() -> None:
     died = core(
         "ContainerState", terminated=core("ContainerStateTerminated", containerID=f"containerd://{PROXY}")
     )
@@ -234,21 +234,21 @@ def test_a_pod_without_a_name_is_left_out() -> None:
     assert parse_pods(listing(core("Pod"), core("Pod")), AllowedLabels()) == ()
 
 
-def test_a_missing_socket_asks_for_the_mount(socket_path: Path) -> None:
+def test_a_missing_socket_has_the_mount_as_its_fix(socket_path: Path) -> None:
     failure = unavailable(KubeletPods(socket_path))
 
     assert "no socket" in failure.reason
     assert "hostPath" in failure.fix
 
 
-def test_a_kubelet_without_the_service_asks_for_a_newer_one(socket_path: Path) -> None:
+def test_a_kubelet_without_the_service_has_an_upgrade_as_its_fix(socket_path: Path) -> None:
     with kubelet(socket_path, {}):
         failure = unavailable(KubeletPods(socket_path))
     assert "UNIMPLEMENTED" in failure.reason
     assert "1.37" in failure.fix
 
 
-def test_a_reply_that_is_no_list_of_pods_is_unavailable(socket_path: Path) -> None:
+def test_a_reply_other_than_a_list_of_pods_is_unavailable(socket_path: Path) -> None:
     with kubelet(socket_path, {LIST: b"\x0a\x03\xff\xff\xff"}):
         assert "list of pods" in unavailable(KubeletPods(socket_path)).reason
 

@@ -66,7 +66,7 @@ def refusal(source: Kubernetes) -> Unavailable:
     return caught.value
 
 
-def test_the_first_read_knows_the_pods_that_are_there(cluster: FakeKubernetes, watching: Kubernetes) -> None:
+def test_the_first_read_has_the_existing_pods(cluster: FakeKubernetes, watching: Kubernetes) -> None:
     cluster.put(pod("train", labels={"team": "vision", "other": "x"}, annotations={"cost-center": "4711"}))
     facts = only(watching)
     assert (facts.namespace, facts.pod, facts.pod_uid, facts.node) == (
@@ -81,7 +81,7 @@ def test_the_first_read_knows_the_pods_that_are_there(cluster: FakeKubernetes, w
     assert watching.stale is None
 
 
-def test_pods_that_come_change_and_go_are_followed(cluster: FakeKubernetes, watching: Kubernetes) -> None:
+def test_added_changed_and_deleted_pods_are_followed(cluster: FakeKubernetes, watching: Kubernetes) -> None:
     first, second = pod("first"), pod("second")
     cluster.put(first)
     assert names(watching) == {"first"}
@@ -107,9 +107,7 @@ def test_a_pod_replaced_by_one_of_the_same_name_is_another_pod(
     wait_until(lambda: [facts.pod_uid for facts in watching.read().pods] == ["new"])
 
 
-def test_pods_of_other_nodes_are_not_kept_even_if_the_server_sends_them(
-    cluster: FakeKubernetes, watching: Kubernetes
-) -> None:
+def test_pods_of_other_nodes_are_dropped(cluster: FakeKubernetes, watching: Kubernetes) -> None:
     cluster.put(pod("ours"))
     cluster.put(pod("listed-elsewhere", node="node-2"))
     assert names(watching) == {"ours"}
@@ -118,7 +116,7 @@ def test_pods_of_other_nodes_are_not_kept_even_if_the_server_sends_them(
     wait_until(lambda: names(watching) == {"ours", "ours-too"})
 
 
-def test_a_long_list_is_read_page_by_page(cluster: FakeKubernetes, watching: Kubernetes) -> None:
+def test_a_long_list_is_read_in_pages(cluster: FakeKubernetes, watching: Kubernetes) -> None:
     for number in range(7):
         cluster.put(pod(f"p{number}"))
     cluster.set(page_size=3)
@@ -129,7 +127,9 @@ def test_a_long_list_is_read_page_by_page(cluster: FakeKubernetes, watching: Kub
     assert lists[0]["limit"] == "100"
 
 
-def test_a_watch_that_is_cut_goes_on_where_it_was(cluster: FakeKubernetes, watching: Kubernetes) -> None:
+def test_an_interrupted_watch_continues_at_its_resource_version(
+    cluster: FakeKubernetes, watching: Kubernetes
+) -> None:
     cluster.put(pod("before"))
     assert names(watching) == {"before"}
     wait_until(lambda: len(cluster.asked("watch")) == 1)
@@ -142,9 +142,7 @@ def test_a_watch_that_is_cut_goes_on_where_it_was(cluster: FakeKubernetes, watch
     assert cluster.asked("watch")[-1]["resourceVersion"] == "102"
 
 
-def test_a_bookmark_moves_the_place_from_which_to_go_on(
-    cluster: FakeKubernetes, watching: Kubernetes
-) -> None:
+def test_a_bookmark_advances_the_resource_version(cluster: FakeKubernetes, watching: Kubernetes) -> None:
     cluster.put(pod("a"))
     assert names(watching) == {"a"}
     wait_until(lambda: len(cluster.asked("watch")) == 1)
@@ -167,15 +165,13 @@ def test_a_bookmark_moves_the_place_from_which_to_go_on(
     assert len(cluster.asked("list")) == 1
 
 
-def test_pods_are_listed_anew_when_the_server_has_forgotten(
-    cluster: FakeKubernetes, watching: Kubernetes
-) -> None:
+def test_pods_are_listed_again_after_410_gone(cluster: FakeKubernetes, watching: Kubernetes) -> None:
     gone = pod("gone")
     cluster.put(gone)
     assert names(watching) == {"gone"}
     wait_until(lambda: len(cluster.asked("watch")) == 1)
     with cluster.changed:
-        # All happens while nobody watches: the change itself is not to be had any more.
+        # All happens while there is no watch: the event itself is no longer available.
         cluster.cut()
         cluster.delete(gone)
         cluster.put(pod("new"))
@@ -186,7 +182,7 @@ def test_pods_are_listed_anew_when_the_server_has_forgotten(
     wait_until(lambda: watching.stale is None)
 
 
-def test_gone_as_the_answer_to_the_watch_lists_anew_as_well(
+def test_410_as_the_status_of_the_watch_lists_pods_again(
     cluster: FakeKubernetes, watching: Kubernetes
 ) -> None:
     cluster.put(pod("a"))
@@ -197,7 +193,7 @@ def test_gone_as_the_answer_to_the_watch_lists_anew_as_well(
     wait_until(lambda: watching.stale is None)
 
 
-def test_another_error_in_the_watch_is_said_and_the_pods_stay(
+def test_another_error_of_the_watch_is_reported_and_the_pods_are_kept(
     cluster: FakeKubernetes, watching: Kubernetes
 ) -> None:
     cluster.put(pod("a"))
@@ -216,7 +212,7 @@ def test_another_error_in_the_watch_is_said_and_the_pods_stay(
 
 
 @pytest.mark.parametrize("garbage", [b"<html>no</html>", b"[1]", b'{"type":', b"\xff\xfe", b"[" * 200_000])
-def test_a_line_that_makes_no_sense_leads_to_a_new_list(
+def test_a_malformed_event_leads_to_a_new_list(
     cluster: FakeKubernetes, watching: Kubernetes, garbage: bytes
 ) -> None:
     cluster.put(pod("a"))
@@ -229,7 +225,7 @@ def test_a_line_that_makes_no_sense_leads_to_a_new_list(
 
 
 @pytest.mark.parametrize("body", [b"<html>login</html>", b"{}", b'{"metadata": 3, "items": 4}', b""])
-def test_a_list_that_is_none_is_not_taken_for_an_empty_node(
+def test_a_malformed_list_does_not_count_as_an_empty_node(
     cluster: FakeKubernetes, watching: Kubernetes, body: bytes
 ) -> None:
     cluster.put(pod("a"))
@@ -239,7 +235,7 @@ def test_a_list_that_is_none_is_not_taken_for_an_empty_node(
     assert names(watching) == {"a"}
 
 
-def test_odd_objects_among_the_pods_do_no_harm(cluster: FakeKubernetes, watching: Kubernetes) -> None:
+def test_malformed_pods_are_ignored(cluster: FakeKubernetes, watching: Kubernetes) -> None:
     body: object = {"metadata": {"resourceVersion": "100"}, "items": [None, 3, {"metadata": []}, pod("a")]}
     cluster.set(list_bodies=[json.dumps(body).encode()])
     assert names(watching) == {"a"}
@@ -250,9 +246,7 @@ def test_odd_objects_among_the_pods_do_no_harm(cluster: FakeKubernetes, watching
     assert len(cluster.asked("list")) == 1
 
 
-def test_without_the_permission_the_missing_rule_is_named(
-    cluster: FakeKubernetes, watching: Kubernetes
-) -> None:
+def test_without_permission_the_fix_has_the_rbac_rule(cluster: FakeKubernetes, watching: Kubernetes) -> None:
     message = 'pods is forbidden: User "system:serviceaccount:gpu:gputally" cannot list resource "pods"'
     cluster.set(statuses={"list": (403, message)})
     refused = refusal(watching)
@@ -265,7 +259,7 @@ def test_without_the_permission_the_missing_rule_is_named(
     assert names(watching) == {"a"}
 
 
-def test_with_list_but_without_watch_the_pods_are_listed_again_and_again(
+def test_with_list_but_without_watch_the_pods_are_listed_repeatedly(
     cluster: FakeKubernetes, watching: Kubernetes
 ) -> None:
     cluster.put(pod("a"))
@@ -279,7 +273,7 @@ def test_with_list_but_without_watch_the_pods_are_listed_again_and_again(
     assert "verbs: [list, watch]" in stale[1]
 
 
-def test_credentials_that_are_not_accepted_are_read_anew(
+def test_rejected_credentials_are_read_again(
     cluster: FakeKubernetes, watching: Kubernetes, kubeconfig: Path
 ) -> None:
     cluster.put(pod("a"))
@@ -292,7 +286,9 @@ def test_credentials_that_are_not_accepted_are_read_anew(
     assert names(watching) == {"a"}
 
 
-def test_a_server_that_starts_slowly_is_not_waited_for(cluster: FakeKubernetes, kubeconfig: Path) -> None:
+def test_a_server_that_starts_slowly_does_not_block_the_read(
+    cluster: FakeKubernetes, kubeconfig: Path
+) -> None:
     cluster.set(hold_lists=True)
     cluster.put(pod("a"))
     source = source_of(kubeconfig, first_wait=0.0)
@@ -307,7 +303,7 @@ def test_a_server_that_starts_slowly_is_not_waited_for(cluster: FakeKubernetes, 
         source.close()
 
 
-def test_a_server_that_goes_away_and_comes_back(cluster: FakeKubernetes, tmp_path: Path) -> None:
+def test_a_server_that_stops_and_starts_again(cluster: FakeKubernetes, tmp_path: Path) -> None:
     cluster.put(pod("a"))
     with serving(cluster) as port:
         source = source_of(write_kubeconfig(tmp_path / "kubeconfig", port))
@@ -327,7 +323,7 @@ def test_a_server_that_goes_away_and_comes_back(cluster: FakeKubernetes, tmp_pat
 
 
 @pytest.mark.parametrize("may_get_nodes", [True, False])
-def test_the_nodes_labels_are_read_where_that_is_allowed_and_pods_are_known_either_way(
+def test_node_labels_are_read_if_permitted_and_pods_in_either_case(
     cluster: FakeKubernetes, kubeconfig: Path, may_get_nodes: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.put(pod("a"))
@@ -343,7 +339,7 @@ def test_the_nodes_labels_are_read_where_that_is_allowed_and_pods_are_known_eith
         source.close()
 
 
-def test_a_short_absence_is_no_trouble(cluster: FakeKubernetes, kubeconfig: Path) -> None:
+def test_a_short_interruption_is_not_reported(cluster: FakeKubernetes, kubeconfig: Path) -> None:
     cluster.put(pod("a"))
     cluster.set(statuses={"watch": (503, "shutting down")})
     source = source_of(kubeconfig, overdue=60.0)
@@ -367,7 +363,7 @@ class CountedPauses(threading.Event):
         return super().wait(timeout)
 
 
-def test_a_proxy_that_ends_each_watch_at_once_is_not_hammered(
+def test_a_proxy_that_ends_each_watch_at_once_is_not_flooded_with_requests(
     cluster: FakeKubernetes, watching: Kubernetes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kubernetes, "_SHORTEST_WATCH_SECONDS", 3600.0)  # on a busy machine too: at once
@@ -384,7 +380,7 @@ def test_a_proxy_that_ends_each_watch_at_once_is_not_hammered(
     wait_until(lambda: names(watching) == {"a", "b"})
 
 
-def test_a_node_without_any_pod_is_probably_misspelt(watching: Kubernetes) -> None:
+def test_a_node_without_pods_suggests_a_wrong_node_name(watching: Kubernetes) -> None:
     assert watching.read().pods == ()
     stale = watching.stale
     assert stale is not None
@@ -392,7 +388,7 @@ def test_a_node_without_any_pod_is_probably_misspelt(watching: Kubernetes) -> No
     assert "kubectl get nodes" in stale[1]
 
 
-def test_without_a_node_name_nothing_is_asked(cluster: FakeKubernetes, kubeconfig: Path) -> None:
+def test_without_a_node_name_no_request_is_sent(cluster: FakeKubernetes, kubeconfig: Path) -> None:
     source = source_of(kubeconfig, node="")
     assert "NODE_NAME" in refusal(source).fix
     source.close()
@@ -400,7 +396,7 @@ def test_without_a_node_name_nothing_is_asked(cluster: FakeKubernetes, kubeconfi
 
 
 @pytest.mark.parametrize("content", [None, "", "}{", "- 1", "clusters: 3", "current-context: x"])
-def test_a_kubeconfig_that_is_none_is_said(tmp_path: Path, content: str | None) -> None:
+def test_an_invalid_kubeconfig_is_reported(tmp_path: Path, content: str | None) -> None:
     file = tmp_path / "kubeconfig"
     if content is not None:
         file.write_text(content)
@@ -413,7 +409,7 @@ def test_a_kubeconfig_that_is_none_is_said(tmp_path: Path, content: str | None) 
         source.close()
 
 
-def test_closing_ends_a_watch_that_the_server_keeps_open(cluster: FakeKubernetes, kubeconfig: Path) -> None:
+def test_closing_ends_an_open_watch(cluster: FakeKubernetes, kubeconfig: Path) -> None:
     cluster.put(pod("a"))
     source = source_of(kubeconfig)
     source.read()
@@ -426,7 +422,7 @@ def test_closing_ends_a_watch_that_the_server_keeps_open(cluster: FakeKubernetes
     source.close()
 
 
-def test_closing_does_not_wait_for_a_server_that_is_silent(
+def test_closing_does_not_wait_for_a_server_that_does_not_respond(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kubernetes_api, "_LIST_SECONDS", 3600.0)
@@ -440,7 +436,7 @@ def test_closing_does_not_wait_for_a_server_that_is_silent(
             assert source._thread.is_alive(), "it waits for the server still"
 
 
-def test_closing_what_was_never_read_is_fine(kubeconfig: Path) -> None:
+def test_closing_before_the_first_read(kubeconfig: Path) -> None:
     source_of(kubeconfig).close()
 
 
@@ -460,7 +456,7 @@ def in_cluster() -> Kubernetes:
     return Kubernetes("node-1", first_wait_seconds=100.0, longest_pause_seconds=0.6, overdue_seconds=0.0)
 
 
-def test_in_a_cluster_without_a_token_that_is_said(service_account: Path) -> None:
+def test_in_a_cluster_without_a_token_the_reason_is_reported(service_account: Path) -> None:
     source = in_cluster()
     try:
         refused = refusal(source)
@@ -470,7 +466,7 @@ def test_in_a_cluster_without_a_token_that_is_said(service_account: Path) -> Non
         source.close()
 
 
-def test_in_a_cluster_the_service_account_is_used_and_its_renewed_token(
+def test_in_a_cluster_the_token_of_the_service_account_is_used_and_renewed(
     cluster: FakeKubernetes, service_account: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = trustme.CA()
@@ -497,7 +493,7 @@ def test_in_a_cluster_the_service_account_is_used_and_its_renewed_token(
         wait_until(lambda: not thread.is_alive())
 
 
-def test_a_server_with_a_certificate_of_another_authority_is_not_asked(
+def test_a_server_with_a_certificate_of_another_authority_is_refused(
     cluster: FakeKubernetes, service_account: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trustme.CA().cert_pem.write_to_path(service_account / "ca.crt")
@@ -514,7 +510,7 @@ def test_a_server_with_a_certificate_of_another_authority_is_not_asked(
     assert cluster.requests == []
 
 
-def test_many_readers_see_whole_knowledge_while_pods_come_and_go(
+def test_concurrent_readers_get_consistent_pods_while_pods_change(
     cluster: FakeKubernetes, watching: Kubernetes
 ) -> None:
     cluster.put(pod("steady"))
@@ -539,7 +535,7 @@ def test_many_readers_see_whole_knowledge_while_pods_come_and_go(
     assert torn == []
 
 
-def test_the_client_is_loaded_only_by_who_reads() -> None:
+def test_the_client_is_imported_only_when_it_reads() -> None:
     program = (
         "import sys; from gputally.attribution.kubernetes import Kubernetes; Kubernetes('node-1').close();"
         "sys.exit('kubernetes' in sys.modules)"

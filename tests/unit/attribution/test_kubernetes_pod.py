@@ -34,7 +34,7 @@ def asking(resources: dict[str, Any], field: str = "containers") -> dict[str, An
     return pod(spec={field: [{"name": "main", "resources": resources}]})
 
 
-def test_a_running_pod_is_known_with_all_its_containers() -> None:
+def test_a_running_pod_has_all_its_containers() -> None:
     running = pod(
         spec={
             "containers": [{"name": "main"}, {"name": "proxy"}],
@@ -71,7 +71,7 @@ def test_a_running_pod_is_known_with_all_its_containers() -> None:
     )
 
 
-def test_a_restarted_container_is_known_by_its_former_id_too() -> None:
+def test_a_restarted_container_keeps_its_previous_id() -> None:
     restarted = pod(
         status={
             "containerStatuses": [
@@ -87,7 +87,7 @@ def test_a_restarted_container_is_known_by_its_former_id_too() -> None:
 
 
 @pytest.mark.parametrize("said", ["", "containerd://", "containerd://xyz", container_id("a"), None, 7])
-def test_what_is_no_container_id_names_no_container(said: object) -> None:
+def test_an_invalid_container_id_names_no_container(said: object) -> None:
     assert facts(pod(status={"containerStatuses": [{"name": "main", "containerID": said}]})).containers == {}
 
 
@@ -111,7 +111,7 @@ def test_a_static_pod_has_the_uid_of_its_configuration_as_in_its_cgroup() -> Non
     )
 
 
-def test_a_static_pod_seen_by_the_kubelet_itself_has_no_mirror_annotation() -> None:
+def test_a_static_pod_read_from_the_kubelet_has_no_mirror_annotation() -> None:
     annotations = {"kubernetes.io/config.hash": "0" * 32, "kubernetes.io/config.source": "file"}
     assert facts(pod(metadata={"annotations": annotations})).pod_uid == "0" * 32
 
@@ -124,7 +124,7 @@ def test_a_static_pod_seen_by_the_kubelet_itself_has_no_mirror_annotation() -> N
         {"kubernetes.io/config.mirror": "../../etc"},
     ],
 )
-def test_a_hash_left_over_in_a_copied_manifest_does_not_replace_the_uid(annotations: dict[str, str]) -> None:
+def test_a_copied_hash_annotation_does_not_replace_the_uid(annotations: dict[str, str]) -> None:
     assert facts(pod(metadata={"annotations": annotations})).pod_uid == UID
 
 
@@ -144,22 +144,22 @@ def test_a_hash_left_over_in_a_copied_manifest_does_not_replace_the_uid(annotati
 )
 @pytest.mark.parametrize("kind", ["limits", "requests"])
 @pytest.mark.parametrize("field", ["containers", "initContainers"])
-def test_a_pod_that_asks_for_any_gpu_says_so(resource: str, kind: str, field: str) -> None:
+def test_a_request_for_any_gpu_resource_is_recognised(resource: str, kind: str, field: str) -> None:
     assert facts(asking({kind: {"cpu": "1", resource: "1"}}, field)).requested is True
 
 
 @pytest.mark.parametrize("zero", ["0", 0, "0.0", "0Gi", "0e3"])
-def test_asking_for_zero_gpus_is_not_asking(zero: object) -> None:
+def test_a_request_for_zero_gpus_is_no_request(zero: object) -> None:
     assert facts(asking({"limits": {"nvidia.com/gpu": zero}})).requested is False
 
 
 @pytest.mark.parametrize("some", ["1", 8, "10", "0.5", "1k", "05", "100m"])
-def test_any_other_amount_is(some: object) -> None:
+def test_any_other_quantity_is_a_request(some: object) -> None:
     assert facts(asking({"limits": {"nvidia.com/gpu": some}})).requested is True
 
 
 @pytest.mark.parametrize("resource", ["cpu", "amd.com/xilinx_u30", "rdma/hca", "example.nvidia.com/gpu"])
-def test_other_resources_are_no_gpus(resource: str) -> None:
+def test_other_resources_are_not_gpus(resource: str) -> None:
     assert facts(asking({"limits": {resource: "1"}})).requested is False
 
 
@@ -168,7 +168,7 @@ def test_a_resource_claim_is_a_request() -> None:
     assert facts(claiming).requested is True
 
 
-def test_without_a_specification_nobody_knows_what_was_requested() -> None:
+def test_without_a_specification_the_request_is_unknown() -> None:
     assert facts({"metadata": {"namespace": "a", "name": "b"}}).requested is None
 
 
@@ -185,11 +185,11 @@ LABELLED = {
 }
 
 
-def test_no_label_is_shown_unless_it_is_allowed() -> None:
+def test_no_label_is_exported_by_default() -> None:
     assert facts(pod(**LABELLED)).labels == ()
 
 
-def test_allowed_labels_and_annotations_are_shown_sorted_and_labels_win() -> None:
+def test_allowed_labels_and_annotations_are_sorted_and_labels_take_precedence() -> None:
     allowed = AllowedLabels(
         labels=("team", "app.kubernetes.io/*", "absent"), annotations=("cost-center", "team")
     )
@@ -201,7 +201,7 @@ def test_allowed_labels_and_annotations_are_shown_sorted_and_labels_win() -> Non
     )
 
 
-def test_a_star_allows_all_labels_but_no_annotation() -> None:
+def test_an_asterisk_allows_all_labels_but_no_annotation() -> None:
     assert [name for name, _ in facts(pod(**LABELLED), AllowedLabels(labels=("*",))).labels] == [
         "app.kubernetes.io/name",
         "app.kubernetes.io/part-of",
@@ -210,7 +210,7 @@ def test_a_star_allows_all_labels_but_no_annotation() -> None:
     ]
 
 
-def test_huge_annotations_are_cut_and_many_labels_are_bounded() -> None:
+def test_long_annotations_are_truncated_and_the_number_of_labels_is_limited() -> None:
     many = pod(metadata={"annotations": {f"a{n:03}": "x" * 10_000 for n in range(500)}})
     shown = facts(many, AllowedLabels(annotations=("a*",))).labels
     assert len(shown) == 32
@@ -221,7 +221,7 @@ def test_huge_annotations_are_cut_and_many_labels_are_bounded() -> None:
 @pytest.mark.parametrize(
     "nobody", [None, [], "pod", 3, {}, {"metadata": {"name": "x"}}, {"metadata": {"namespace": "x"}}]
 )
-def test_an_object_that_does_not_say_which_pod_it_is_is_none(nobody: object) -> None:
+def test_an_object_without_identity_is_ignored(nobody: object) -> None:
     assert pod_info(nobody, NOTHING) is None
 
 
@@ -305,7 +305,7 @@ pods = st.fixed_dictionaries(
 
 
 @given(pod=pods | json_values)
-def test_whatever_the_json_facts_are_strings_or_there_are_none(pod: object) -> None:
+def test_any_json_gives_string_fields_or_no_pod(pod: object) -> None:
     found = pod_info(pod, AllowedLabels(labels=("*",), annotations=("*",)))
     if found is None:
         return

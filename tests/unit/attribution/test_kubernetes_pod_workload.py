@@ -1,4 +1,4 @@
-"""Whose pod is it: the topmost owner, from what the pod itself says."""
+"""The workload of a pod: its topmost owner, from the pod object alone."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def test_a_deployment_may_have_dashes_and_digits_in_its_name() -> None:
 
 
 @pytest.mark.parametrize("labels", [{}, {"pod-template-hash": "other"}, {"pod-template-hash": ""}])
-def test_a_replica_set_without_that_hash_stays_itself(labels: dict[str, str]) -> None:
+def test_a_replica_set_without_a_pod_template_hash_is_its_own_workload(labels: dict[str, str]) -> None:
     assert workload(owned("ReplicaSet", "vllm-6d4b75cb6d", labels=labels)) == "ReplicaSet/vllm-6d4b75cb6d"
 
 
@@ -55,7 +55,7 @@ def test_a_pod_of_an_argo_rollout() -> None:
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", "DaemonSet"])
-def test_a_set_is_its_own_topmost_owner(kind: str) -> None:
+def test_stateful_sets_and_daemon_sets_are_the_topmost_owner(kind: str) -> None:
     assert workload(owned(kind, "db")) == f"{kind}/db"
 
 
@@ -80,15 +80,15 @@ def test_a_pod_of_a_cron_job_whose_job_is_named_by_the_minute() -> None:
         (
             "nightly-1791612000",
             "2026-10-10T06:00:03Z",
-        ),  # seconds: whoever starts Jobs from a script does that
+        ),  # seconds: scripts that start Jobs do that
         ("29860200", "2026-10-10T06:00:03Z"),
     ],
 )
-def test_a_job_whose_digits_are_no_schedule_stays_a_job(name: str, created: str) -> None:
+def test_a_job_with_other_digits_is_a_job(name: str, created: str) -> None:
     assert workload(owned("Job", name, "batch/v1", created=created)) == f"Job/{name}"
 
 
-def test_a_job_of_another_api_group_is_no_job_of_a_cron_job() -> None:
+def test_a_job_of_another_api_group_does_not_belong_to_a_cron_job() -> None:
     pod = owned("Job", "gang-29860200", "batch.volcano.sh/v1alpha1", created="2026-10-10T06:00:03Z")
     assert workload(pod) == "Job/gang-29860200"
 
@@ -103,7 +103,7 @@ def test_a_job_of_another_api_group_is_no_job_of_a_cron_job() -> None:
         ("SomethingNew", "example.com/v1"),
     ],
 )
-def test_an_operator_that_makes_pods_itself_is_the_owner(kind: str, api_version: str) -> None:
+def test_an_operator_that_creates_pods_is_the_owner(kind: str, api_version: str) -> None:
     assert workload(owned(kind, "run-1", api_version)) == f"{kind}/run-1"
 
 
@@ -121,7 +121,7 @@ def test_an_operator_that_makes_pods_itself_is_the_owner(kind: str, api_version:
         ({"notebook-name": "eva"}, "StatefulSet", "eva", "Notebook/eva"),
     ],
 )
-def test_an_operator_above_the_controller_is_known_by_its_label(
+def test_an_operator_above_the_controller_is_found_by_its_label(
     labels: dict[str, str], kind: str, name: str, owner: str
 ) -> None:
     assert workload(owned(kind, name, "batch/v1", labels=labels)) == owner
@@ -135,11 +135,11 @@ def test_an_operator_above_the_controller_is_known_by_its_label(
         ({"training.kubeflow.org/job-name": "nccl"}, "Job", "other"),
     ],
 )
-def test_a_label_that_was_merely_copied_changes_nothing(labels: dict[str, str], kind: str, name: str) -> None:
+def test_a_copied_label_changes_nothing(labels: dict[str, str], kind: str, name: str) -> None:
     assert workload(owned(kind, name, "batch/v1", labels=labels)) == f"{kind}/{name}"
 
 
-def test_an_argo_pod_without_owner_is_known_by_its_label() -> None:
+def test_an_argo_pod_without_an_owner_is_found_by_its_label() -> None:
     pod = {"metadata": {"name": "etl-1", "labels": {"workflows.argoproj.io/workflow": "etl"}}}
     assert workload(pod) == "Workflow/etl"
 

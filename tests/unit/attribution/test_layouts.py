@@ -129,7 +129,7 @@ def pod(pid: int) -> Owner:
 
 @pytest.mark.parametrize("hierarchies", [unified, legacy, hybrid])
 @pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
-def test_every_pod_has_its_name_and_a_service_is_not_a_pod(
+def test_every_pod_is_named_and_a_service_is_not_a_pod(
     proc: FakeProcfs, driver: Driver, hierarchies: Callable[[str], str]
 ) -> None:
     for pid, qos in QOS.items():
@@ -142,7 +142,7 @@ def test_every_pod_has_its_name_and_a_service_is_not_a_pod(
 
 @pytest.mark.parametrize("qos", QOS.values())
 @pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
-def test_an_exporter_in_a_cgroup_namespace_of_its_own_finds_the_same(
+def test_an_exporter_in_its_own_cgroup_namespace_finds_the_same_owners(
     proc: FakeProcfs, driver: Driver, qos: str
 ) -> None:
     """A container of cgroup v2 has such a namespace by default, and sees paths relative to its own cgroup."""
@@ -160,7 +160,7 @@ def test_an_exporter_in_a_cgroup_namespace_of_its_own_finds_the_same(
 
 
 @pytest.mark.parametrize("name", ["systemd, containerd", "systemd, CRI-O", "cgroupfs, containerd"])
-def test_another_container_of_the_exporters_pod_is_of_that_pod(proc: FakeProcfs, name: str) -> None:
+def test_a_process_of_another_container_of_the_exporters_pod(proc: FakeProcfs, name: str) -> None:
     driver = DRIVERS[name]
     home = driver("burstable", EXPORTER, EXPORTER_ID)
     sibling = driver("burstable", EXPORTER, container_id(SIBLING))
@@ -172,7 +172,7 @@ def test_another_container_of_the_exporters_pod_is_of_that_pod(proc: FakeProcfs,
 
 
 @pytest.mark.parametrize("hierarchies", [unified, legacy])
-def test_a_virtual_machine_in_the_slice_of_its_pod_is_the_pods_only_container(
+def test_a_virtual_machine_in_the_pod_slice_is_the_only_container_of_the_pod(
     proc: FakeProcfs, hierarchies: Callable[[str], str]
 ) -> None:
     scope = DRIVERS["systemd, containerd"]("burstable", uid(BURSTABLE), NODE)
@@ -181,7 +181,7 @@ def test_a_virtual_machine_in_the_slice_of_its_pod_is_the_pods_only_container(
     assert owners(proc, BURSTABLE) == {BURSTABLE: replace(pod(BURSTABLE), container_id="")}
 
 
-def test_a_process_that_two_hierarchies_place_in_two_pods_has_no_owner(proc: FakeProcfs) -> None:
+def test_a_process_in_two_pods_of_two_hierarchies_has_no_owner(proc: FakeProcfs) -> None:
     driver = DRIVERS["systemd, containerd"]
     first, second = (driver("", uid(pid), container_id(pid)) for pid in (GUARANTEED, BURSTABLE))
     proc.start(GUARANTEED, f"{legacy(first)}0::{second}\n")

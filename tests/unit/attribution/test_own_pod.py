@@ -29,7 +29,7 @@ def own_pod(environment: dict[str, str], podinfo: Path | None = None, account: P
     return pod
 
 
-def test_the_pod_by_environment() -> None:
+def test_the_pod_from_environment_variables() -> None:
     environment = {
         "GPUTALLY_POD_NAME": "train-0",
         "GPUTALLY_POD_NAMESPACE": "ml",
@@ -46,18 +46,18 @@ def test_the_pod_by_environment() -> None:
     )
 
 
-def test_the_pod_by_the_usual_names_of_these_variables() -> None:
+def test_the_pod_from_common_names_of_environment_variables() -> None:
     environment = {**NAMED, "POD_UID": UID, "NODE_NAME": "node-1"}
     assert own_pod(environment) == PodInfo("ml", "train-0", UID, node="node-1")
 
 
-def test_a_pod_of_argo_is_its_workflows(tmp_path: Path) -> None:
+def test_a_pod_of_argo_belongs_to_its_workflow(tmp_path: Path) -> None:
     directory = podinfo(tmp_path / "podinfo", labels='workflows.argoproj.io/workflow="train-x7k2"')
     (pod,) = OwnPod(NAMED, directory, None).read().pods
     assert (pod.workload, pod.labels) == ("Workflow/train-x7k2", ())
 
 
-def test_the_pod_by_files(tmp_path: Path) -> None:
+def test_the_pod_from_files(tmp_path: Path) -> None:
     labels = 'app="trainer"\nbatch.kubernetes.io/job-completion-index="0"\nempty=""'
     directory = podinfo(tmp_path / "podinfo", name="train-0", namespace="ml\n", uid=UID, labels=labels)
     assert own_pod({}, directory) == PodInfo(
@@ -68,14 +68,14 @@ def test_the_pod_by_files(tmp_path: Path) -> None:
     )
 
 
-def test_its_own_variables_win_over_the_usual_ones_and_those_over_files(tmp_path: Path) -> None:
+def test_gputally_variables_take_precedence_over_common_ones_and_these_over_files(tmp_path: Path) -> None:
     directory = podinfo(tmp_path / "podinfo", name="from-file", namespace="from-file")
     environment = {"GPUTALLY_POD_NAME": "ours", "POD_NAME": "usual", "POD_NAMESPACE": "usual"}
     pod = own_pod(environment, directory)
     assert (pod.namespace, pod.pod) == ("usual", "ours")
 
 
-def test_the_namespace_is_the_service_account_s_when_nothing_else_tells_it(tmp_path: Path) -> None:
+def test_the_namespace_defaults_to_that_of_the_service_account(tmp_path: Path) -> None:
     (tmp_path / "namespace").write_text("ml")
     assert own_pod({"POD_NAME": "train-0"}, None, tmp_path) == PodInfo("ml", "train-0")
     assert own_pod({"POD_NAME": "train-0", "POD_NAMESPACE": "told"}, None, tmp_path).namespace == "told"
@@ -94,16 +94,14 @@ def test_the_namespace_is_the_service_account_s_when_nothing_else_tells_it(tmp_p
         (["*"], ["app", "app.kubernetes.io/name", "app.kubernetes.io/part-of", "secret"]),
     ],
 )
-def test_only_labels_that_are_asked_for_are_shown(
-    tmp_path: Path, allowed: list[str], shown: list[str]
-) -> None:
+def test_only_allowed_labels_are_exported(tmp_path: Path, allowed: list[str], shown: list[str]) -> None:
     labels = 'app="a"\napp.kubernetes.io/name="b"\napp.kubernetes.io/part-of="c"\nsecret="d"'
     directory = podinfo(tmp_path / "podinfo", labels=labels)
     (pod,) = OwnPod(NAMED, directory, None, pod_labels=allowed).read().pods
     assert [name for name, _ in pod.labels] == shown
 
 
-def test_a_changed_label_is_seen_at_the_next_look(tmp_path: Path) -> None:
+def test_a_changed_label_is_read_by_the_next_sample(tmp_path: Path) -> None:
     directory = podinfo(tmp_path / "podinfo", labels='phase="warm-up"')
     source = OwnPod(NAMED, directory, None, pod_labels=["phase"])
     assert source.read().pods[0].labels == (("phase", "warm-up"),)
@@ -122,11 +120,11 @@ def test_a_changed_label_is_seen_at_the_next_look(tmp_path: Path) -> None:
         ("", ""),
     ],
 )
-def test_the_uid_as_cgroups_are_read_or_none(text: str, uid: str) -> None:
+def test_the_uid_is_normalised_or_absent(text: str, uid: str) -> None:
     assert own_pod({**NAMED, "POD_UID": text}).pod_uid == uid
 
 
-def test_the_exporter_s_own_container_is_not_taken_for_the_one_on_the_gpu() -> None:
+def test_the_exporters_own_container_is_not_reported() -> None:
     assert own_pod({**NAMED, "CONTAINER_NAME": "gputally"}).container_names == ()
 
 
@@ -142,21 +140,21 @@ def test_the_exporter_s_own_container_is_not_taken_for_the_one_on_the_gpu() -> N
         ({"HOSTNAME": "train-0", "POD_NAMESPACE": "ml"}, "the name of"),
     ],
 )
-def test_a_missing_identity_is_named_with_the_fix(environment: dict[str, str], reason: str) -> None:
+def test_a_missing_identity_is_reported_with_the_fix(environment: dict[str, str], reason: str) -> None:
     with pytest.raises(Unavailable) as caught:
         OwnPod(environment, None, None).read()
     assert reason in caught.value.reason
     assert "name: GPUTALLY_POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}" in caught.value.fix
 
 
-def test_files_that_cannot_be_read_are_as_good_as_none(tmp_path: Path) -> None:
+def test_unreadable_files_are_ignored(tmp_path: Path) -> None:
     directory = tmp_path / "podinfo"
     (directory / "uid").mkdir(parents=True)
     (directory / "labels").write_bytes(b'app="\xff"')
     assert own_pod(NAMED, directory, tmp_path / "missing") == PodInfo("ml", "train-0")
 
 
-def test_a_wrong_file_does_not_hide_the_next_place(tmp_path: Path) -> None:
+def test_an_invalid_file_does_not_hide_the_next_location(tmp_path: Path) -> None:
     directory = podinfo(tmp_path / "podinfo", namespace="Not A Namespace")
     (tmp_path / "namespace").write_text("ml")
     assert own_pod({"POD_NAME": "train-0"}, directory, tmp_path).namespace == "ml"
@@ -172,12 +170,12 @@ def test_a_wrong_file_does_not_hide_the_next_place(tmp_path: Path) -> None:
         ('a="1"\r\n', ()),
     ],
 )
-def test_labels_as_the_downward_api_writes_them(text: str, labels: tuple[tuple[str, str], ...]) -> None:
+def test_labels_in_the_format_of_the_downward_api(text: str, labels: tuple[tuple[str, str], ...]) -> None:
     assert parse_labels(text) == labels
 
 
 @given(st.text(alphabet='ab="\\\n/.-_é\x00', max_size=60))
-def test_labels_from_any_text_stand_in_it_a_line_each(text: str) -> None:
+def test_labels_from_any_text_occur_in_it(text: str) -> None:
     labels = parse_labels(text)
     assert all(f'{key}="{value}"' in text.split("\n") for key, value in labels)
     assert len({key for key, _ in labels}) == len(labels)
@@ -191,6 +189,6 @@ keys = st.from_regex(r"([a-z0-9.-]{1,10}[a-z0-9]/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,1
 @given(
     st.dictionaries(keys, st.from_regex(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,10}[A-Za-z0-9])?)?", fullmatch=True))
 )
-def test_every_label_that_the_downward_api_can_write_is_read(labels: dict[str, str]) -> None:
+def test_every_label_that_the_downward_api_can_write_is_parsed(labels: dict[str, str]) -> None:
     written = "\n".join(f'{key}="{labels[key]}"' for key in sorted(labels))
     assert dict(parse_labels(written)) == labels

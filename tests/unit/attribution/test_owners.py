@@ -1,4 +1,4 @@
-"""A pid is not a process: who owned it before does not own it now."""
+"""Owners of processes: a reused pid is another process."""
 
 import os
 import random
@@ -35,13 +35,13 @@ def cgroup(number: int) -> str:
     return pod_cgroup(uid(number), container_id(number))
 
 
-def test_a_process_is_traced_to_its_pod(proc: FakeProcfs) -> None:
+def test_a_process_is_attributed_to_its_pod(proc: FakeProcfs) -> None:
     proc.start(41, cgroup(1))
     (found,) = ProcessOwners(proc.root).find([41], KNOWN).values()
     assert found.owner == Owner("pod", "", "ns-1", "pod-1", "main", uid(1), container_id(1))
 
 
-def test_a_reused_pid_is_not_charged_to_the_old_owner(proc: FakeProcfs) -> None:
+def test_a_reused_pid_is_not_attributed_to_the_previous_owner(proc: FakeProcfs) -> None:
     owners = ProcessOwners(proc.root)
     proc.start(41, cgroup(1), ticks=100)
     assert pod_of(owners.find([41], KNOWN)[41]) == "pod-1"
@@ -49,7 +49,7 @@ def test_a_reused_pid_is_not_charged_to_the_old_owner(proc: FakeProcfs) -> None:
     assert pod_of(owners.find([41], KNOWN)[41]) == "pod-2"
 
 
-def test_a_pid_that_was_given_away_says_once_whose_it_was(proc: FakeProcfs) -> None:
+def test_a_reused_pid_reports_its_previous_owner_once(proc: FakeProcfs) -> None:
     owners = ProcessOwners(proc.root)
     proc.start(41, cgroup(1), ticks=100)
     first = owners.find([41], KNOWN)[41]
@@ -65,7 +65,7 @@ def test_a_pid_that_was_given_away_says_once_whose_it_was(proc: FakeProcfs) -> N
     assert owners.find([41], KNOWN)[41].former is None
 
 
-def test_a_process_that_has_ended_keeps_the_owner_it_had(proc: FakeProcfs) -> None:
+def test_an_exited_process_keeps_its_owner(proc: FakeProcfs) -> None:
     owners = ProcessOwners(proc.root)
     proc.start(41, cgroup(1))
     owners.find([41], KNOWN)
@@ -73,36 +73,36 @@ def test_a_process_that_has_ended_keeps_the_owner_it_had(proc: FakeProcfs) -> No
     assert pod_of(owners.find([41], KNOWN)[41]) == "pod-1"
 
 
-def test_a_process_that_ended_before_the_first_look_is_unknown(proc: FakeProcfs) -> None:
+def test_a_process_that_exited_before_the_first_sample_is_unknown(proc: FakeProcfs) -> None:
     proc.start(1, cgroup(1))
     assert ProcessOwners(proc.root).find([1, 41], KNOWN)[41].owner == Unknown("exited")
 
 
-def test_no_pid_at_all_is_a_fault_of_the_deployment_and_not_many_exits(proc: FakeProcfs) -> None:
+def test_if_no_pid_is_found_the_reason_is_the_pid_namespace(proc: FakeProcfs) -> None:
     found = ProcessOwners(proc.root).find([41, 42, 43], KNOWN)
     assert {one.owner for one in found.values()} == {Unknown("pid_namespace")}
 
 
-def test_short_jobs_alone_are_no_sign_of_another_pid_namespace(proc: FakeProcfs) -> None:
+def test_short_jobs_alone_do_not_indicate_another_pid_namespace(proc: FakeProcfs) -> None:
     found = ProcessOwners(proc.root).find([], KNOWN, ended=[41, 42])
     assert {one.owner for one in found.values()} == {Unknown("exited")}
 
 
-def test_a_name_stays_known_when_the_kubelet_has_cleaned_up(proc: FakeProcfs) -> None:
+def test_a_name_is_kept_after_the_kubelet_has_removed_the_pod(proc: FakeProcfs) -> None:
     owners = ProcessOwners(proc.root)
     proc.start(41, cgroup(1))
     assert pod_of(owners.find([41], KNOWN)[41]) == "pod-1"
     assert pod_of(owners.find([41], NOTHING)[41]) == "pod-1"
 
 
-def test_a_name_that_comes_late_is_taken(proc: FakeProcfs) -> None:
+def test_a_name_that_becomes_known_later_is_used(proc: FakeProcfs) -> None:
     owners = ProcessOwners(proc.root)
     proc.start(41, cgroup(1))
     assert owners.find([41], NOTHING)[41].owner == Unknown("unknown_pod", uid(1), container_id(1))
     assert pod_of(owners.find([41], KNOWN)[41]) == "pod-1"
 
 
-def test_what_is_not_asked_for_any_more_is_forgotten(proc: FakeProcfs) -> None:
+def test_processes_that_are_no_longer_listed_are_forgotten(proc: FakeProcfs) -> None:
     owners = ProcessOwners(proc.root)
     for pid in range(1, 200):
         proc.start(pid, cgroup(1))
@@ -112,7 +112,7 @@ def test_what_is_not_asked_for_any_more_is_forgotten(proc: FakeProcfs) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_nothing_is_charged_to_the_wrong_owner_in_random_histories(proc: FakeProcfs, seed: int) -> None:
+def test_random_histories_attribute_every_process_to_its_owner(proc: FakeProcfs, seed: int) -> None:
     """Processes come, go and take each other's pids between looks; a model says whose each one is."""
     luck = random.Random(seed)
     owners = ProcessOwners(proc.root)
@@ -120,7 +120,7 @@ def test_nothing_is_charged_to_the_wrong_owner_in_random_histories(proc: FakePro
     last_seen: dict[int, int] = {}
     ticks = 0
     directory: PodIndex = KNOWN
-    proc.start(999, cgroup(8))  # somebody is always there
+    proc.start(999, cgroup(8))  # one process is always there
     for _ in range(60):
         for _ in range(luck.randrange(6)):
             ticks += 1
@@ -142,7 +142,7 @@ def test_nothing_is_charged_to_the_wrong_owner_in_random_histories(proc: FakePro
         last_seen = {pid: running.get(pid, last_seen.get(pid, 0)) for pid in asked}
 
 
-def test_a_thousand_processes_are_found(proc: FakeProcfs) -> None:
+def test_a_thousand_processes_are_attributed(proc: FakeProcfs) -> None:
     for pid in range(1, 1001):
         proc.start(pid, cgroup(pid % 8 + 1))
     owners = ProcessOwners(proc.root)

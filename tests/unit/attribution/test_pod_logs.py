@@ -1,4 +1,4 @@
-"""Names of pods from the kubelet's log folders, as real nodes have them."""
+"""Names of pods from the kubelet's log directories, as real nodes have them."""
 
 import os
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ class Node:
         (directory / "0.log").write_text("secret\n")
         if container_id:
             name = f"{pod}_{namespace}_{container}-{container_id}"[:251] + ".log"
-            # As on the node: absolute, and so dangling wherever the folder is mounted elsewhere.
+            # As on the node: absolute, and so dangling wherever the directory is mounted elsewhere.
             (self.containers / name).symlink_to(f"/var/log/pods/{directory.parent.name}/{container}/0.log")
 
     def settle(self) -> None:
@@ -199,7 +199,7 @@ def test_the_pods_of_a_node(node: Node, platform: str) -> None:
     assert node.facts() == expected
 
 
-def test_pods_alone_give_the_names_but_no_container_ids(node: Node) -> None:
+def test_pod_directories_alone_give_names_but_no_container_ids(node: Node) -> None:
     node.run("ml", "train-0", UID_A, "trainer", ID_1)
     node.run("ml", "train-0", UID_A, "logger", ID_2)
     source = PodLogs(node.pods, node.containers / "missing")
@@ -208,13 +208,13 @@ def test_pods_alone_give_the_names_but_no_container_ids(node: Node) -> None:
     )
 
 
-def test_links_alone_give_names_ids_and_uids_but_do_not_claim_to_list_every_container(node: Node) -> None:
+def test_links_alone_give_names_ids_and_uids_but_an_incomplete_list_of_containers(node: Node) -> None:
     node.run("ml", "train-0", UID_A, "trainer", ID_1)
     source = PodLogs(node.pods / "missing", node.containers)
     assert source.read().pods == (PodInfo("ml", "train-0", UID_A, containers={ID_1: "trainer"}),)
 
 
-def test_a_pod_replaced_by_one_of_the_same_name_leaves_both_known(node: Node) -> None:
+def test_a_pod_replaced_by_one_of_the_same_name_leaves_both(node: Node) -> None:
     node.run("ml", "train-0", UID_A, "trainer", ID_1)
     node.run("ml", "train-0", UID_B, "trainer", ID_2)
     assert node.facts() == (
@@ -223,7 +223,7 @@ def test_a_pod_replaced_by_one_of_the_same_name_leaves_both_known(node: Node) ->
     )
 
 
-def test_a_log_that_is_no_link_belongs_to_the_only_pod_of_its_name(node: Node) -> None:
+def test_a_log_file_that_is_not_a_link_belongs_to_the_only_pod_of_its_name(node: Node) -> None:
     node.run("ml", "train-0", UID_A, "trainer")
     (node.containers / f"train-0_ml_trainer-{ID_1}.log").touch()
     assert node.facts() == (
@@ -231,7 +231,7 @@ def test_a_log_that_is_no_link_belongs_to_the_only_pod_of_its_name(node: Node) -
     )
 
 
-def test_a_log_that_is_no_link_is_given_to_neither_of_two_pods_of_its_name(node: Node) -> None:
+def test_a_log_file_that_is_not_a_link_belongs_to_neither_of_two_pods(node: Node) -> None:
     node.run("ml", "train-0", UID_A, "trainer")
     node.run("ml", "train-0", UID_B, "trainer")
     (node.containers / f"train-0_ml_trainer-{ID_1}.log").symlink_to("/var/lib/docker/containers/x/x-json.log")
@@ -242,13 +242,13 @@ def test_a_log_that_is_no_link_is_given_to_neither_of_two_pods_of_its_name(node:
     )
 
 
-def test_a_link_that_contradicts_its_name_is_not_believed(node: Node) -> None:
+def test_a_link_that_contradicts_its_name_is_ignored(node: Node) -> None:
     log = node.containers / f"train-0_ml_trainer-{ID_1}.log"
     log.symlink_to(f"/var/log/pods/other_train-0_{UID_A}/trainer/0.log")
     assert node.facts() == ()
 
 
-def test_a_link_whose_id_was_cut_off_is_passed_over_and_no_other_container_takes_its_place(
+def test_a_link_with_a_truncated_id_is_ignored_and_not_matched_to_another_container(
     node: Node,
 ) -> None:
     pod = "p" * 170
@@ -262,7 +262,7 @@ def test_a_link_whose_id_was_cut_off_is_passed_over_and_no_other_container_takes
     )
 
 
-def test_directories_of_old_kubelets_and_other_things_are_passed_over(node: Node) -> None:
+def test_directories_of_old_kubelets_and_other_entries_are_ignored(node: Node) -> None:
     (node.pods / UID_A / "trainer").mkdir(parents=True)
     (node.pods / "lost+found").mkdir()
     (node.pods / f"ml_file_{UID_A}").touch()
@@ -274,7 +274,7 @@ def test_directories_of_old_kubelets_and_other_things_are_passed_over(node: Node
     assert node.facts() == (PodInfo("ml", "train-0", UID_B, containers={}, container_names=("trainer",)),)
 
 
-def test_a_new_pod_and_a_new_container_are_seen_and_a_deleted_pod_is_forgotten(node: Node) -> None:
+def test_new_pods_and_containers_are_found_and_deleted_pods_are_forgotten(node: Node) -> None:
     node.run("ml", "train-0", UID_A, "trainer", ID_1)
     node.settle()
     source = node.source()
@@ -294,7 +294,7 @@ def test_a_new_pod_and_a_new_container_are_seen_and_a_deleted_pod_is_forgotten(n
     )
 
 
-def test_while_nothing_changes_nothing_is_listed_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_directories_are_not_listed_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(500):
         uid = f"00000000-0000-4000-8000-{number:012}"
         node.run("ml", f"train-{number}", uid, "trainer", f"{number:064x}")
@@ -312,7 +312,7 @@ def test_while_nothing_changes_nothing_is_listed_again(node: Node, monkeypatch: 
         assert source.read() is first
 
 
-def test_a_change_within_one_tick_of_the_clock_is_not_missed(node: Node) -> None:
+def test_a_change_within_one_clock_tick_is_noticed(node: Node) -> None:
     node.run("ml", "train-0", UID_A, "trainer")
     directory = node.pods / f"ml_train-0_{UID_A}"
     source = node.source()
@@ -323,7 +323,7 @@ def test_a_change_within_one_tick_of_the_clock_is_not_missed(node: Node) -> None
     assert source.read().pods[0].container_names == ("second", "trainer")
 
 
-def test_a_directory_that_was_replaced_by_another_of_the_same_age_is_listed_again(node: Node) -> None:
+def test_a_directory_replaced_by_one_of_the_same_mtime_is_listed_again(node: Node) -> None:
     node.run("ml", "train-0", UID_A, "trainer")
     node.settle()
     source = node.source()
@@ -335,9 +335,7 @@ def test_a_directory_that_was_replaced_by_another_of_the_same_age_is_listed_agai
     assert source.read().pods[0].container_names == ("other",)
 
 
-def test_a_pod_that_vanishes_while_the_folder_is_listed_is_left_out(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pod_deleted_during_the_listing_is_omitted(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.run("ml", "leaves", UID_A, "trainer")
     node.run("ml", "stays", UID_B, "trainer")
     listed = module._pod_directories
@@ -351,7 +349,7 @@ def test_a_pod_that_vanishes_while_the_folder_is_listed_is_left_out(
     assert [pod.pod for pod in node.facts()] == ["stays"]
 
 
-def test_a_pod_that_vanishes_between_its_look_and_its_listing_is_left_out(
+def test_a_pod_deleted_between_stat_and_listing_is_omitted(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.run("ml", "leaves", UID_A, "trainer")
@@ -366,9 +364,7 @@ def test_a_pod_that_vanishes_between_its_look_and_its_listing_is_left_out(
     assert node.facts() == ()
 
 
-def test_a_link_that_vanishes_while_it_is_read_is_left_out(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_deleted_while_it_is_read_is_omitted(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.run("ml", "train-0", UID_A, "trainer", ID_1)
 
     def gone(*_: object, **__: object) -> str:
@@ -378,7 +374,7 @@ def test_a_link_that_vanishes_while_it_is_read_is_left_out(
     assert node.facts() == (PodInfo("ml", "train-0", UID_A, containers={}, container_names=("trainer",)),)
 
 
-def test_a_pod_directory_that_may_not_be_entered_still_names_its_pod(
+def test_an_inaccessible_pod_directory_still_names_its_pod(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.run("ml", "train-0", UID_A, "trainer", ID_1)
@@ -393,7 +389,7 @@ def test_a_pod_directory_that_may_not_be_entered_still_names_its_pod(
     assert node.facts() == (PodInfo("ml", "train-0", UID_A, containers={ID_1: "trainer"}),)
 
 
-def test_nothing_outside_the_folder_is_looked_into(node: Node, tmp_path: Path) -> None:
+def test_nothing_outside_the_directory_is_read(node: Node, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     (outside / "stolen").mkdir(parents=True)
     (node.pods / f"ml_linked_{UID_A}").symlink_to(outside)
@@ -402,9 +398,7 @@ def test_nothing_outside_the_folder_is_looked_into(node: Node, tmp_path: Path) -
     assert node.facts() == (PodInfo("ml", "train-0", UID_B, containers={}, container_names=("trainer",)),)
 
 
-def test_a_directory_swapped_for_a_link_after_it_was_listed_is_not_followed(
-    node: Node, tmp_path: Path
-) -> None:
+def test_a_directory_replaced_by_a_link_after_the_listing_is_not_followed(node: Node, tmp_path: Path) -> None:
     node.run("ml", "train-0", UID_A, "trainer")
     node.settle()
     source = node.source()
@@ -414,11 +408,11 @@ def test_a_directory_swapped_for_a_link_after_it_was_listed_is_not_followed(
     directory = node.pods / f"ml_train-0_{UID_A}"
     directory.rename(tmp_path / "old")
     directory.symlink_to(outside)
-    os.utime(node.pods, (1_700_000_000, 1_700_000_000))  # the folder looks unchanged
+    os.utime(node.pods, (1_700_000_000, 1_700_000_000))  # the directory looks unchanged
     assert source.read().pods == (PodInfo("ml", "train-0", UID_A),)
 
 
-def test_hostile_names_do_no_harm(node: Node) -> None:
+def test_malformed_names_are_ignored(node: Node) -> None:
     hostile = [
         b"ml_evil\n_" + UID_A.encode(),
         b"ml_..\\.._" + UID_A.encode(),
@@ -436,7 +430,7 @@ def test_hostile_names_do_no_harm(node: Node) -> None:
     assert node.facts() == (PodInfo("b", "a", "", containers={ID_1: "c"}),)
 
 
-def test_ten_thousand_entries_of_rubbish_hide_no_pod(node: Node) -> None:
+def test_ten_thousand_malformed_entries_hide_no_pod(node: Node) -> None:
     for number in range(10_000):
         (node.containers / f"rubbish-{number}_").touch()
     node.run("ml", "train-0", UID_A, "trainer", ID_1)
@@ -445,7 +439,7 @@ def test_ten_thousand_entries_of_rubbish_hide_no_pod(node: Node) -> None:
     )
 
 
-def test_without_both_folders_it_says_what_to_mount(tmp_path: Path) -> None:
+def test_without_both_directories_the_fix_names_the_mount(tmp_path: Path) -> None:
     with pytest.raises(Unavailable) as caught:
         PodLogs(tmp_path / "pods", tmp_path / "containers").read()
     assert f"{tmp_path}/pods" in caught.value.reason
@@ -454,7 +448,7 @@ def test_without_both_folders_it_says_what_to_mount(tmp_path: Path) -> None:
     assert "read-only" in caught.value.fix
 
 
-def test_folders_that_appear_later_are_read(tmp_path: Path) -> None:
+def test_directories_that_appear_later_are_read(tmp_path: Path) -> None:
     source = PodLogs(tmp_path / "pods", tmp_path / "containers")
     with pytest.raises(Unavailable):
         source.read()
@@ -464,7 +458,7 @@ def test_folders_that_appear_later_are_read(tmp_path: Path) -> None:
     )
 
 
-def test_empty_folders_are_a_node_without_pods(node: Node) -> None:
+def test_empty_directories_are_a_node_without_pods(node: Node) -> None:
     assert node.facts() == ()
 
 
@@ -481,7 +475,7 @@ def denied(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("denied")
-def test_without_permission_it_names_the_folder_the_group_and_selinux(node: Node) -> None:
+def test_without_permission_the_directory_the_group_and_selinux_are_named(node: Node) -> None:
     with pytest.raises(Unavailable) as caught:
         node.facts()
     assert caught.value.reason == f"no permission to list {node.pods}"
@@ -489,13 +483,13 @@ def test_without_permission_it_names_the_folder_the_group_and_selinux(node: Node
     assert "group" in caught.value.fix
 
 
-def test_a_file_in_place_of_the_folders_is_said_to_be_one(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Unavailable, match="Not a directory"):
         PodLogs(tmp_path / "file", tmp_path / "file").read()
 
 
-def test_no_descriptor_is_left_open(node: Node) -> None:
+def test_no_file_descriptor_is_left_open(node: Node) -> None:
     node.run("ml", "train-0", UID_A, "trainer", ID_1)
     source = node.source()
     source.read()
@@ -581,7 +575,7 @@ noise = st.one_of(st.text(max_size=300), st.lists(pieces, max_size=12).map("".jo
 
 
 @given(noise)
-def test_what_is_read_from_any_name_stands_in_it(name: str) -> None:
+def test_parsed_parts_of_any_name_occur_in_it(name: str) -> None:
     """Reading a name backwards gives the name again: nothing is made up, nothing is left over."""
     directory = parse_pod_directory(name)
     if directory is not None:
@@ -605,7 +599,7 @@ labels = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
     st.uuids(),
     st.binary(min_size=32, max_size=32),
 )
-def test_every_name_that_a_kubelet_can_write_is_read(
+def test_every_name_that_a_kubelet_can_write_is_parsed(
     namespace: str, pod: str, container: str, uid: object, container_id: bytes
 ) -> None:
     directory = f"{namespace}_{pod}_{uid}"
@@ -620,5 +614,5 @@ def test_every_name_that_a_kubelet_can_write_is_read(
 
 
 @given(st.integers(1, 64), labels)
-def test_an_id_that_lost_any_number_of_digits_is_never_completed(lost: int, container: str) -> None:
+def test_a_truncated_id_is_never_completed(lost: int, container: str) -> None:
     assert parse_container_log(f"p_ml_{container}-{ID_1[:-lost]}.log") is None

@@ -15,7 +15,7 @@ def test_a_label_is_a_namespace_a_container_and_a_pod(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a.b", "etcd-ip-10-0-1-5.ec2.internal", "n" * 64, "p" * 253])
-def test_a_pod_may_have_dots_and_be_long_and_nothing_else_may(text: str) -> None:
+def test_only_a_pod_name_may_contain_dots_and_be_long(text: str) -> None:
     assert is_pod(text)
     assert not is_namespace(text)
     assert not is_container(text)
@@ -30,13 +30,13 @@ def test_names_that_kubernetes_refuses(text: str) -> None:
 
 
 @given(st.uuids())
-def test_a_uid_in_any_spelling_is_one_uid(uid: object) -> None:
+def test_a_uid_in_any_spelling_is_normalised(uid: object) -> None:
     text = str(uid)
     assert parse_pod_uid(text) == parse_pod_uid(text.upper()) == parse_pod_uid(text.replace("-", "_")) == text
 
 
 @given(st.text(max_size=40))
-def test_what_is_no_uid_is_none(text: str) -> None:
+def test_an_invalid_uid_is_none(text: str) -> None:
     uid = parse_pod_uid(text)
     assert uid is None or uid == text.lower().replace("_", "-")
 
@@ -44,5 +44,5 @@ def test_what_is_no_uid_is_none(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "0" * 31, "0" * 33, "g" * 32, "12345678-1234-4abc-8def-1234567890ab-decoy"]
 )
-def test_decoys_are_no_uids(text: str) -> None:
+def test_similar_texts_are_not_uids(text: str) -> None:
     assert parse_pod_uid(text) is None

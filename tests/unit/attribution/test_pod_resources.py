@@ -78,7 +78,7 @@ def unavailable(source: PodResources) -> Unavailable:
     return caught.value
 
 
-def test_devices_of_every_container_are_held(socket_path: Path) -> None:
+def test_devices_of_every_container_are_allocated(socket_path: Path) -> None:
     reply = listing(
         pod("train-0", container("main", {"nvidia.com/gpu": [GPU]}), container("sidecar", {})),
         pod(
@@ -100,12 +100,12 @@ def test_devices_of_every_container_are_held(socket_path: Path) -> None:
     )
 
 
-def test_a_node_on_which_nobody_holds_a_gpu_says_so(socket_path: Path) -> None:
+def test_a_node_without_allocated_gpus(socket_path: Path) -> None:
     with kubelet(socket_path, {V1: b""}):
         assert PodResources(socket_path).read() == PodReport()
 
 
-def test_cpus_memory_and_nics_are_no_gpus() -> None:
+def test_cpus_memory_and_nics_are_not_gpus() -> None:
     devices = {
         "nvidia.com/gpu": [f"{GPU}::3", f"{GPU}::4"],
         "nvidia.com/hostdev": ["0000:3b:00.2"],
@@ -127,7 +127,7 @@ def test_cpus_memory_and_nics_are_no_gpus() -> None:
     ]
 
 
-def test_a_device_that_is_named_once_per_numa_node_is_held_once() -> None:
+def test_a_device_listed_once_per_numa_node_is_allocated_once() -> None:
     topology = message("v1.TopologyInfo", nodes=[message("v1.NUMANode", ID=1)])
     twice = [
         message("v1.ContainerDevices", resource_name="nvidia.com/gpu", device_ids=[GPU], topology=topology)
@@ -138,7 +138,7 @@ def test_a_device_that_is_named_once_per_numa_node_is_held_once() -> None:
     assert parse_holdings(listing(pod("train-0", main))) == holds(GPU)
 
 
-def test_claims_of_gpu_drivers_are_held_by_the_name_of_their_device() -> None:
+def test_claims_of_gpu_drivers_are_allocated_by_device_name() -> None:
     claims = [
         claim("gpu.nvidia.com", "gpu-0", "k8s.gpu.nvidia.com/claim=9c5b-gpu-0"),
         claim("gpu.amd.com", "", "amd.com/gpu=1", "amd.com/gpu=2"),
@@ -153,25 +153,25 @@ def test_claims_of_gpu_drivers_are_held_by_the_name_of_their_device() -> None:
     )
 
 
-def test_an_old_kubelet_is_asked_in_v1alpha1(socket_path: Path) -> None:
+def test_an_old_kubelet_is_queried_with_v1alpha1(socket_path: Path) -> None:
     main = container("main", {"nvidia.com/gpu": [GPU]}, version="v1alpha1")
     reply = listing(pod("train-0", main, version="v1alpha1"), version="v1alpha1")
     with kubelet(socket_path, {V1ALPHA1: reply}):
         assert PodResources(socket_path).read().allocations == holds(GPU)
 
 
-def test_v1_is_asked_first(socket_path: Path) -> None:
+def test_v1_is_tried_first(socket_path: Path) -> None:
     new = listing(pod("train-0", container("main", {"nvidia.com/gpu": [GPU]})))
     with kubelet(socket_path, {V1: new, V1ALPHA1: b""}):
         assert PodResources(socket_path).read().allocations == holds(GPU)
 
 
-def test_a_kubelet_that_knows_neither_version_is_unavailable(socket_path: Path) -> None:
+def test_a_kubelet_that_supports_neither_version_is_unavailable(socket_path: Path) -> None:
     with kubelet(socket_path, {}):
         assert "UNIMPLEMENTED" in unavailable(PodResources(socket_path)).reason
 
 
-def test_a_reply_of_more_than_ten_megabytes_is_read_whole(socket_path: Path) -> None:
+def test_a_reply_of_more_than_ten_megabytes_is_read_completely(socket_path: Path) -> None:
     ids = [f"{GPU}::{number:0300}" for number in range(30_000)]
     reply = listing(pod("train-0", container("main", {"nvidia.com/gpu": ids})))
     assert len(reply) > 10_000_000
@@ -179,12 +179,12 @@ def test_a_reply_of_more_than_ten_megabytes_is_read_whole(socket_path: Path) -> 
         assert PodResources(socket_path, timeout_seconds=60).read().allocations == holds(*ids)
 
 
-def test_a_reply_without_end_is_refused(socket_path: Path) -> None:
+def test_an_endless_reply_is_refused(socket_path: Path) -> None:
     with kubelet(socket_path, {V1: bytes(65 << 20)}):
         assert "longer than" in unavailable(PodResources(socket_path, timeout_seconds=60)).reason
 
 
-def test_a_kubelet_that_hangs_in_the_call_is_given_up_and_asked_again(socket_path: Path) -> None:
+def test_a_call_that_hangs_times_out_and_is_repeated(socket_path: Path) -> None:
     reply = listing(pod("train-0", container("main", {"nvidia.com/gpu": [GPU]})))
     hangs = threading.Event()
     hangs.set()
@@ -206,14 +206,14 @@ def test_a_kubelet_that_hangs_in_the_call_is_given_up_and_asked_again(socket_pat
     assert failure.fix
 
 
-def test_a_socket_that_accepts_and_says_nothing_is_given_up(socket_path: Path) -> None:
+def test_a_server_that_accepts_and_never_responds_times_out(socket_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(socket_path))
         listener.listen()
         assert "did not answer" in unavailable(PodResources(socket_path, timeout_seconds=0.2)).reason
 
 
-def test_a_reply_that_trickles_does_not_stretch_the_deadline(socket_path: Path) -> None:
+def test_a_slow_reply_does_not_extend_the_deadline(socket_path: Path) -> None:
     done = threading.Event()
 
     def trickle(listener: socket.socket) -> None:
@@ -268,7 +268,7 @@ def holding_none(*names: str) -> frozenset[tuple[str, str]]:
     return frozenset(("ml", name) for name in names)
 
 
-def test_a_restarted_kubelet_with_a_new_socket_is_found_again(socket_path: Path) -> None:
+def test_a_restarted_kubelet_with_a_new_socket_is_found(socket_path: Path) -> None:
     source = PodResources(socket_path)
     other = "GPU-2f0e12aa-11c0-4a35-9d60-0b6d7c3a1234"
     with kubelet(socket_path, {V1: listing(pod("train-0", container("main", {"nvidia.com/gpu": [GPU]})))}):
@@ -280,7 +280,7 @@ def test_a_restarted_kubelet_with_a_new_socket_is_found_again(socket_path: Path)
     source.close()
 
 
-def test_a_pod_that_the_kubelet_no_longer_lists_is_gone_at_once(node: Node) -> None:
+def test_a_pod_that_the_kubelet_no_longer_lists_ends_at_once(node: Node) -> None:
     with node.started() as known:
         known[:] = ["train-0", "shadow"]
         node.source.read()
@@ -290,7 +290,7 @@ def test_a_pod_that_the_kubelet_no_longer_lists_is_gone_at_once(node: Node) -> N
         assert node.source.read() == PodReport()
 
 
-def test_a_kubelet_that_has_just_started_and_knows_no_pod_is_no_answer(node: Node) -> None:
+def test_a_kubelet_that_has_just_started_without_pods_is_not_trusted(node: Node) -> None:
     with node.started() as known:
         known[:] = ["train-0", "shadow"]
         before = node.source.read()
@@ -304,7 +304,7 @@ def test_a_kubelet_that_has_just_started_and_knows_no_pod_is_no_answer(node: Nod
         assert node.source.read() == before
 
 
-def test_what_was_held_stays_held_until_a_new_kubelet_has_heard_of_all_its_pods(node: Node) -> None:
+def test_allocations_are_kept_until_a_new_kubelet_lists_all_its_pods(node: Node) -> None:
     with node.started() as known:
         known[:] = ["train-0", "shadow"]
         node.source.read()
@@ -322,7 +322,7 @@ def test_what_was_held_stays_held_until_a_new_kubelet_has_heard_of_all_its_pods(
         assert report.unallocated == holding_none("shadow", "proxy")
 
 
-def test_a_pod_that_ended_while_no_kubelet_ran_is_held_for_half_a_minute_more_and_no_longer(
+def test_a_pod_that_ended_without_a_kubelet_is_kept_for_half_a_minute(
     node: Node,
 ) -> None:
     with node.started() as known:
@@ -335,7 +335,7 @@ def test_a_pod_that_ended_while_no_kubelet_ran_is_held_for_half_a_minute_more_an
         assert node.source.read() == PodReport(unallocated=holding_none("proxy"))
 
 
-def test_nothing_is_made_up_for_a_source_that_starts_with_the_kubelet(node: Node) -> None:
+def test_a_source_that_starts_with_the_kubelet_invents_no_allocation(node: Node) -> None:
     with node.started() as known:
         assert node.source.read() == PodReport()
         known[:] = ["train-0"]
@@ -344,7 +344,7 @@ def test_nothing_is_made_up_for_a_source_that_starts_with_the_kubelet(node: Node
         assert node.source.read().allocations == ()
 
 
-def test_a_missing_socket_asks_for_the_mount(socket_path: Path) -> None:
+def test_a_missing_socket_has_the_mount_as_its_fix(socket_path: Path) -> None:
     failure = unavailable(PodResources(socket_path))
 
     assert failure.reason == f"there is no socket {socket_path}"
@@ -352,7 +352,7 @@ def test_a_missing_socket_asks_for_the_mount(socket_path: Path) -> None:
     assert str(socket_path.parent) in failure.fix
 
 
-def test_a_socket_that_nobody_listens_on_any_more_is_told_apart(socket_path: Path) -> None:
+def test_a_socket_without_a_server_is_distinguished(socket_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(socket_path))
     failure = unavailable(PodResources(socket_path))
@@ -361,7 +361,7 @@ def test_a_socket_that_nobody_listens_on_any_more_is_told_apart(socket_path: Pat
     assert "not the socket alone" in failure.fix
 
 
-def test_a_socket_that_may_not_be_opened_asks_for_root(
+def test_a_socket_without_permission_has_root_as_its_fix(
     socket_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def connect(self: socket.socket, address: str) -> None:
@@ -379,7 +379,7 @@ def test_a_path_too_long_for_a_socket_is_unavailable(tmp_path: Path) -> None:
     assert "too long" in unavailable(PodResources(tmp_path / ("x" * 120))).reason
 
 
-def test_an_error_of_the_kubelet_is_passed_on(socket_path: Path) -> None:
+def test_an_error_of_the_kubelet_is_reported(socket_path: Path) -> None:
     def answer(context: grpc.ServicerContext) -> bytes:
         context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit: 100 %")
 
@@ -388,7 +388,7 @@ def test_an_error_of_the_kubelet_is_passed_on(socket_path: Path) -> None:
     assert "RESOURCE_EXHAUSTED: rejected by rate limit: 100 %" in failure.reason
 
 
-def test_a_reply_that_is_no_such_message_is_unavailable(socket_path: Path) -> None:
+def test_a_malformed_message_is_unavailable(socket_path: Path) -> None:
     with kubelet(socket_path, {V1: b"\xff" * 64}):
         assert "list of pod resources" in unavailable(PodResources(socket_path)).reason
 
@@ -398,7 +398,7 @@ def test_a_reply_that_is_no_such_message_is_unavailable(socket_path: Path) -> No
     [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", bytes(range(256)) * 40, b"\0\0\0\4\0\0\0\0\0"],
     ids=["nothing", "HTTP/1.1", "noise", "settings, then nothing"],
 )
-def test_whoever_answers_without_grpc_is_unavailable(socket_path: Path, answer: bytes) -> None:
+def test_a_server_without_grpc_is_unavailable(socket_path: Path, answer: bytes) -> None:
     def respond(listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection:
@@ -421,7 +421,7 @@ RESOURCES = st.sampled_from(["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i91
 
 
 @given(st.lists(st.builds(Allocation, WORDS, WORDS, WORDS, RESOURCES, WORDS), max_size=6, unique=True))
-def test_what_protobuf_writes_is_read_back(held: list[Allocation]) -> None:
+def test_messages_encoded_by_protobuf_are_decoded(held: list[Allocation]) -> None:
     pods = [
         pod(one.pod, container(one.container, {one.resource: [one.device_id]}), namespace=one.namespace)
         for one in held
@@ -431,7 +431,7 @@ def test_what_protobuf_writes_is_read_back(held: list[Allocation]) -> None:
 
 
 @given(st.data())
-def test_a_damaged_reply_is_a_value_error_or_some_holdings(data: st.DataObject) -> None:
+def test_a_damaged_reply_is_a_value_error_or_some_allocations(data: st.DataObject) -> None:
     reply = bytearray(
         listing(
             pod("train-0", container("main", {"nvidia.com/gpu": [GPU]}, cpu_ids=[1, 2])),

@@ -1,4 +1,4 @@
-"""Processes: on paper, and real ones in real cgroups."""
+"""Processes: generated files, and real processes in real cgroups."""
 
 import json
 import os
@@ -54,18 +54,18 @@ def stat_line(
     "name",
     [b"python3", b"a b", b"x) R (y", b"(((", b")", b"", b"tmux: server", b"two\nlines", b") Z 1 1 1 1 1"],
 )
-def test_a_name_may_hold_anything(name: bytes) -> None:
+def test_a_process_name_may_contain_any_character(name: bytes) -> None:
     assert parse_stat(stat_line(name, "R", threads=7)) == Stat(name.decode(), "R", 0x400000, 7, 728037)
 
 
 @given(st.binary(max_size=64), st.sampled_from("RSDZTtXI"), st.integers(0, 2**64), st.integers(0, 10**6))
-def test_every_stat_is_read_back(name: bytes, state: str, started: int, threads: int) -> None:
+def test_every_valid_stat_is_parsed(name: bytes, state: str, started: int, threads: int) -> None:
     stat = parse_stat(stat_line(name, state, threads=threads, started=started))
     assert stat == Stat(name.decode("utf-8", "replace"), state, 0x400000, threads, started)
 
 
 @given(st.one_of(st.binary(), st.text("0123456789() SZ\n-").map(str.encode)))
-def test_garbage_is_no_stat_and_breaks_nothing(text: bytes) -> None:
+def test_random_bytes_are_not_a_stat(text: bytes) -> None:
     stat = parse_stat(text)
     assert stat is None or (b"(" in text and str(stat.start_time_ticks) in text.decode("ascii", "replace"))
     parse_real_uid(text)
@@ -84,11 +84,11 @@ def test_garbage_is_no_stat_and_breaks_nothing(text: bytes) -> None:
         b"x" + stat_line(),
     ],
 )
-def test_a_broken_stat_is_none(text: bytes) -> None:
+def test_a_malformed_stat_is_none(text: bytes) -> None:
     assert parse_stat(text) is None
 
 
-def test_the_first_thread_may_end_before_the_process() -> None:
+def test_the_first_thread_may_exit_before_the_process() -> None:
     alone, leader = parse_stat(stat_line(state="Z", threads=1)), parse_stat(stat_line(state="Z", threads=3))
     assert alone is not None
     assert leader is not None
@@ -136,11 +136,13 @@ def test_a_process_of_a_pod(process: Callable[..., Path]) -> None:
         (stat_line(b"nvidia-cuda-mps-server"), b"0::/\n", "mediated"),
     ],
 )
-def test_why_not(process: Callable[..., Path], stat: bytes, cgroup: bytes, reason: str) -> None:
+def test_the_reason_without_an_owner(
+    process: Callable[..., Path], stat: bytes, cgroup: bytes, reason: str
+) -> None:
     assert read_process(process(stat, cgroup), 42) == Unknown(reason)
 
 
-def test_who_is_gone_has_exited(tmp_path: Path, process: Callable[..., Path]) -> None:
+def test_a_missing_process_has_exited(tmp_path: Path, process: Callable[..., Path]) -> None:
     assert read_process(tmp_path, 42) == Unknown("exited")
     assert read_start_time(tmp_path, 42) is None
     root = process()
@@ -148,7 +150,7 @@ def test_who_is_gone_has_exited(tmp_path: Path, process: Callable[..., Path]) ->
     assert read_process(root, 42) == Unknown("exited")
 
 
-def test_no_start_time_is_made_up(process: Callable[..., Path]) -> None:
+def test_an_unreadable_start_time_is_none(process: Callable[..., Path]) -> None:
     assert read_start_time(process(b"garbage"), 42) is None
 
 
@@ -184,7 +186,7 @@ def test_a_file_that_cannot_be_read(
         (stat_line(state="Z"), "zombie"),
     ],
 )
-def test_who_changes_while_being_looked_at_is_not_named(
+def test_a_process_that_changes_while_it_is_read_has_no_owner(
     process: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, second: bytes, reason: str
 ) -> None:
     root = process()
@@ -199,7 +201,7 @@ def test_who_changes_while_being_looked_at_is_not_named(
     assert read_process(root, 42) == Unknown(reason)
 
 
-def test_a_process_that_is_ending_is_not_taken_for_one_of_the_host(process: Callable[..., Path]) -> None:
+def test_an_exiting_process_is_not_attributed_to_the_host(process: Callable[..., Path]) -> None:
     # cgroup v1 says "/" of it, cgroup v2 still says the truth.
     ending = stat_line(state="D", flags=0x400000 | EXITING)
     thread = {"task__42__stat": ending}
@@ -209,7 +211,7 @@ def test_a_process_that_is_ending_is_not_taken_for_one_of_the_host(process: Call
     )
 
 
-def test_a_process_whose_first_thread_has_ended_lives_where_another_thread_does(
+def test_a_process_whose_first_thread_has_exited_is_located_by_another_thread(
     process: Callable[..., Path],
 ) -> None:
     ended = stat_line(state="Z", flags=0x400000 | EXITING, threads=2)
@@ -221,13 +223,13 @@ def test_a_process_whose_first_thread_has_ended_lives_where_another_thread_does(
     assert read_process(root, 42) == ProcessFacts(42, 728037, "python3", CgroupOwner("process"))
 
 
-def test_a_thread_that_vanishes_meanwhile_does_not_hide_the_process(process: Callable[..., Path]) -> None:
+def test_a_thread_that_exits_meanwhile_does_not_hide_the_process(process: Callable[..., Path]) -> None:
     root = process(stat_line(state="Z", threads=2))
     (root / "42" / "task" / "43").mkdir(parents=True)
     assert read_process(root, 42) == ProcessFacts(42, 728037, "python3", CgroupOwner("pod", UID, ID))
 
 
-def test_the_user_of_a_slurm_job_is_found_where_the_path_has_none(process: Callable[..., Path]) -> None:
+def test_the_user_of_a_slurm_job_is_read_if_the_path_has_none(process: Callable[..., Path]) -> None:
     status = b"Name:\tpython3\nUid:\t1000\t1000\t1000\t1000\n"
     root = process(cgroup=b"0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0\n", status=status)
     found = read_process(root, 42)
@@ -235,14 +237,14 @@ def test_the_user_of_a_slurm_job_is_found_where_the_path_has_none(process: Calla
     assert found.owner == CgroupOwner("slurm", name="42", slurm_job="42", slurm_step="0", user="1000")
 
 
-def test_a_long_file_is_read_whole(process: Callable[..., Path]) -> None:
+def test_a_long_file_is_read_completely(process: Callable[..., Path]) -> None:
     filler = b"".join(b"%d:name=c%d:/%s\n" % (n, n, b"x" * 200) for n in range(1000, 0, -1))
     found = read_process(process(cgroup=filler + POD_CGROUP), 42)
     assert isinstance(found, ProcessFacts)
     assert found.owner == CgroupOwner("pod", UID, ID)
 
 
-def test_all_pids_missing_at_once_is_another_pid_namespace(process: Callable[..., Path]) -> None:
+def test_if_all_pids_are_missing_the_pid_namespace_differs(process: Callable[..., Path]) -> None:
     root = process()
     assert sees_host(root, [41, 42, 43])
     assert not sees_host(root, [41, 43])
@@ -273,7 +275,7 @@ def running(code: str = "") -> Iterator[int]:
 
 @pytest.fixture
 def hierarchies() -> Iterator[dict[str, Path]]:
-    """A folder of our own in a hierarchy of each version that this machine has, removed afterwards."""
+    """A directory of our own in a hierarchy of each version that this machine has, removed afterwards."""
     made: dict[str, Path] = {}
     for line in (PROC / "self" / "mountinfo").read_text().splitlines():
         mount, _, source = line.partition(" - ")
@@ -362,7 +364,7 @@ def test_a_real_process_in_two_pods_is_refused(hierarchies: dict[str, Path]) -> 
         (f"kubepods/pod{UID.replace('9', '8')}/{OTHER_ID}", ["pod", UID, ID, False]),
     ],
 )
-def test_a_reader_in_a_cgroup_namespace_of_its_own_finds_the_pod(
+def test_a_reader_in_its_own_cgroup_namespace_finds_the_pod(
     hierarchies: dict[str, Path], of_reader: str, found: list[object]
 ) -> None:
     for folder in hierarchies.values():
@@ -381,7 +383,7 @@ def test_a_reader_in_a_cgroup_namespace_of_its_own_finds_the_pod(
             assert json.loads(result.stdout) == found
 
 
-def test_a_real_process_whose_first_thread_has_ended(hierarchies: dict[str, Path]) -> None:
+def test_a_real_process_whose_first_thread_has_exited(hierarchies: dict[str, Path]) -> None:
     # The system call exit ends one thread; the process goes on with the other.
     end_first_thread = (
         "import ctypes, platform, threading\n"
@@ -399,19 +401,19 @@ def test_a_real_process_whose_first_thread_has_ended(hierarchies: dict[str, Path
 
 
 @pytest.mark.parametrize("name", ["tmux: server", "x) R (y", ")"])
-def test_a_real_name(name: str) -> None:
+def test_the_name_of_a_real_process(name: str) -> None:
     with running(f"open('/proc/self/comm', 'w').write({name!r})") as pid:
         found = read_process(PROC, pid)
         assert isinstance(found, ProcessFacts)
         assert found.name == name
 
 
-def test_the_kernel_cuts_the_name_of_the_mps_server() -> None:
+def test_the_kernel_truncates_the_name_of_the_mps_server() -> None:
     with running("open('/proc/self/comm', 'w').write('nvidia-cuda-mps-server')") as pid:
         assert read_process(PROC, pid) == Unknown("mediated")
 
 
-def test_real_processes_end_while_they_are_looked_at() -> None:
+def test_real_processes_exit_while_they_are_read() -> None:
     with ExitStack() as children:
         pids = [children.enter_context(subprocess.Popen(["true"])).pid for _ in range(20)]
         looks = [read_process(PROC, pid) for pid in pids]

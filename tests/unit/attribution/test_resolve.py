@@ -76,7 +76,7 @@ def test_a_pod_with_one_container_needs_no_container_id() -> None:
     assert (owner.pod, owner.container) == ("notebook", "jupyter")
 
 
-def test_a_container_that_has_just_started_is_not_taken_for_the_one_that_is_known() -> None:
+def test_a_container_that_has_just_started_is_not_matched_to_the_known_one() -> None:
     init = PodInfo(
         "team-a", "train-0", uid(1), containers={container_id(1): "init"}, container_names=("init",)
     )
@@ -85,13 +85,13 @@ def test_a_container_that_has_just_started_is_not_taken_for_the_one_that_is_know
     assert (owner.pod, owner.container) == ("train-0", "")
 
 
-def test_a_pod_of_several_containers_without_the_id_is_the_pod_alone() -> None:
+def test_a_pod_of_several_containers_without_the_id_has_no_container() -> None:
     owner = resolve_owner(CgroupOwner("pod", uid(1)), "qemu", directory(TRAIN))
     assert isinstance(owner, Owner)
     assert (owner.pod, owner.container) == ("train-0", "")
 
 
-def test_a_pod_that_no_source_knows_is_unknown_never_another() -> None:
+def test_a_pod_unknown_to_every_source_is_unknown() -> None:
     found = CgroupOwner("pod", uid(7), container_id(7))
     assert resolve_owner(found, "x", directory(TRAIN)) == Unknown("unknown_pod", uid(7), container_id(7))
 
@@ -111,14 +111,14 @@ def test_a_kubernetes_container_without_its_pod_is_found_by_its_id() -> None:
     )
 
 
-def test_a_docker_container_that_the_kubelet_knows_is_a_pods() -> None:
+def test_a_docker_container_known_to_the_kubelet_belongs_to_its_pod() -> None:
     found = CgroupOwner("docker", name=container_id(1)[:12], container_id=container_id(1))
     owner = resolve_owner(found, "x", directory(TRAIN))
     assert isinstance(owner, Owner)
     assert (owner.kind, owner.pod) == ("pod", "train-0")
 
 
-def test_a_path_relative_to_the_own_pod_means_the_own_pod() -> None:
+def test_a_path_relative_to_the_exporters_pod_means_that_pod() -> None:
     known = index_pods({"own_pod": PodReport((replace(TRAIN, containers={}),))})
     owner = resolve_owner(CgroupOwner("pod", "", container_id(4), own_pod=True), "x", known)
     assert isinstance(owner, Owner)
@@ -134,13 +134,13 @@ def test_a_path_relative_to_the_own_pod_means_the_own_pod() -> None:
         (CgroupOwner("process"), "process/python3"),
     ],
 )
-def test_what_is_no_pod_is_named_by_kind(found: CgroupOwner, name: str) -> None:
+def test_owners_outside_of_pods_are_named_by_kind(found: CgroupOwner, name: str) -> None:
     owner = resolve_owner(found, "python3", EMPTY)
     assert isinstance(owner, Owner)
     assert owner.name == name
 
 
-def test_sources_fill_each_other_up() -> None:
+def test_sources_complement_each_other() -> None:
     api = PodInfo("team-a", "train-0", uid(1), workload="Job/train", requested=True, labels=(("team", "a"),))
     known = index_pods({"kubernetes": PodReport((api,)), "pod_logs": PodReport((TRAIN,))})
     facts = known.by_uid[uid(1)]
@@ -148,7 +148,7 @@ def test_sources_fill_each_other_up() -> None:
     assert known.by_container[container_id(1)] == (facts, "main")
 
 
-def test_one_process_on_two_gpus_and_two_processes_on_one_add_up_once() -> None:
+def test_memory_and_processes_are_summed_without_duplicates() -> None:
     second = replace(GPU, uuid="GPU-b", index=1)
     readings = (
         Reading(
@@ -165,21 +165,21 @@ def test_one_process_on_two_gpus_and_two_processes_on_one_add_up_once() -> None:
     assert (other.uuid, other.processes, other.memory_used_bytes, other.sm_ratio) == ("GPU-b", 1, 7, 0.0)
 
 
-def test_a_process_that_ended_between_two_looks_counts_with_what_it_did() -> None:
+def test_a_process_that_exited_between_two_samples_counts_with_its_samples() -> None:
     reading = Reading(gpu=GPU, processes=(), process_samples=(sample(9, 0.4),))
     assert (listed_pids([reading]), ended_pids([reading])) == ([], [9])
     (use,) = uses_of([reading], {9: pod(TRAIN)}, EMPTY)
     assert (use.processes, use.sm_ratio) == (0, 0.4)
 
 
-def test_processes_on_a_mig_device_are_on_that_device_and_have_no_invented_utilisation() -> None:
+def test_processes_on_a_mig_device_have_no_utilisation() -> None:
     process = Process(1, "compute", None, 5, 1, 0)
     mig = MigReading(instance=MigInstance("MIG-x", "GPU-a", 0, 1, 0), processes=(process,))
     (use,) = uses_of([Reading(gpu=GPU, processes=(process,), mig=(mig,))], {1: pod(TRAIN)}, EMPTY)
     assert (use.uuid, use.processes, use.sm_ratio) == ("MIG-x", 1, None)
 
 
-def test_processes_on_a_partition_whose_driver_samples_have_the_samples_of_that_partition() -> None:
+def test_processes_on_a_partition_have_its_process_samples() -> None:
     parts = tuple(
         MigReading(
             instance=MigInstance(f"GPU-m-{n}", "GPU-m", 0, n, 0),
@@ -201,14 +201,14 @@ def test_processes_on_a_partition_whose_driver_samples_have_the_samples_of_that_
     assert use == Use(0, "GPU-m-1", pod(LOOSE, "jupyter"), 0, 0, 0.0, None, 0.0, 0.0)
 
 
-def test_who_holds_a_gpu_and_does_nothing_is_there_with_zeros() -> None:
+def test_an_idle_holder_is_exported_with_zeros() -> None:
     held = Allocation("team-b", "notebook", "jupyter", "nvidia.com/gpu", "GPU-a")
     reading = Reading(gpu=GPU, processes=(), process_samples=())
     (use,) = uses_of([reading], {}, directory(LOOSE, allocations=(held, held)))
     assert use == Use(0, "GPU-a", pod(LOOSE, "jupyter"), 0, 0, 0.0, 0.0, 0.0, 0.0)
 
 
-def test_a_pod_that_uses_what_it_was_not_given_is_shadow_use() -> None:
+def test_use_without_an_allocation_is_shadow_use() -> None:
     held = Allocation("team-b", "notebook", "jupyter", "nvidia.com/gpu", "GPU-a")
     known = directory(TRAIN, LOOSE, allocations=(held,), unallocated=(TRAIN,))
     owner = replace(pod(TRAIN), pod_uid=uid(1))
@@ -216,14 +216,14 @@ def test_a_pod_that_uses_what_it_was_not_given_is_shadow_use() -> None:
     assert {(p.pod, p.requested) for p in list_pods(uses, known)} == {("train-0", False), ("notebook", True)}
 
 
-def test_a_pod_that_the_kubelet_does_not_know_is_not_called_a_shadow() -> None:
+def test_a_pod_unknown_to_the_kubelet_is_not_shadow_use() -> None:
     held = Allocation("team-b", "notebook", "jupyter", "nvidia.com/gpu", "GPU-a")
     known = directory(TRAIN, LOOSE, allocations=(held,))
     uses = uses_of([Reading(gpu=GPU, processes=(Process(1, "compute"),))], {1: pod(TRAIN)}, known)
     assert {(p.pod, p.requested) for p in list_pods(uses, known)} == {("train-0", None), ("notebook", True)}
 
 
-def test_without_a_source_that_knows_devices_nobody_is_accused() -> None:
+def test_without_a_source_of_allocations_there_is_no_shadow_use() -> None:
     uses = uses_of([Reading(gpu=GPU, processes=(Process(1, "compute"),))], {1: pod(TRAIN)}, EMPTY)
     assert [p.requested for p in list_pods(uses, EMPTY)] == [None]
 
@@ -247,7 +247,7 @@ owners_strategy = st.dictionaries(
     st.lists(st.tuples(st.integers(1, 12), st.integers(0, 100), st.integers(1, 50))),
     owners_strategy,
 )
-def test_the_sum_over_all_owners_is_what_the_driver_reports(
+def test_the_sum_over_all_owners_equals_the_value_of_the_driver(
     processes: list[tuple[int, int]], samples: list[tuple[int, int, int]], owners: dict[int, Owner | Unknown]
 ) -> None:
     reading = Reading(

@@ -39,7 +39,7 @@ def short(residents: tuple[Resident, ...]) -> list[tuple[int, Owner | Unknown, i
     ]
 
 
-def test_a_process_in_the_list_comes_with_its_samples_and_its_start() -> None:
+def test_a_listed_process_has_its_samples_and_start_time() -> None:
     process = Process(7, "compute", "python", 5)
     samples = (sample(7, 1001), sample(8, 1001), sample(7, 1002))
     found = {7: FoundOwner(OLD, BEGAN), 8: FoundOwner(NEW, BEGAN)}
@@ -48,19 +48,19 @@ def test_a_process_in_the_list_comes_with_its_samples_and_its_start() -> None:
     assert (other.process, other.owner, other.ended) == (Process(8, "ended", memory_used_bytes=0), NEW, True)
 
 
-def test_a_process_that_did_not_run_has_no_samples_and_one_that_is_not_sampled_has_none() -> None:
+def test_an_idle_process_has_empty_samples_and_an_unsampled_one_none() -> None:
     process = Process(7, "compute")
     found = {7: FoundOwner(OLD, BEGAN)}
     assert short(list_residents([reading(process)], found)) == [(7, OLD, 0, False)]
     assert short(list_residents([reading(process, samples=None)], found)) == [(7, OLD, None, False)]
 
 
-def test_a_process_that_nobody_found_has_ended_before_it_could_be_looked_up() -> None:
+def test_a_process_that_was_not_found_exited_before_the_lookup() -> None:
     residents = list_residents([reading(samples=(sample(7, 1001),))], {})
     assert short(residents) == [(7, Unknown("exited"), 1, True)]
 
 
-def test_a_process_on_a_mig_device_is_under_it_and_not_sampled() -> None:
+def test_a_process_on_a_mig_device_belongs_to_the_device_and_has_no_samples() -> None:
     instance = MigReading(instance=MigInstance("MIG-1", "GPU-a", 0, 1, 0), processes=(Process(7, "compute"),))
     [one] = list_residents([reading(samples=None, mig=(instance,))], {7: FoundOwner(OLD, BEGAN)})
     assert (one.uuid, one.gpu_index, one.owner, one.samples) == ("MIG-1", 0, OLD, None)
@@ -69,7 +69,7 @@ def test_a_process_on_a_mig_device_is_under_it_and_not_sampled() -> None:
 # A pid that another process has now.
 
 
-def test_samples_from_before_a_process_began_are_the_former_owners() -> None:
+def test_samples_before_the_start_of_a_process_belong_to_the_previous_owner() -> None:
     samples = (sample(7, BEGAN - 4), sample(7, BEGAN - 3), sample(7, BEGAN + 1))
     found = {7: FoundOwner(NEW, BEGAN, new=True, former=OLD)}
     former, now = list_residents([reading(Process(7, "compute"), samples=samples)], found)
@@ -78,25 +78,25 @@ def test_samples_from_before_a_process_began_are_the_former_owners() -> None:
     assert (now.owner, now.samples, now.ended, now.started_at_seconds) == (NEW, samples[2:], False, BEGAN)
 
 
-def test_they_are_nobodys_where_the_former_owner_was_never_known() -> None:
+def test_they_are_unattributed_if_the_previous_owner_was_unknown() -> None:
     found = {7: FoundOwner(NEW, BEGAN, new=True)}
     residents = list_residents([reading(Process(7, "compute"), samples=(sample(7, BEGAN - 3),))], found)
     assert short(residents) == [(7, Unknown("exited"), 1, True), (7, NEW, 0, False)]
 
 
-def test_one_that_ended_too_without_a_sample_is_not_there() -> None:
+def test_an_exited_process_without_a_sample_is_omitted() -> None:
     found = {7: FoundOwner(NEW, BEGAN, new=True, former=OLD)}
     residents = list_residents([reading(samples=(sample(7, BEGAN - 3),))], found)
     assert short(residents) == [(7, OLD, 1, True)]
 
 
-def test_the_clocks_of_kernel_and_driver_may_be_two_seconds_apart() -> None:
+def test_a_difference_of_two_seconds_between_kernel_and_driver_clock_is_tolerated() -> None:
     found = {7: FoundOwner(NEW, BEGAN, new=True, former=OLD)}
     residents = list_residents([reading(Process(7, "compute"), samples=(sample(7, BEGAN - 2),))], found)
     assert short(residents) == [(7, NEW, 1, False)]
 
 
-def test_a_process_that_was_known_at_the_last_look_keeps_all_its_samples() -> None:
+def test_a_process_known_from_the_last_sample_keeps_all_its_samples() -> None:
     found = {7: FoundOwner(NEW, BEGAN)}
     residents = list_residents([reading(Process(7, "compute"), samples=(sample(7, BEGAN - 9),))], found)
     assert short(residents) == [(7, NEW, 1, False)]
@@ -109,7 +109,7 @@ def test_a_process_that_was_known_at_the_last_look_keeps_all_its_samples() -> No
     st.sampled_from([OLD, Unknown("zombie"), None]),
     st.booleans(),
 )
-def test_every_sample_is_somebodys_once_and_no_early_one_is_the_new_owners(
+def test_every_sample_is_attributed_once_and_no_early_one_to_the_new_owner(
     stamps: list[float], began: float | None, new: bool, former: Owner | Unknown | None, listed: bool
 ) -> None:
     samples = tuple(sample(7, at) for at in stamps)
@@ -133,7 +133,7 @@ def accounted(pid: int, began: float, ran: float = 2.0) -> AccountedProcess:
     return AccountedProcess(pid, round(began * 1e6), round(ran * 1e6), 0.25, 64)
 
 
-def test_a_process_that_came_and_went_is_known_from_the_accounting() -> None:
+def test_a_process_between_two_samples_is_known_from_accounting() -> None:
     [one] = list_residents(
         [reading(accounted=(accounted(7, BEGAN),))], {7: FoundOwner(OLD, BEGAN)}, since_seconds=BEGAN - 1
     )
@@ -142,7 +142,7 @@ def test_a_process_that_came_and_went_is_known_from_the_accounting() -> None:
     assert one.samples == (ProcessSample(7, 1_002_000_000, 0.25, None, None, None, 2_000_000),)
 
 
-def test_what_the_samples_or_an_earlier_look_have_told_does_not_count_twice() -> None:
+def test_accounted_time_that_was_sampled_is_not_counted_twice() -> None:
     found = {7: FoundOwner(OLD, BEGAN)}
     ended = (accounted(7, BEGAN),)
     sampled = reading(samples=(sample(7, BEGAN + 1),), accounted=ended)
@@ -151,7 +151,7 @@ def test_what_the_samples_or_an_earlier_look_have_told_does_not_count_twice() ->
     assert list_residents([reading(accounted=ended)], found, since_seconds=None) == ()
 
 
-def test_an_accounted_process_whose_pid_is_anothers_by_now_is_the_former_owners() -> None:
+def test_an_accounted_process_whose_pid_was_reused_belongs_to_the_previous_owner() -> None:
     ended = [reading(accounted=(accounted(7, BEGAN),))]
     known = list_residents(ended, {7: FoundOwner(NEW, BEGAN + 5, True, OLD)}, since_seconds=BEGAN - 1)
     assert short(known) == [(7, OLD, 1, True)]

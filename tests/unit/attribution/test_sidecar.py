@@ -16,11 +16,11 @@ def told(*pods: PodInfo) -> PodIndex:
     return index_pods({"own_pod": PodReport(pods=pods)})
 
 
-def test_every_process_it_sees_is_of_its_pod(tmp_path: Path) -> None:
+def test_every_visible_process_belongs_to_its_pod(tmp_path: Path) -> None:
     procfs = FakeProcfs(tmp_path)
     procfs.start(20, "0::/\n")  # of its own container
     procfs.start(30, f"0::/../cri-containerd-{container_id(2)}.scope\n")
-    procfs.start(40, pod_cgroup(uid(9), container_id(4)))  # nobody knows this UID
+    procfs.start(40, pod_cgroup(uid(9), container_id(4)))  # an unknown UID
     found = SidecarOwners(procfs.root).find([20, 30, 40], told(POD))
     assert {
         (one.owner.namespace, one.owner.pod) for one in found.values() if isinstance(one.owner, Owner)
@@ -29,7 +29,7 @@ def test_every_process_it_sees_is_of_its_pod(tmp_path: Path) -> None:
     assert found[20].owner == OWNER
 
 
-def test_a_process_that_it_does_not_see_is_not_claimed(tmp_path: Path) -> None:
+def test_an_invisible_process_is_not_attributed_to_its_pod(tmp_path: Path) -> None:
     procfs = FakeProcfs(tmp_path)
     procfs.start(20, "0::/\n")
     found = SidecarOwners(procfs.root).find([20, 4711], told(POD))
@@ -37,7 +37,7 @@ def test_a_process_that_it_does_not_see_is_not_claimed(tmp_path: Path) -> None:
     assert SidecarOwners(procfs.root).find([4711], told(POD))[4711].owner == Unknown("pid_namespace")
 
 
-def test_without_a_name_of_its_own_pod_it_names_none(tmp_path: Path) -> None:
+def test_without_the_name_of_its_pod_it_names_none(tmp_path: Path) -> None:
     procfs = FakeProcfs(tmp_path)
     procfs.start(40, pod_cgroup(uid(9), container_id(4)))
     found = SidecarOwners(procfs.root).find([40], told())

@@ -41,13 +41,13 @@ class Looks(threading.Event):
         return self.is_set()
 
 
-def test_the_sandbox_and_its_own_processes_are_no_other_container(pod: FakeProcfs) -> None:
+def test_the_sandbox_and_its_own_processes_do_not_count_as_containers(pod: FakeProcfs) -> None:
     assert not others_run(pod.root)
     pod.start(30, MAIN)
     assert others_run(pod.root)
 
 
-def test_it_ends_when_all_others_have_ended(pod: FakeProcfs) -> None:
+def test_it_ends_when_all_other_containers_have_ended(pod: FakeProcfs) -> None:
     pod.start(30, MAIN)
     pod.start(31, MAIN)
     ended = threading.Event()
@@ -57,14 +57,14 @@ def test_it_ends_when_all_others_have_ended(pod: FakeProcfs) -> None:
     assert not watch.is_set()
 
 
-def test_it_waits_for_a_container_that_has_not_begun(pod: FakeProcfs) -> None:
+def test_it_waits_for_a_container_that_has_not_started(pod: FakeProcfs) -> None:
     ended = threading.Event()
     watch = Looks(lambda: None, lambda: pod.start(30, MAIN), lambda: None)
     watch_containers(pod.root, ended.set, watch)
     assert not ended.is_set()
 
 
-def test_a_pod_that_does_not_share_its_processes_is_told(tmp_path: Path, pod: FakeProcfs) -> None:
+def test_a_pod_without_a_shared_pid_namespace_is_reported(tmp_path: Path, pod: FakeProcfs) -> None:
     assert sees_containers(pod.root)
     pod.start(1, OWN, name="gputally")
     assert not sees_containers(pod.root)

@@ -20,7 +20,7 @@ def test_a_uuid_is_the_unique_id_in_sixteen_digits() -> None:
 
 
 @pytest.mark.parametrize("unique_id", [None, 0])
-def test_without_a_unique_id_the_address_is_the_name(unique_id: int | None) -> None:
+def test_without_a_unique_id_the_pci_address_is_used(unique_id: int | None) -> None:
     assert gpu_uuid(unique_id, "0000:c3:00.0") == "GPU-0000:c3:00.0"
 
 
@@ -35,7 +35,7 @@ def test_without_a_unique_id_the_address_is_the_name(unique_id: int | None) -> N
         ("N/A", 0x1, "AMD GPU 0x0001"),
     ],
 )
-def test_a_model_is_the_product_or_what_its_chip_is_called(
+def test_a_model_is_the_product_name_or_the_name_of_its_chip(
     product: str | None, device_id: int, name: str
 ) -> None:
     assert model_name(product, device_id) == name
@@ -45,19 +45,19 @@ def test_a_model_is_the_product_or_what_its_chip_is_called(
     ("said", "name"),
     [("edge", "edge"), ("memory", "mem"), ("hotspot", "junction"), ("HBM 3", "hbm3"), ("hbm_0", "hbm0")],
 )
-def test_sensors_are_called_as_the_kernel_labels_them(said: str, name: str) -> None:
+def test_sensors_have_the_labels_of_the_kernel(said: str, name: str) -> None:
     assert sensor_name(said) == name
 
 
 @given(st.integers(1, 2**63))
-def test_energy_never_runs_ahead_of_its_counter(ticks: int) -> None:
+def test_converted_energy_never_exceeds_the_counter(ticks: int) -> None:
     millijoules = energy_millijoules(ticks, 0x74A1)
     assert millijoules is not None
     assert millijoules * 2**16 <= ticks * 1000 < (millijoules + 1) * 2**16
 
 
 @pytest.mark.parametrize("device_id", [None, 0x73BF, 0x744C, 0x738C])
-def test_only_newer_instincts_count_energy(device_id: int | None) -> None:
+def test_only_newer_instincts_have_an_energy_counter(device_id: int | None) -> None:
     assert energy_millijoules(65536, device_id) is None
     assert energy_millijoules(65536, 0x740F) == 1000
     assert energy_millijoules(0, 0x740F) is None
@@ -78,7 +78,7 @@ def meters(*readings: Reading) -> dict[str, str | None]:
     return {reading.gpu.uuid: reading.gpu.metered_by for reading in pair_dies(readings)}
 
 
-def test_the_second_die_of_a_package_has_the_meter_of_the_one_before_it_on_the_bus() -> None:
+def test_the_second_die_of_a_package_has_the_meter_of_the_previous_die() -> None:
     package = (die(1, watts=90.0), die(2, watts=None), die(3, watts=80.0), die(4, watts=None))
     expected = {"GPU-1": None, "GPU-2": "GPU-1", "GPU-3": None, "GPU-4": "GPU-3"}
     assert meters(*package) == expected

@@ -25,21 +25,21 @@ def load_nvidia(procfs: Path) -> None:
     version.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  Tue Apr  8 2025\n")
 
 
-def test_a_host_with_nothing_waits_for_nvidia(tmp_path: Path) -> None:
+def test_a_host_without_gpus_waits_for_nvidia(tmp_path: Path) -> None:
     assert names(tmp_path, tmp_path) == [NVIDIA]
 
 
-def test_an_nvidia_driver_without_a_gpu_on_pci_is_nvidias_alone(tmp_path: Path) -> None:
+def test_an_nvidia_driver_without_a_pci_gpu_selects_nvidia_readers_only(tmp_path: Path) -> None:
     load_nvidia(tmp_path)
     assert names(tmp_path, tmp_path) == [NVIDIA]
 
 
-def test_amd_gpus_alone_do_not_make_nvidias_readers_be_missed() -> None:
+def test_on_a_host_with_amd_gpus_only_nvidia_readers_are_not_selected() -> None:
     tree = planted("mi300x")
     assert names(tree / "sys", tree / "proc") == [AMD]
 
 
-def test_both_vendors_are_read_side_by_side(tmp_path: Path) -> None:
+def test_both_vendors_are_read_in_parallel(tmp_path: Path) -> None:
     tree = planted("card10")  # with a GPU of NVIDIA
     assert names(tree / "sys", tree / "proc") == [NVIDIA, AMD]
     load_nvidia(tmp_path)
@@ -47,11 +47,11 @@ def test_both_vendors_are_read_side_by_side(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reader", ["nvml", "nvidia-smi", "amdgpu", "rocm-smi", "simulated"])
-def test_the_reader_that_is_named_is_tried_whatever_the_host_has(tmp_path: Path, reader: str) -> None:
+def test_a_selected_reader_is_used_on_any_host(tmp_path: Path, reader: str) -> None:
     assert names(tmp_path, tmp_path, reader) == [[reader]]
 
 
-def test_what_reads_amd_gpus_is_not_loaded_where_there_are_none(tmp_path: Path) -> None:
+def test_amd_readers_are_not_imported_without_amd_gpus(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from gputally.config import Config;"
         "from gputally.app import readers_of;"

@@ -1,4 +1,4 @@
-"""What /sys and /proc tell of the GPUs of a host without a driver library."""
+"""What /sys and /proc report about the GPUs of a host, without a driver library."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def test_only_display_controllers_and_accelerators_are_gpus(tmp_path: Path) -> N
     assert all(one.present for one in host)
 
 
-def test_an_amd_gpu_of_another_driver_is_not_for_this_exporter(tmp_path: Path) -> None:
+def test_an_amd_gpu_of_another_driver_is_ignored(tmp_path: Path) -> None:
     pci_device(tmp_path, "0000:02:00.0", "0x1002", "0x030000", "radeon")
     pci_device(tmp_path, "0000:03:00.0", "0x1002", "0x120000", "vfio-pci")
     pci_device(tmp_path, "0000:04:00.0", "0x1002", "0x120000", "amdgpu")
@@ -45,14 +45,14 @@ def test_an_amd_gpu_of_another_driver_is_not_for_this_exporter(tmp_path: Path) -
     assert amd.gpus == ("0000:04:00.0",)
 
 
-def test_no_pci_at_all(tmp_path: Path) -> None:
+def test_a_host_without_pci(tmp_path: Path) -> None:
     host = read_host(tmp_path, tmp_path)
     assert host == (VendorOnHost(NVIDIA, (), None), VendorOnHost(AMD, (), None))
     assert not any(one.present for one in host)
 
 
 @pytest.mark.parametrize("sign", ["module/amdgpu", "class/kfd"])
-def test_a_loaded_driver_is_a_sign_too(tmp_path: Path, sign: str) -> None:
+def test_a_loaded_driver_indicates_a_gpu(tmp_path: Path, sign: str) -> None:
     (tmp_path / sign).mkdir(parents=True)
     nvidia, amd = read_host(tmp_path, tmp_path)
     assert amd.present
@@ -89,5 +89,5 @@ def test_any_text_gives_a_version_or_none(text: str) -> None:
     assert version is None or version in text
 
 
-def test_no_module_is_none(tmp_path: Path) -> None:
+def test_without_a_module_the_version_is_none(tmp_path: Path) -> None:
     assert nvidia_module_version(tmp_path, tmp_path) is None

@@ -83,7 +83,7 @@ HEALTHY = reading(
 
 
 @pytest.mark.parametrize("healthy", [HEALTHY, reading(), reading(up=False)])
-def test_a_plausible_reading_comes_back_itself(healthy: Reading) -> None:
+def test_a_plausible_reading_is_returned_unchanged(healthy: Reading) -> None:
     kept, dropped = drop_implausible(healthy)
     assert kept is healthy
     assert dropped == ()
@@ -114,7 +114,7 @@ def test_a_plausible_reading_comes_back_itself(healthy: Reading) -> None:
         ("pcie_replays", 2**32 - 1),
     ],
 )
-def test_an_implausible_value_goes_alone(field: str, value: float) -> None:
+def test_only_the_implausible_value_is_dropped(field: str, value: float) -> None:
     wrong: dict[str, Any] = {field: value}
     without: dict[str, Any] = {field: None}
     kept, dropped = drop_implausible(replace(HEALTHY, **wrong))
@@ -124,12 +124,12 @@ def test_an_implausible_value_goes_alone(field: str, value: float) -> None:
 
 @pytest.mark.parametrize("nonsense", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize(("field", "labelled"), measured(Reading))
-def test_no_field_keeps_what_is_no_number(field: str, labelled: bool, nonsense: float) -> None:
+def test_values_that_are_not_finite_numbers_are_dropped(field: str, labelled: bool, nonsense: float) -> None:
     value = {("a",): nonsense} if labelled else nonsense
     assert drop_implausible(reading(**{field: value})) == (reading(), (field,))
 
 
-def test_of_several_values_only_the_wrong_ones_go() -> None:
+def test_of_several_values_only_implausible_ones_are_dropped() -> None:
     clocks = {("sm",): 1e9, ("memory",): 2e11, ("video",): math.nan, ("graphics",): -1.0}
     kept, dropped = drop_implausible(reading(clock_hertz=clocks))
     assert kept == reading(clock_hertz={("sm",): 1e9})
@@ -141,14 +141,14 @@ def test_states_are_zero_or_one() -> None:
     assert (kept, dropped) == (reading(nvlink_up={("0",): 1.0}), ("nvlink_up",))
 
 
-def test_a_process_stays_when_its_memory_is_nonsense() -> None:
+def test_a_process_with_implausible_memory_is_kept() -> None:
     processes = (Process(1, "compute", "a", 2**64 - 1), Process(2, "compute", "b", 5))
     kept, dropped = drop_implausible(reading(processes=processes))
     assert kept.processes == (Process(1, "compute", "a", None), Process(2, "compute", "b", 5))
     assert dropped == ("processes.memory_used_bytes",)
 
 
-def test_a_sample_of_a_process_goes_as_a_whole() -> None:
+def test_an_implausible_sample_of_a_process_is_dropped_completely() -> None:
     good = ProcessSample(1, 5, 0.5, 0.0, 0.0, 0.0)
     unmeasured = ProcessSample(1, 5, 0.5, None, None, None)
     samples = (
@@ -163,7 +163,7 @@ def test_a_sample_of_a_process_goes_as_a_whole() -> None:
     assert dropped == ("process_samples",) * 3
 
 
-def test_mig_instances_are_held_to_the_same_bounds() -> None:
+def test_mig_instances_have_the_same_bounds() -> None:
     sick = MigReading(
         instance=INSTANCE,
         sm_active_ratio=3.0,
@@ -203,7 +203,7 @@ LABELLED = [name for name, labelled in measured(Reading) if labelled]
         max_size=4,
     ),
 )
-def test_what_stays_is_plausible_and_what_goes_is_named(
+def test_kept_values_are_plausible_and_dropped_values_are_named(
     plain: dict[str, float], labelled: dict[str, dict[tuple[str, ...], float]]
 ) -> None:
     before = reading(**plain, **labelled)
@@ -220,6 +220,6 @@ def test_what_stays_is_plausible_and_what_goes_is_named(
         assert len(values) - len(left) == dropped.count(name)
 
 
-def test_activity_is_shared_by_gpus_and_instances() -> None:
+def test_gpus_and_instances_share_the_activity_bounds() -> None:
     for field in fields(Activity):
         assert bounds_of(field.name) == bounds_of("gpu_utilization_ratio")

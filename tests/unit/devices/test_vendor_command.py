@@ -1,4 +1,4 @@
-"""A tool may hang, flood, fork, or refuse to die: the exporter is back in time and nothing stays behind."""
+"""A tool that hangs, forks or prints without end does not block the reader and leaves no process."""
 
 import os
 import signal
@@ -59,28 +59,28 @@ def wait_until_gone(pid: int) -> bool:
     return wait_until(lambda: not is_alive(pid), f"process {pid} ends")
 
 
-def test_output_errors_and_exit_code_come_back_in_the_c_locale(tool: Tool) -> None:
+def test_output_errors_and_exit_code_are_returned_in_the_c_locale(tool: Tool) -> None:
     finished = tool('echo "out $1 $LC_ALL"; echo err >&2; exit 7').run("argument", timeout_seconds=20)
     assert (finished.exit_code, finished.stdout, finished.stderr) == (7, "out argument C\n", "err\n")
 
 
-def test_more_output_than_a_pipe_holds_arrives_whole(tool: Tool) -> None:
+def test_more_output_than_a_pipe_buffer_is_returned_completely(tool: Tool) -> None:
     finished = tool("head -c 1000000 /dev/zero | tr '\\0' x").run(timeout_seconds=20)
     assert finished.stdout == "x" * 1_000_000
 
 
-def test_bytes_that_are_no_text_do_no_harm(tool: Tool) -> None:
+def test_invalid_utf8_is_accepted(tool: Tool) -> None:
     assert tool("printf '\\377\\000\\n'").run(timeout_seconds=20).stdout == "�\0\n"
 
 
-def test_a_tool_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_tool_is_named(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match="no-such-tool was not found") as failure:
         Command(str(tmp_path / "no-such-tool"), fix_when_it_hangs="").run(timeout_seconds=20)
     assert failure.value.error == "not_found"
     assert "install" in failure.value.fix
 
 
-def test_a_file_that_is_no_program_says_why(tmp_path: Path) -> None:
+def test_a_file_that_is_not_executable_has_a_reason(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(b"\x7fELF but not really")
     path.chmod(0o755)
@@ -104,14 +104,14 @@ def test_a_tool_that_hangs_is_killed_with_its_children_and_reaped(
     assert wait_until_gone(child)
 
 
-def test_a_grandchild_that_keeps_the_pipe_open_is_not_waited_for(tool: Tool, tmp_path: Path) -> None:
+def test_a_grandchild_that_keeps_the_pipe_open_does_not_block(tool: Tool, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     finished = tool(f"sleep 600 & echo $! > {pid}; echo done").run(timeout_seconds=500)
     assert finished.stdout == "done\n"
     assert wait_until_gone(int(pid.read_text())), "what the tool left behind runs on"
 
 
-def test_a_grandchild_that_left_the_group_cannot_hold_the_reader_up(
+def test_a_grandchild_in_another_process_group_does_not_block(
     tool: Tool, tmp_path: Path, clock: ToolClock
 ) -> None:
     pid = tmp_path / "pid"
@@ -140,7 +140,7 @@ def test_a_tool_that_never_stops_printing_is_killed(tool: Tool, monkeypatch: pyt
     assert children() == before
 
 
-def test_no_second_process_is_started_beside_one_that_cannot_be_killed(
+def test_no_second_process_is_started_while_one_cannot_be_killed(
     tool: Tool, tmp_path: Path, clock: ToolClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts = tmp_path / "starts"

@@ -51,7 +51,7 @@ def unattributed(ledger: GpuAccounts) -> dict[str, float]:
 # Time.
 
 
-def test_time_runs_from_look_to_look_for_those_who_are_there_and_for_those_who_hold() -> None:
+def test_time_is_counted_between_samples_for_residents_and_holders() -> None:
     ledger = open_books()
     settle(ledger, 0, 0, [resident(1, A, busy=4)], [B])
     assert {name: one.held_microseconds for name, one in charges(ledger).items()} == {"a": 0, "b": 0}
@@ -63,13 +63,13 @@ def test_time_runs_from_look_to_look_for_those_who_are_there_and_for_those_who_h
     ]
 
 
-def test_what_ran_before_the_first_look_is_nobodys_time() -> None:
+def test_time_before_the_first_sample_is_not_counted() -> None:
     ledger = open_books()
     settle(ledger, 0, 0, [resident(1, A, busy=4)])
     assert charges(ledger)["a"].busy_microseconds == 0
 
 
-def test_time_in_which_nobody_looked_is_nobodys() -> None:
+def test_unobserved_time_is_not_counted() -> None:
     ledger = open_books()
     settle(ledger, 0, 0, [resident(1, A)])
     settle(ledger, 60, 0, [resident(1, A, busy=6)])
@@ -78,14 +78,14 @@ def test_time_in_which_nobody_looked_is_nobodys() -> None:
     assert charges(ledger)["a"].busy_microseconds == 6 * SECOND
 
 
-def test_where_the_driver_does_not_sample_busy_time_is_not_known() -> None:
+def test_without_process_samples_busy_time_is_unknown() -> None:
     ledger = open_books()
     for at in (0, 5):
         settle(ledger, at, 0, [resident(1, A, busy=None)], [B], sampled=False)
     assert [one.busy_microseconds for one in ledger.charges()] == [None, None]
 
 
-def test_where_the_activity_of_the_device_is_known_it_is_its_only_owners() -> None:
+def test_known_activity_of_the_device_is_busy_time_of_its_only_owner() -> None:
     ledger = open_books()
     for at in (0, 5):
         settle(ledger, at, 0, [resident(1, A, busy=None)], sampled=False, active_ratio=0.3)
@@ -97,13 +97,13 @@ def test_where_the_activity_of_the_device_is_known_it_is_its_only_owners() -> No
     assert charges(ledger)["b"].busy_microseconds is None
 
 
-def test_a_holder_whose_pod_is_there_in_a_container_that_cannot_be_told_is_not_there_twice() -> None:
+def test_a_holder_whose_pod_is_resident_in_an_unknown_container_is_not_counted_twice() -> None:
     ledger = open_books()
     settle(ledger, 0, 0, [resident(1, pod("a", ""))], [A])
     assert [one.owner.container for one in ledger.charges()] == [""]
 
 
-def test_a_holder_of_another_name_is_there_beside_it() -> None:
+def test_a_holder_of_another_name_is_counted_separately() -> None:
     ledger = open_books()
     settle(ledger, 0, 0, [resident(1, pod("a", "sidecar")), resident(2, Owner("slurm", "slurm/4"))], [A, B])
     assert len(list(ledger.charges())) == 4
@@ -124,7 +124,7 @@ def test_windows_of_any_length_give_the_same_busy_time(cuts: list[int], percent:
 # Who is there, and who has gone.
 
 
-def test_who_has_left_is_not_active_and_keeps_what_it_has() -> None:
+def test_an_owner_that_has_left_is_inactive_and_keeps_its_charges() -> None:
     ledger = open_books()
     settle(ledger, 0, 0, [resident(1, A)])
     settle(ledger, 5, 100, [resident(1, A)])
@@ -132,21 +132,21 @@ def test_who_has_left_is_not_active_and_keeps_what_it_has() -> None:
     assert (charges(ledger)["a"].active, total(charges(ledger)["a"])) == (False, 200_000)
 
 
-def test_who_only_has_a_process_that_ended_is_charged_and_not_active() -> None:
+def test_an_owner_with_exited_processes_only_is_charged_and_inactive() -> None:
     ledger = open_books()
     settle(ledger, 0, 0)
     settle(ledger, 5, 100, [resident(1, A, busy=1, ended=True)])
     assert (charges(ledger)["a"].active, total(charges(ledger)["a"])) == (False, 100_000)
 
 
-def test_who_holds_the_device_is_active_whether_or_not_its_process_ended() -> None:
+def test_a_holder_is_active_even_if_its_process_exited() -> None:
     ledger = open_books()
     settle(ledger, 0, 0)
     settle(ledger, 5, 100, [resident(1, A, busy=1, ended=True)], [A])
     assert charges(ledger)["a"].active
 
 
-def test_on_a_lost_gpu_nobody_is_active() -> None:
+def test_no_owner_is_active_on_a_lost_gpu() -> None:
     ledger = open_books(process_accounts=True)
     settle(ledger, 0, 0, [resident(1, A)])
     ledger.mark_inactive()
@@ -154,7 +154,7 @@ def test_on_a_lost_gpu_nobody_is_active() -> None:
     assert [one.active for one in ledger.process_charges()] == [False]
 
 
-def test_who_has_been_gone_for_long_is_taken_off_and_what_it_used_stays_in_the_books() -> None:
+def test_an_owner_that_left_long_ago_is_removed_and_its_energy_stays_in_the_ledger() -> None:
     ledger = open_books(process_accounts=True)
     settle(ledger, 0, 0, [resident(1, A)], [B])
     settle(ledger, 5, 100, [], [B])
@@ -166,7 +166,7 @@ def test_who_has_been_gone_for_long_is_taken_off_and_what_it_used_stays_in_the_b
     assert unattributed(ledger) == {"expired": 100_000}
 
 
-def test_who_is_there_is_never_taken_off() -> None:
+def test_a_present_owner_is_never_removed() -> None:
     ledger = open_books(process_accounts=True)
     settle(ledger, 0, 0, [resident(1, A)], [B])
     ledger.expire(10**12, 0)
@@ -174,7 +174,7 @@ def test_who_is_there_is_never_taken_off() -> None:
     assert len(list(ledger.process_charges())) == 1
 
 
-def test_who_comes_back_after_that_begins_at_nothing() -> None:
+def test_an_owner_that_returns_after_removal_starts_at_zero() -> None:
     ledger = open_books()
     settle(ledger, 0, 0, [resident(1, A)])
     settle(ledger, 5, 100)
@@ -185,7 +185,7 @@ def test_who_comes_back_after_that_begins_at_nothing() -> None:
     assert unattributed(ledger) == {"expired": 100_000}
 
 
-def test_who_is_taken_off_before_its_last_window_closes_is_charged_as_departed() -> None:
+def test_an_owner_removed_before_its_last_window_closes_is_charged_as_departed() -> None:
     ledger = open_books()
     settle(ledger, 0, 0, [resident(1, A)])
     settle(ledger, 5, None)
@@ -195,7 +195,7 @@ def test_who_is_taken_off_before_its_last_window_closes_is_charged_as_departed()
     assert not charges(ledger)
 
 
-def test_on_a_gpu_that_tells_neither_counter_nor_power_nobody_is_remembered() -> None:
+def test_on_a_gpu_with_neither_counter_nor_power_no_owner_is_kept() -> None:
     ledger = open_books()
     for at in range(50):
         settle(ledger, at, None, [resident(at, pod(f"pod-{at}"))])
@@ -207,7 +207,7 @@ def test_on_a_gpu_that_tells_neither_counter_nor_power_nobody_is_remembered() ->
     assert unattributed(ledger) == {"idle": 100_000}
 
 
-def test_while_a_counter_stays_away_nobody_is_remembered_for_it() -> None:
+def test_while_a_counter_is_missing_no_owner_is_kept_for_it() -> None:
     ledger = open_books()
     settle(ledger, 0, 0, [resident(1, A)])
     for at in range(5, 100, 5):
@@ -229,13 +229,13 @@ def processes(ledger: GpuAccounts) -> dict[int, ProcessCharge]:
     return {one.pid: one for one in ledger.process_charges()}
 
 
-def test_processes_are_not_kept_unless_they_are_asked_for() -> None:
+def test_processes_are_kept_only_on_request() -> None:
     ledger = open_books()
     settle(ledger, 0, 0, [resident(1, A)])
     assert not processes(ledger)
 
 
-def test_a_process_gets_its_part_and_is_described() -> None:
+def test_a_process_has_its_share_and_its_description() -> None:
     ledger = open_books(process_accounts=True)
     for at, used in ((0, 0), (5, 200)):
         settle(
@@ -257,7 +257,7 @@ def test_a_process_gets_its_part_and_is_described() -> None:
     )
 
 
-def test_a_process_that_ended_keeps_its_name_and_what_it_used() -> None:
+def test_an_exited_process_keeps_its_name_and_energy() -> None:
     ledger = open_books(process_accounts=True)
     settle(ledger, 0, 0, [resident(1, A)])
     settle(ledger, 5, 200, [resident(1, A)])
@@ -267,7 +267,7 @@ def test_a_process_that_ended_keeps_its_name_and_what_it_used() -> None:
     assert (one.memory_used_bytes, one.sm_ratio, one.memory_ratio) == (None, None, None)
 
 
-def test_a_process_that_was_never_seen_alive_is_charged_under_its_pid() -> None:
+def test_a_process_that_was_never_sampled_is_charged_under_its_pid() -> None:
     ledger = open_books(process_accounts=True)
     settle(ledger, 0, 0)
     settle(ledger, 5, 200, [resident(1, A, busy=1, ended=True)])
@@ -276,7 +276,7 @@ def test_a_process_that_was_never_seen_alive_is_charged_under_its_pid() -> None:
 
 @pytest.mark.parametrize("heir", [A, B])
 @pytest.mark.parametrize("turn", [1, -1])
-def test_a_pid_that_was_given_to_another_process_begins_at_nothing(turn: int, heir: Owner) -> None:
+def test_a_reused_pid_starts_at_zero(turn: int, heir: Owner) -> None:
     ledger = open_books(process_accounts=True)
     settle(ledger, 0, 0, [resident(1, A, started=1.0)])
     settle(ledger, 5, 200, [resident(1, A, started=1.0)])
@@ -292,27 +292,25 @@ def test_a_pid_that_was_given_to_another_process_begins_at_nothing(turn: int, he
     assert total(charges(ledger)["a"]) == (300_000 if heir == A else 225_000)
 
 
-def test_a_process_whose_owner_becomes_known_begins_at_nothing_what_it_had_was_not_its_owners() -> None:
+def test_a_process_whose_owner_becomes_known_starts_at_zero() -> None:
     ledger = open_books(process_accounts=True)
     settle(ledger, 0, 0, [resident(1, Unknown("unknown_pod"))])
     settle(ledger, 5, 200, [resident(1, Unknown("unknown_pod"))])
     assert processes(ledger)[1].energy_millijoules == 200_000
-    settle(
-        ledger, 10, 300, [resident(1, A)]
-    )  # it did not run: half is by the memory that nobody had a name for
+    settle(ledger, 10, 300, [resident(1, A)])  # it did not run: half is by the memory of unnamed processes
     assert processes(ledger)[1].energy_millijoules == total(charges(ledger)["a"]) == 50_000
     settle(ledger, 15, 400, [resident(1, A)])
     assert processes(ledger)[1].energy_millijoules == total(charges(ledger)["a"]) == 150_000
 
 
-def test_a_process_without_a_name_does_not_get_what_was_the_one_before_it() -> None:
+def test_a_process_without_a_name_does_not_get_the_energy_of_its_predecessor() -> None:
     ledger = open_books(process_accounts=True)
     settle(ledger, 0, 0, [resident(1, A, started=None)])
     settle(ledger, 5, 200, [resident(1, STRANGER, started=None, memory=0)])
     assert (total(charges(ledger)["a"]), processes(ledger)[1].energy_millijoules) == (200_000, 0)
 
 
-def test_a_process_that_nobody_saw_has_its_part_of_the_holders() -> None:
+def test_a_process_without_samples_has_its_share_of_the_holder() -> None:
     ledger = open_books(process_accounts=True)
     settle(ledger, 0, 0, [], [A])
     settle(ledger, 5, 200, [resident(1, Unknown("exited"), busy=1, ended=True)], [A])
@@ -331,7 +329,7 @@ def resumed(ledger: GpuAccounts, at: float, joules: float | None) -> GpuAccounts
     return after
 
 
-def test_all_of_it_is_gone_on_from() -> None:
+def test_the_whole_state_is_resumed() -> None:
     owner = Owner("slurm", "slurm/42", slurm_job="42", user="u")
     before = open_books()
     settle(before, 0, 7, [resident(1, A), resident(2, owner, busy=None)], sampled=False)
@@ -353,7 +351,7 @@ def test_all_of_it_is_gone_on_from() -> None:
     assert not any(one.active for one in after.charges())
 
 
-def test_the_time_that_someone_has_been_gone_is_remembered_but_not_the_time_in_between() -> None:
+def test_the_time_since_an_owner_left_is_kept_without_the_time_of_the_restart() -> None:
     before = open_books()
     settle(before, 0, 0, [resident(1, A)])
     settle(before, 10, 0)
@@ -364,7 +362,7 @@ def test_the_time_that_someone_has_been_gone_is_remembered_but_not_the_time_in_b
     assert not charges(after)
 
 
-def test_a_counter_that_does_not_follow_leaves_the_books_empty() -> None:
+def test_a_counter_that_does_not_continue_leaves_the_ledger_empty() -> None:
     before = open_books()
     settle(before, 0, 100, [resident(1, A)])
     settle(before, 5, 200, [resident(1, A)])

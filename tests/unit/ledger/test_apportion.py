@@ -18,7 +18,7 @@ WEIGHTS = st.dictionaries(
 
 
 @given(AMOUNTS, WEIGHTS)
-def test_the_parts_are_whole_and_add_up_to_the_amount(amount: int, weights: dict[tuple[int], int]) -> None:
+def test_the_parts_are_integers_and_add_up_to_the_amount(amount: int, weights: dict[tuple[int], int]) -> None:
     parts = apportion(amount, weights)
     assert parts.keys() == weights.keys()
     assert sum(parts.values()) == amount
@@ -53,7 +53,7 @@ def test_the_order_of_the_weights_changes_nothing(amount: int, weights: dict[tup
         (100, [1, 1, 4], [17, 17, 66]),  # 16.67, 16.67, 66.67: the two ones by key
     ],
 )
-def test_by_weight_then_by_the_largest_remainder_then_by_key(
+def test_by_weight_then_by_largest_remainder_then_by_key(
     amount: int, weights: list[int], parts: list[int]
 ) -> None:
     apportioned = apportion(amount, {(position,): weight for position, weight in enumerate(weights)})

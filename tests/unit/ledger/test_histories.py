@@ -1,4 +1,4 @@
-"""Random histories of a few GPUs: whatever happens, and in whatever order, the ledger balance."""
+"""Random histories of a few GPUs: the ledger balances after any events in any order."""
 
 import json
 import random
@@ -355,14 +355,14 @@ class Histories(RuleBasedStateMachine):
         return found
 
     def check_processes(self) -> None:
-        """The energy of processes is a part of their owners'; of those without a name, of what nobody saw."""
+        """The energy of processes is part of their owners' energy, or of the unknown energy."""
         owners: Counter[Any] = Counter()
         for charge in self.ledger.charges():
             amounts = charge.energy_millijoules or {}
             owners[charge.uuid, account_of(charge.owner)] += int(sum(amounts.values()))
             owners[charge.gpu_index, UNKNOWN] += int(amounts.get(("held",), 0))
         for book in self.ledger.gpu_ledgers():
-            # One that nobody saw may outlive the holder that was charged for it.
+            # A process that was never sampled may outlive the holder that was charged for it.
             for reason in ("unknown", "expired"):
                 owners[book.gpu_index, UNKNOWN] += int(book.unattributed_millijoules[reason,])
         processes: Counter[Any] = Counter()
@@ -380,7 +380,7 @@ class Histories(RuleBasedStateMachine):
         assert self.by_process or not processes
 
     def check_counters(self, length_us: int) -> None:
-        """Where nothing happened to a counter that is used, the ledger say what it says."""
+        """Without a fault of the counter in use, the ledger equals it."""
         settled = self.ledger.state()["gpus"]
         for book in self.ledger.gpu_ledgers():
             card = self.cards[book.gpu_index]

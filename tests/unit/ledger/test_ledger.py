@@ -1,4 +1,4 @@
-"""The ledger as a whole: every joule is somewhere, whoever comes, goes, hides, restarts or reconfigures."""
+"""The ledger as a whole: every joule is accounted for, across exits, restarts and reconfigurations."""
 
 import json
 import pickle
@@ -59,54 +59,54 @@ def test_one_owner_resident_gets_all_measured() -> None:
     assert nobodys(ledger) == {"initial": 1000}
 
 
-def test_several_owners_get_it_by_sm_time_shared() -> None:
+def test_several_owners_share_by_sm_time() -> None:
     ledger = one_window([resident(1, A, busy=3), resident(2, B, busy=2)], used=200)
     assert (joules(ledger, A), joules(ledger, B)) == ({"shared": 120}, {"shared": 80})
 
 
-def test_several_owners_of_which_none_ran_get_it_by_memory_shared() -> None:
+def test_several_idle_owners_share_by_memory() -> None:
     ledger = one_window([resident(1, A, memory=6 * GIB), resident(2, B, memory=2 * GIB)])
     assert (joules(ledger, A), joules(ledger, B)) == ({"shared": 75}, {"shared": 25})
 
 
-def test_several_owners_that_cannot_be_told_apart_get_it_equally_shared() -> None:
+def test_several_indistinguishable_owners_share_equally() -> None:
     ledger = one_window([resident(1, A, memory=None), resident(2, B, memory=None)])
     assert (joules(ledger, A), joules(ledger, B)) == ({"shared": 50}, {"shared": 50})
 
 
-def test_nobody_resident_but_held_is_the_holders_equally_held() -> None:
+def test_without_residents_holders_are_charged_equally() -> None:
     ledger = one_window([], holds(A, B))
     assert (joules(ledger, A), joules(ledger, B)) == ({"held": 50}, {"held": 50})
 
 
-def test_processes_that_cannot_be_seen_are_the_holders_equally_held() -> None:
+def test_with_invisible_processes_holders_are_charged_equally() -> None:
     ledger = one_window([], holds(A, B), visible=False, sampled=False)
     assert (joules(ledger, A), joules(ledger, B)) == ({"held": 50}, {"held": 50})
 
 
-def test_a_process_that_nobody_saw_is_the_only_holders_held() -> None:
+def test_a_process_that_was_never_sampled_is_charged_to_the_only_holder() -> None:
     ledger = one_window([resident(1, Unknown("exited"), ended=True)], holds(A))
     assert joules(ledger, A) == {"held": 100}
 
 
-def test_a_process_that_nobody_saw_is_unknown_with_two_holders() -> None:
+def test_a_process_that_was_never_sampled_is_unknown_with_two_holders() -> None:
     ledger = one_window([resident(1, Unknown("exited"), ended=True)], holds(A, B))
     assert nobodys(ledger) == {"initial": 1000, "unknown": 100}
 
 
-def test_a_resident_that_cannot_be_named_is_unknown() -> None:
+def test_an_unattributed_resident_is_unknown() -> None:
     assert nobodys(one_window([resident(1, STRANGER)], holds(A))) == {"initial": 1000, "unknown": 100}
 
 
-def test_nobody_at_all_is_idle() -> None:
+def test_without_residents_and_holders_energy_is_idle() -> None:
     assert nobodys(one_window([])) == {"initial": 1000, "idle": 100}
 
 
-def test_a_device_on_which_nothing_can_be_seen_and_that_nobody_holds_is_unknown() -> None:
+def test_without_visible_processes_and_holders_energy_is_unknown() -> None:
     assert nobodys(one_window([], visible=False)) == {"initial": 1000, "unknown": 100}
 
 
-def test_time_in_which_the_exporter_was_not_looking_is_unobserved() -> None:
+def test_time_without_an_exporter_is_unobserved() -> None:
     ledger = new_ledger()
     settle(ledger, 0, reading(1000), [resident(1, A)])
     settle(ledger, 61, reading(1500), [resident(1, A)])
@@ -123,7 +123,7 @@ def test_a_reset_of_the_counter_is_unobserved_and_reported() -> None:
     assert_balanced(ledger)
 
 
-def test_a_counter_that_does_not_fit_the_power_is_reported_and_not_charged_by() -> None:
+def test_a_counter_that_contradicts_the_power_is_reported_and_not_used() -> None:
     ledger = new_ledger()
     for at in (0, 5, 10, 15):
         settle(ledger, at, reading(1000, watts=300), [resident(1, A)])
@@ -132,7 +132,7 @@ def test_a_counter_that_does_not_fit_the_power_is_reported_and_not_charged_by() 
     assert ledger.problems() == {("energy_millijoules", "counter_unfit"): 1}
 
 
-def test_the_highest_of_the_limits_says_what_a_card_can_use() -> None:
+def test_the_highest_limit_bounds_the_possible_energy() -> None:
     ledger = new_ledger()
     unlimited = replace(reading(0), power_limit_watts=100.0, power_max_limit_watts=1000.0)
     settle(ledger, 0, unlimited)
@@ -170,14 +170,14 @@ def test_sixty_and_forty_percent_of_the_sm_time_of_200_joules_are_120_and_80() -
     assert (joules(ledger, A), joules(ledger, B)) == ({"shared": 120}, {"shared": 80})
 
 
-def test_the_worked_example_comes_out_as_it_is_told() -> None:
+def test_the_worked_example_gives_the_documented_charges() -> None:
     ledger = worked_example()
     assert joules(ledger, A) == {"shared": 120 + 75 + 112.5, "measured": 180, "held": 35}
     assert joules(ledger, B) == {"shared": 80 + 25 + 37.5, "held": 35}
     assert nobodys(ledger) == {"idle": 60}
 
 
-def test_the_worked_example_goes_on_after_a_restart_and_ends_in_departures() -> None:
+def test_the_worked_example_continues_after_a_restart_and_ends_in_departures() -> None:
     state = json.loads(json.dumps(worked_example().state()))
     ledger = new_ledger(boot_id="boot", resume=state)
     settle(ledger, 40, reading(800))
@@ -197,7 +197,7 @@ def on_mig(instances: tuple[MigReading, ...], residents: list[Resident], holders
     return one_window(residents, holders, mig=instances, used=700.0)
 
 
-def test_the_energy_of_the_parent_is_dealt_to_its_instances_by_size() -> None:
+def test_the_energy_of_the_gpu_is_divided_among_its_instances_by_size() -> None:
     instances = (mig(1, profile="4g.40gb"), mig(2, profile="2g.20gb"), mig(3, profile="1g.10gb"))
     there = [resident(1, A, uuid="MIG-1", busy=None), resident(2, B, uuid="MIG-2", busy=None)]
     ledger = on_mig(instances, there)
@@ -205,18 +205,18 @@ def test_the_energy_of_the_parent_is_dealt_to_its_instances_by_size() -> None:
     assert nobodys(ledger) == {"initial": 1000, "idle": 100}
 
 
-def test_the_size_is_the_multiprocessors_where_they_are_known() -> None:
+def test_the_size_is_the_number_of_multiprocessors_if_known() -> None:
     instances = (mig(1, profile="1g.10gb", multiprocessors=60), mig(2, profile="1g.10gb", multiprocessors=10))
     ledger = on_mig(instances, [resident(1, A, uuid="MIG-1", busy=None)])
     assert joules(ledger, A) == {"measured": 600}
 
 
-def test_instances_of_which_nothing_is_known_get_the_same() -> None:
+def test_instances_of_unknown_size_get_equal_parts() -> None:
     ledger = on_mig((mig(1), mig(2)), [resident(1, A, uuid="MIG-1", busy=None)])
     assert joules(ledger, A) == {"measured": 350}
 
 
-def test_the_energy_is_dealt_by_activity_times_size_where_activity_is_told() -> None:
+def test_the_energy_is_divided_by_activity_times_size_if_activity_is_known() -> None:
     instances = (
         mig(1, profile="4g.40gb", graphics_active_ratio=0.5),
         mig(2, profile="2g.20gb", graphics_active_ratio=0.75),
@@ -232,7 +232,7 @@ def test_the_energy_is_dealt_by_activity_times_size_where_activity_is_told() -> 
 
 
 @pytest.mark.parametrize("ratios", [(0.0, 0.0), (0.9, None), (None, None)])
-def test_activity_that_is_none_or_not_told_of_all_says_nothing(ratios: tuple[float | None, ...]) -> None:
+def test_zero_or_incomplete_activity_is_not_used(ratios: tuple[float | None, ...]) -> None:
     instances = (
         mig(1, profile="3g.40gb", graphics_active_ratio=ratios[0]),
         mig(2, profile="4g.40gb", graphics_active_ratio=ratios[1]),
@@ -241,7 +241,7 @@ def test_activity_that_is_none_or_not_told_of_all_says_nothing(ratios: tuple[flo
     assert joules(ledger, A) == {"measured": 300}
 
 
-def test_within_an_instance_it_goes_as_on_a_whole_gpu() -> None:
+def test_within_an_instance_the_rules_of_a_gpu_apply() -> None:
     instances = (
         mig(1, profile="3g.40gb"),
         mig(2, profile="3g.40gb", visible=False),
@@ -258,7 +258,7 @@ def test_within_an_instance_it_goes_as_on_a_whole_gpu() -> None:
     assert nobodys(ledger) == {"initial": 1000, "unknown": 100}
 
 
-def test_within_a_partition_whose_driver_samples_it_goes_by_sm_time() -> None:
+def test_within_a_partition_with_process_samples_sm_time_is_used() -> None:
     instances = (replace(mig(1), process_samples=()), replace(mig(2), process_samples=()))
     there = [resident(1, A, uuid="MIG-1", busy=6.0), resident(2, B, uuid="MIG-1", busy=1.0)]
     ledger = on_mig(instances, there, holds(C, uuid="MIG-2"))
@@ -267,13 +267,13 @@ def test_within_a_partition_whose_driver_samples_it_goes_by_sm_time() -> None:
     assert charge_of(ledger, C, uuid="MIG-2").busy_microseconds == 0, "it would have been sampled"
 
 
-def test_the_time_on_an_instance_is_its_activity_for_its_only_owner() -> None:
+def test_the_busy_time_of_the_only_owner_of_an_instance_is_its_activity() -> None:
     ledger = on_mig((mig(1, graphics_active_ratio=0.4),), [resident(1, A, uuid="MIG-1", busy=None)])
     charge = charge_of(ledger, A, uuid="MIG-1")
     assert (charge.held_microseconds, charge.busy_microseconds) == (5 * SECOND, 2 * SECOND)
 
 
-def test_instances_that_are_made_anew_leave_what_was_charged_on_the_old_ones() -> None:
+def test_recreated_instances_keep_the_charges_of_the_old_ones() -> None:
     ledger = on_mig((mig(1),), [resident(1, A, uuid="MIG-1", busy=None)])
     settle(ledger, 10, reading(1800, mig=(mig(2), mig(3))), [resident(2, B, uuid="MIG-2", busy=None)])
     assert (joules(ledger, A), joules(ledger, B)) == ({"measured": 700}, {"measured": 50})
@@ -294,7 +294,7 @@ SECOND_DIE = Gpu("GPU-b", 1, "AMD", "MI250", metered_by=GPU.uuid)
     ("busy", "split"),
     [((0.75, 0.25), (75, 25)), ((0.0, 0.0), (50, 50)), ((0.75, None), (50, 50)), ((0.0, 0.5), (0, 100))],
 )
-def test_two_dies_with_one_meter_share_its_energy_by_how_busy_they_are(
+def test_two_dies_with_one_meter_share_its_energy_by_utilisation(
     busy: tuple[float | None, float | None], split: tuple[int, int]
 ) -> None:
     ledger = new_ledger()
@@ -311,7 +311,7 @@ def test_two_dies_with_one_meter_share_its_energy_by_how_busy_they_are(
     )
 
 
-def test_a_die_whose_meter_is_gone_has_no_energy_but_its_time() -> None:
+def test_a_die_without_its_meter_has_time_but_no_energy() -> None:
     ledger = new_ledger()
     for at in (0, 5):
         settle(ledger, at, reading(None, gpu=SECOND_DIE), [resident(2, B, uuid=SECOND_DIE.uuid)])
@@ -320,7 +320,7 @@ def test_a_die_whose_meter_is_gone_has_no_energy_but_its_time() -> None:
     assert ledger.gpu_ledgers() == ()
 
 
-def test_a_gpu_that_was_lost_for_a_moment_is_charged_and_one_that_was_lost_for_long_is_not() -> None:
+def test_a_short_loss_of_a_gpu_is_charged_and_a_long_one_is_not() -> None:
     ledger = new_ledger()
     lost = reading(None).lost()
     settle(ledger, 0, reading(0), [resident(1, A)])
@@ -334,14 +334,14 @@ def test_a_gpu_that_was_lost_for_a_moment_is_charged_and_one_that_was_lost_for_l
     assert charge_of(ledger, A).held_microseconds == 10 * SECOND
 
 
-def test_a_gpu_that_was_lost_before_it_said_who_it_is_has_no_books() -> None:
+def test_a_gpu_lost_before_its_identity_was_read_has_no_ledger() -> None:
     ledger = new_ledger()
     nameless = replace(reading(5), gpu=replace(GPU, uuid=""))
     settle(ledger, 0, [nameless, nameless.lost(), reading(None).lost()])
     assert ledger.gpu_ledgers() == ()
 
 
-def test_each_gpu_has_its_own_books_and_a_number_that_may_change() -> None:
+def test_each_gpu_has_its_own_ledger_and_its_index_may_change() -> None:
     ledger = new_ledger()
     other = replace(GPU, uuid="GPU-b", index=1)
     there = [resident(1, A), resident(1, A, uuid="GPU-b")]
@@ -360,7 +360,7 @@ def test_each_gpu_has_its_own_books_and_a_number_that_may_change() -> None:
     assert_balanced(ledger)
 
 
-def test_the_clock_on_the_wall_says_when_the_ledger_start_and_nothing_else() -> None:
+def test_the_wall_clock_only_determines_the_start_of_the_ledger() -> None:
     ledger = new_ledger()
     for at, now in ((0, 1e9), (5, 2e9), (10, 5.0)):
         ledger.settle(
@@ -382,7 +382,7 @@ def state_after_a_window() -> dict[str, Any]:
     return state
 
 
-def test_on_the_same_boot_nothing_is_lost() -> None:
+def test_a_restart_on_the_same_boot_loses_nothing() -> None:
     ledger = new_ledger(boot_id="boot", resume=state_after_a_window())
     settle(ledger, 100, reading(1150), [resident(1, A)])
     settle(ledger, 105, reading(1200), [resident(1, A)])
@@ -392,16 +392,14 @@ def test_on_the_same_boot_nothing_is_lost() -> None:
 
 
 @pytest.mark.parametrize(("boot_id", "counter"), [("another", 1150), ("boot", 1099)])
-def test_on_another_boot_or_after_the_driver_was_loaded_anew_a_new_epoch_begins(
-    boot_id: str, counter: float
-) -> None:
+def test_another_boot_or_a_reloaded_driver_begins_a_new_epoch(boot_id: str, counter: float) -> None:
     ledger = new_ledger(boot_id=boot_id, resume=state_after_a_window())
     settle(ledger, 100, reading(counter), [resident(1, A)])
     assert (joules(ledger, A), nobodys(ledger)) == ({}, {"initial": counter})
     assert ledger.state()["gpus"][GPU.uuid]["owners"][0]["millijoules"] == [0, 0, 0]
 
 
-def test_a_counter_that_cannot_be_read_at_the_first_look_costs_no_history() -> None:
+def test_a_counter_unreadable_at_the_first_sample_loses_no_history() -> None:
     ledger = new_ledger(boot_id="boot", resume=state_after_a_window())
     settle(ledger, 100, reading(None, watts=300), [resident(1, A)])
     assert ledger.state() == state_after_a_window()
@@ -412,14 +410,14 @@ def test_a_counter_that_cannot_be_read_at_the_first_look_costs_no_history() -> N
     assert_balanced(ledger)
 
 
-def test_a_counter_that_has_gone_for_good_begins_a_new_epoch_by_power() -> None:
+def test_a_counter_that_disappears_permanently_begins_a_new_epoch_by_power() -> None:
     ledger = new_ledger(boot_id="boot", resume=state_after_a_window())
     for at, counter in ((100, None), (105, None), (110, 2000), (115, None)):
         settle(ledger, at, reading(counter, watts=300), [resident(1, A)])
     assert (joules(ledger, A), nobodys(ledger)) == ({"measured": 3000}, {})
 
 
-def test_a_gpu_that_has_not_been_seen_since_the_start_is_kept() -> None:
+def test_a_gpu_without_a_sample_since_the_start_is_kept() -> None:
     state = state_after_a_window()
     ledger = new_ledger(boot_id="boot", resume=state)
     settle(ledger, 100, [reading(5, gpu=Gpu("GPU-b", 1, "NVIDIA", "H100")), reading(None).lost()])
@@ -428,7 +426,7 @@ def test_a_gpu_that_has_not_been_seen_since_the_start_is_kept() -> None:
     assert (joules(again, A), nobodys(again)) == ({"measured": 100}, {"initial": 1000, "unobserved": 50})
 
 
-def test_a_gpu_whose_counter_is_still_being_tested_is_not_kept() -> None:
+def test_a_gpu_whose_counter_is_being_verified_is_not_kept() -> None:
     ledger = new_ledger(boot_id="boot")
     settle(ledger, 0, reading(1000, watts=300))
     assert ledger.state() == {"boot_id": "boot", "gpus": {}}
@@ -461,7 +459,7 @@ def totals(ledger: Ledger) -> dict[Any, float]:
     st.lists(st.integers(1, 19), max_size=4, unique=True),
     st.sampled_from([(), (A,), (A, B)]),
 )
-def test_splitting_a_window_moves_no_more_than_a_millijoule_per_owner(
+def test_splitting_a_window_changes_at_most_a_millijoule_per_owner(
     activity: list[tuple[Owner | Unknown, int, int]],
     milliwatts: int,
     cuts: list[int],
@@ -489,9 +487,7 @@ def test_splitting_a_window_moves_no_more_than_a_millijoule_per_owner(
 
 @settings(max_examples=60)
 @given(st.integers(0, 2**32), st.booleans())
-def test_the_order_of_readings_residents_and_holders_changes_nothing_at_all(
-    seed: int, by_process: bool
-) -> None:
+def test_the_order_of_readings_residents_and_holders_does_not_matter(seed: int, by_process: bool) -> None:
     luck = random.Random(seed)
     plain, shuffled = (new_ledger(process_accounts=by_process) for _ in range(2))
     gpus = [replace(GPU, uuid=f"GPU-{n}", index=n) for n in range(3)]
@@ -557,7 +553,7 @@ def a_day_of_short_pods(ledger: Ledger, *, windows: int, pods: int, counter: boo
         assert one[2] < size * 1.1
 
 
-def test_fifty_thousand_short_pods_in_half_a_day_leave_nothing_but_their_joules() -> None:
+def test_fifty_thousand_short_pods_leave_only_their_energy_in_memory() -> None:
     ledger = new_ledger(boot_id="boot")
     a_day_of_short_pods(ledger, windows=720, pods=70, counter=True)
     [book] = assert_balanced(ledger)
@@ -569,5 +565,5 @@ def test_fifty_thousand_short_pods_in_half_a_day_leave_nothing_but_their_joules(
 
 
 @pytest.mark.parametrize("counter", [True, False])
-def test_nor_do_processes_nor_a_gpu_that_has_no_meter(counter: bool) -> None:
+def test_short_processes_and_a_gpu_without_a_meter_leave_nothing_in_memory(counter: bool) -> None:
     a_day_of_short_pods(new_ledger(process_accounts=True), windows=80, pods=20, counter=counter)

@@ -48,7 +48,7 @@ def joules(amount: float, *, observed: bool = True) -> Measured:
 # The counter.
 
 
-def test_a_counter_that_fits_the_power_is_the_energy() -> None:
+def test_a_counter_that_matches_the_power_is_the_energy() -> None:
     meter = begun(look(0, 1000, 300))
     assert not meter.settled
     assert meter.measure(look(5, 2500, 300)) == joules(1500)
@@ -56,11 +56,11 @@ def test_a_counter_that_fits_the_power_is_the_energy() -> None:
     assert (meter.source, meter.total_millijoules, meter.settled) == ("counter", 2_500_001, True)
 
 
-def test_what_it_held_before_counts_in_the_total_only() -> None:
+def test_energy_before_the_first_sample_is_only_in_the_total() -> None:
     assert begun(look(0, 1234.5)).total_millijoules == 1_234_500
 
 
-def test_a_counter_without_power_is_believed_there_is_nothing_to_test_it_against() -> None:
+def test_a_counter_without_power_is_used_without_verification() -> None:
     assert begun(look(0, 1000)).settled
 
 
@@ -74,7 +74,7 @@ def test_a_counter_without_power_is_believed_there_is_nothing_to_test_it_against
         ([2401, 4801, 7201], "more than 1.6 of the power"),
     ],
 )
-def test_a_counter_that_does_not_fit_three_times_is_given_up_for_the_power(
+def test_a_counter_that_does_not_match_three_times_is_replaced_by_power(
     counted: list[float], why: str
 ) -> None:
     meter = begun(look(0, 1000, 300))
@@ -87,7 +87,7 @@ def test_a_counter_that_does_not_fit_three_times_is_given_up_for_the_power(
     assert meter.measure(look(20, 99_999, 300)) == joules(1500)
 
 
-def test_three_looks_within_ten_seconds_are_too_few_to_give_a_counter_up() -> None:
+def test_three_samples_within_ten_seconds_do_not_reject_a_counter() -> None:
     meter = begun(look(0, 1000, 300))
     assert measure(meter, [look(n, 1000, 300) for n in range(1, 10)]) == [None] * 9
     assert meter.measure(look(10, 4000, 300)) == joules(3000)
@@ -95,56 +95,56 @@ def test_three_looks_within_ten_seconds_are_too_few_to_give_a_counter_up() -> No
 
 
 @pytest.mark.parametrize("counted", [600, 2400])
-def test_a_counter_that_is_not_quite_the_power_is_believed(counted: float) -> None:
+def test_a_counter_that_roughly_matches_the_power_is_used(counted: float) -> None:
     meter = begun(look(0, 1000, 300))
     assert meter.measure(look(5, 1000 + counted, 300)) == joules(counted)
 
 
-def test_a_counter_that_fits_at_the_third_time_has_lost_nothing() -> None:
+def test_a_counter_that_matches_at_the_third_sample_has_lost_nothing() -> None:
     meter = begun(look(0, 1000, 300))
     assert measure(meter, [look(5, 1000, 300), look(10, 1000, 300)]) == [None, None]
     assert meter.measure(look(15, 4000, 300)) == joules(3000)
 
 
-def test_a_window_below_a_second_is_too_short_to_judge_a_counter() -> None:
+def test_a_window_shorter_than_a_second_does_not_verify_a_counter() -> None:
     meter = begun(look(0, 1000, 300))
     assert measure(meter, [look(n / 10, 1000, 300) for n in range(1, 10)]) == [None] * 9
     assert meter.measure(look(1, 1300, 300)) == joules(300)
 
 
-def test_a_card_that_draws_next_to_nothing_is_judged_later() -> None:
+def test_a_card_with_almost_no_power_is_verified_later() -> None:
     meter = begun(look(0, 1000, 0.05))
     assert measure(meter, [look(5, 1000, 0.05), look(10, 1000, 0.05)]) == [None, None]
     assert meter.measure(look(11, 1000, 0.05)) == joules(0)
     assert meter.source == "counter"
 
 
-def test_a_power_that_is_missing_once_does_not_make_a_frozen_counter_good() -> None:
+def test_one_missing_power_value_does_not_accept_a_constant_counter() -> None:
     meter = begun(look(0, 1000, 300))
     looks = [look(5, 1000), look(10, 1000, 300), look(15, 1000, 300), look(20, 1000, 300)]
     assert measure(meter, looks) == [None, None, None, joules(6000)]
     assert meter.source == "integrated"
 
 
-def test_a_power_that_is_never_there_again_leaves_the_counter() -> None:
+def test_without_further_power_values_the_counter_is_used() -> None:
     meter = begun(look(0, 1000, 300))
     assert measure(meter, [look(30, 1000), look(60, 1000)]) == [None, None]
     assert meter.measure(look(61, 1500)) == joules(500, observed=False)
     assert meter.measure(look(66, 1600)) == joules(100)
 
 
-def test_a_first_window_that_is_too_long_to_be_tested_is_unobserved() -> None:
+def test_a_first_window_too_long_for_verification_is_unobserved() -> None:
     meter = begun(look(0, 1000, 300))
     assert meter.measure(look(61, 1500, 300)) == joules(500, observed=False)
 
 
-def test_a_counter_that_cannot_be_read_leaves_the_window_open() -> None:
+def test_an_unreadable_counter_leaves_the_window_open() -> None:
     meter = begun(look(0, 1000))
     assert meter.measure(look(5, None)) is None
     assert meter.measure(look(10, 1400)) == joules(400)
 
 
-def test_a_window_that_is_open_for_too_long_is_nobodys() -> None:
+def test_a_window_open_for_too_long_is_unobserved() -> None:
     meter = begun(look(0, 1000))
     assert meter.measure(look(60, None)) is None
     assert measure(meter, [look(61, None), look(66, None)]) == [joules(0, observed=False)] * 2
@@ -157,7 +157,7 @@ def test_the_longest_window_is_observed_and_one_that_is_longer_is_not() -> None:
     assert begun(look(0, 1000)).measure(look(60.000001, 1500)) == joules(500, observed=False)
 
 
-def test_two_looks_at_one_moment_are_one() -> None:
+def test_two_samples_at_the_same_time_are_one() -> None:
     meter = begun(look(5, 1000))
     assert meter.measure(look(5, 1000)) is None
     assert meter.measure(look(4, 1000)) is None
@@ -167,21 +167,21 @@ def test_two_looks_at_one_moment_are_one() -> None:
 # Counters that do what they must not.
 
 
-def test_a_driver_that_was_loaded_anew_counts_from_nothing() -> None:
+def test_a_reloaded_driver_counts_from_zero() -> None:
     meter = begun(look(0, 90_000))
     assert meter.measure(look(5, 250, most=700)) == joules(250, observed=False)
     assert (meter.total_millijoules, meter.problems) == (90_250_000, {"reset": 1})
     assert meter.measure(look(10, 400, most=700)) == joules(150)
 
 
-def test_a_jump_that_no_card_can_make_is_not_charged_and_the_next_look_has_it_all() -> None:
+def test_an_impossible_increase_is_not_charged_and_the_next_sample_has_all_energy() -> None:
     meter = begun(look(0, 1000))
     assert meter.measure(look(5, 10_000_000, most=700)) is None
     assert meter.measure(look(10, 3000, most=700)) == joules(2000)
     assert meter.problems == {"implausible": 1}
 
 
-def test_a_step_back_that_is_no_reset_is_not_charged_either() -> None:
+def test_a_decrease_that_is_no_reset_is_not_charged() -> None:
     meter = begun(look(0, 90_000))
     assert meter.measure(look(5, 89_000, most=700)) is None
     assert meter.measure(look(10, 90_500, most=700)) == joules(500)
@@ -189,7 +189,7 @@ def test_a_step_back_that_is_no_reset_is_not_charged_either() -> None:
 
 
 @pytest.mark.parametrize("moved", [10_000_000, 50_000])
-def test_a_counter_that_stays_elsewhere_is_gone_on_from_at_the_third_look(moved: float) -> None:
+def test_a_counter_that_stays_at_another_value_is_continued_at_the_third_sample(moved: float) -> None:
     meter = begun(look(0, 90_000))
     looks = [look(5 * n, moved + n, most=700) for n in (1, 2, 3)]
     assert measure(meter, looks) == [None, None, joules(0)]
@@ -197,7 +197,7 @@ def test_a_counter_that_stays_elsewhere_is_gone_on_from_at_the_third_look(moved:
     assert meter.measure(look(20, moved + 500, most=700)) == joules(497)
 
 
-def test_only_looks_in_a_row_make_it_move() -> None:
+def test_only_consecutive_samples_move_the_counter() -> None:
     meter = begun(look(0, 90_000))
     for at in range(10, 60, 10):
         assert meter.measure(look(at - 5, 10_000_000, most=700)) is None
@@ -206,7 +206,7 @@ def test_only_looks_in_a_row_make_it_move() -> None:
 
 
 @pytest.mark.parametrize(("most", "fits"), [(700, 8000), (None, 31_000)])
-def test_twice_the_power_limit_and_a_kilojoule_is_more_than_any_card_uses(
+def test_twice_the_power_limit_plus_a_kilojoule_is_the_maximum_of_a_window(
     most: float | None, fits: float
 ) -> None:
     assert begun(look(0, 0)).measure(look(5, fits, most=most)) == joules(fits)
@@ -216,7 +216,7 @@ def test_twice_the_power_limit_and_a_kilojoule_is_more_than_any_card_uses(
 # The power.
 
 
-def test_without_a_counter_the_energy_is_the_trapezoid_under_the_power() -> None:
+def test_without_a_counter_the_energy_is_the_trapezoidal_integral_of_power() -> None:
     meter = integrated(100)
     assert (meter.source, meter.total_millijoules, meter.settled) == ("integrated", 0, True)
     assert meter.measure(look(5, None, 200)) == joules(750)
@@ -225,53 +225,51 @@ def test_without_a_counter_the_energy_is_the_trapezoid_under_the_power() -> None
     assert meter.total_millijoules == 1_000_000
 
 
-def test_what_is_below_a_millijoule_stays_for_the_next_window() -> None:
+def test_fractions_of_a_millijoule_are_kept_for_the_next_window() -> None:
     meter = integrated(1)
     parts = [meter.measure(look(n / 4000, None, 1)) for n in range(1, 9)]
     assert [part.millijoules if part else None for part in parts] == [0, 0, 0, 1, 0, 0, 0, 1]
 
 
-def test_a_counter_that_cannot_be_read_at_the_first_look_may_be_there_at_the_next() -> None:
+def test_a_counter_unreadable_at_the_first_sample_may_appear_at_the_next() -> None:
     meter = Meter(LONGEST * SECOND)
     assert not meter.begin(look(0, None, 300))
     assert meter.begin(look(5, 1000, 300))
     assert meter.source == "counter"
 
 
-def test_without_counter_and_power_there_is_nothing_to_measure_by() -> None:
+def test_without_counter_and_power_there_is_no_energy() -> None:
     meter = Meter(LONGEST * SECOND)
     assert [meter.begin(look(n, None)) for n in range(5)] == [False] * 5
     assert (meter.source, meter.settled) == (None, False)
 
 
-def test_a_power_that_is_missing_once_is_bridged() -> None:
+def test_one_missing_power_value_is_bridged() -> None:
     meter = integrated(100)
     assert meter.measure(look(5, None, None)) is None
     assert meter.measure(look(10, None, 100)) == joules(1000)
 
 
-def test_a_gap_in_the_power_is_not_filled() -> None:
+def test_a_longer_gap_in_power_is_not_filled() -> None:
     meter = integrated(100)
     assert meter.measure(look(61, None, 100)) == joules(0, observed=False)
     assert meter.measure(look(62, None, 100)) == joules(100)
 
 
-def test_a_power_that_stays_away_leaves_nobody_to_charge() -> None:
+def test_permanently_missing_power_charges_no_owner() -> None:
     meter = integrated(100)
     assert measure(meter, [look(60, None), look(65, None)]) == [None, joules(0, observed=False)]
     assert meter.measure(look(66, None, 100)) == joules(0, observed=False)
 
 
-def test_a_card_without_a_counter_does_not_change_over_when_one_shows_up() -> None:
+def test_a_card_without_a_counter_does_not_switch_when_one_appears() -> None:
     meter = integrated(100)
     assert meter.measure(look(5, 777, 100)) == joules(500)
     assert meter.source == "integrated"
 
 
 @given(st.lists(st.integers(1, 60 * SECOND), max_size=20), st.integers(0, 5_000_000))
-def test_however_often_one_looks_constant_power_gives_the_same_energy(
-    lengths: list[int], milliwatts: int
-) -> None:
+def test_any_sampling_of_constant_power_gives_the_same_energy(lengths: list[int], milliwatts: int) -> None:
     meter = integrated(milliwatts / 1000)
     at = 0
     for length in lengths:
@@ -289,7 +287,7 @@ def resumed(meter: Meter, first: MeterSample) -> tuple[Meter, int | None]:
     return after, after.resume(meter.state(), first)
 
 
-def test_what_was_used_while_nobody_looked_is_told() -> None:
+def test_energy_used_without_an_exporter_is_reported() -> None:
     before = begun(look(0, 1000))
     before.measure(look(5, 1500))
     after, unobserved = resumed(before, look(1, 1800, 300))
@@ -298,7 +296,7 @@ def test_what_was_used_while_nobody_looked_is_told() -> None:
     assert after.measure(look(6, 1900, 300)) == joules(100)
 
 
-def test_a_total_that_is_not_the_counter_stays_so() -> None:
+def test_a_total_that_differs_from_the_counter_stays_different() -> None:
     before = begun(look(0, 90_000))
     before.measure(look(5, 250, most=700))
     after, unobserved = resumed(before, look(10, 300, most=700))
@@ -306,12 +304,12 @@ def test_a_total_that_is_not_the_counter_stays_so() -> None:
 
 
 @pytest.mark.parametrize("counter", [None, 999.999])
-def test_a_counter_that_does_not_follow_is_not_gone_on_from(counter: float | None) -> None:
+def test_a_counter_that_does_not_continue_is_not_resumed(counter: float | None) -> None:
     after, unobserved = resumed(begun(look(0, 1000)), look(5, counter, 300))
     assert (after.source, unobserved) == (None, None)
 
 
-def test_the_power_is_gone_on_from_with_the_part_below_a_millijoule() -> None:
+def test_power_is_resumed_with_the_fraction_of_a_millijoule() -> None:
     before = integrated(1)
     before.measure(look(0.00175, None, 1))
     after, unobserved = resumed(before, look(100, None, 1))
@@ -319,7 +317,7 @@ def test_the_power_is_gone_on_from_with_the_part_below_a_millijoule() -> None:
     assert after.measure(look(100.00025, None, 1)) == Measured(1)
 
 
-def test_a_counter_that_was_given_up_stays_so_over_a_restart() -> None:
+def test_a_rejected_counter_stays_rejected_after_a_restart() -> None:
     before = begun(look(0, 1000, 300))
     measure(before, [look(5 * n, 1000, 300) for n in (1, 2, 3)])
     after, unobserved = resumed(before, look(20, 1000, 300))
@@ -328,9 +326,9 @@ def test_a_counter_that_was_given_up_stays_so_over_a_restart() -> None:
     assert again.source == "integrated"
 
 
-def test_a_card_that_has_a_counter_after_the_restart_begins_anew_with_it() -> None:
+def test_a_card_with_a_counter_after_the_restart_begins_a_new_ledger() -> None:
     assert resumed(integrated(), look(5, 1000, 100))[1] is None
 
 
-def test_without_power_the_power_cannot_be_gone_on_from() -> None:
+def test_without_power_the_integral_cannot_be_resumed() -> None:
     assert resumed(integrated(), look(5, 1000))[1] is None

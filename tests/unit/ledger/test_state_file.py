@@ -69,18 +69,18 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 @given(states)
-def test_what_is_encoded_is_decoded(state: dict[str, Any]) -> None:
+def test_encoding_and_decoding_are_inverse(state: dict[str, Any]) -> None:
     assert decode(encode(state)) == state
 
 
-def test_the_document_is_what_it_was_in_earlier_releases() -> None:
+def test_the_document_is_compatible_with_earlier_releases() -> None:
     assert encode({"a": [1, None]}) == signed(b'{"a":[1,null]}')
 
 
 @given(st.binary() | st.binary().map(lambda tail: b'{"format":"gputally ledger","version":' + tail))
 @example(b"")
 @example(b'{"format":"gputally ledger","version":' + b"9" * 5000 + b",")
-def test_any_bytes_are_rejected_and_nothing_worse(document: bytes) -> None:
+def test_any_bytes_are_rejected_without_another_error(document: bytes) -> None:
     assert rejection(document) in ("torn", "foreign", "version")
 
 
@@ -88,18 +88,18 @@ def test_any_bytes_are_rejected_and_nothing_worse(document: bytes) -> None:
 @example(b"[" * 100_000)
 @example(b"9" * 5000)
 @example(b"[]")
-def test_a_checksum_that_holds_does_not_make_a_state(payload: bytes) -> None:
+def test_a_valid_checksum_alone_is_not_a_state(payload: bytes) -> None:
     assert rejection(signed(payload)) == "foreign"
 
 
 @given(states, st.data())
-def test_every_change_of_one_byte_is_noticed(state: dict[str, Any], data: st.DataObject) -> None:
+def test_every_change_of_one_byte_is_detected(state: dict[str, Any], data: st.DataObject) -> None:
     document = bytearray(encode(state))
     document[data.draw(st.integers(0, len(document) - 1))] ^= data.draw(st.integers(1, 255))
     rejection(bytes(document))
 
 
-def test_every_change_of_one_byte_of_one_file_is_noticed() -> None:
+def test_every_change_of_one_byte_of_one_file_is_detected() -> None:
     document = encode({"a": 1})
     for place in range(len(document)):
         for change in range(1, 256):
@@ -113,12 +113,12 @@ def test_every_truncation_is_torn(state: dict[str, Any], data: st.DataObject) ->
 
 
 @given(states, st.binary(min_size=1))
-def test_what_follows_the_document_is_noticed(state: dict[str, Any], more: bytes) -> None:
+def test_bytes_after_the_document_are_detected(state: dict[str, Any], more: bytes) -> None:
     assert rejection(encode(state) + more) == "torn"
 
 
 @pytest.mark.parametrize("version", [b"0", b"2", b"10"])
-def test_another_version_is_called_that_whatever_it_holds(version: bytes) -> None:
+def test_another_version_is_reported_as_such_with_any_content(version: bytes) -> None:
     assert rejection(signed(b"{}", version)) == "version"
     assert rejection(b'{"format":"gputally ledger","version":%b,"other":[]}' % version) == "version"
 
@@ -126,7 +126,7 @@ def test_another_version_is_called_that_whatever_it_holds(version: bytes) -> Non
 # The file
 
 
-def test_a_state_that_was_saved_is_loaded_by_the_next_exporter(file: StateFile, path: Path) -> None:
+def test_a_saved_state_is_loaded_by_the_next_exporter(file: StateFile, path: Path) -> None:
     file.save({"old": 1})
     file.save(STATE)
     file.close()
@@ -135,7 +135,7 @@ def test_a_state_that_was_saved_is_loaded_by_the_next_exporter(file: StateFile, 
     assert names(path.parent) == {"ledger", "ledger.lock"}
 
 
-def test_no_file_is_no_state(file: StateFile) -> None:
+def test_without_a_file_there_is_no_state(file: StateFile) -> None:
     assert file.load() is None
 
 
@@ -149,9 +149,7 @@ def test_no_file_is_no_state(file: StateFile) -> None:
         (signed(b"{}", b"2"), "version"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_kept_aside(
-    file: StateFile, path: Path, document: bytes, reason: str
-) -> None:
+def test_an_unusable_file_is_renamed(file: StateFile, path: Path, document: bytes, reason: str) -> None:
     aside = path.with_name("ledger.rejected")
     aside.write_bytes(b"an older one")
     path.write_bytes(document)
@@ -162,7 +160,7 @@ def test_a_file_that_cannot_be_used_is_kept_aside(
     assert file.load() is None
 
 
-def test_a_symbolic_link_is_put_aside_and_its_target_left_alone(file: StateFile, path: Path) -> None:
+def test_a_symbolic_link_is_renamed_and_its_target_is_unchanged(file: StateFile, path: Path) -> None:
     target = path.with_name("target")
     target.write_bytes(encode(STATE))
     path.symlink_to(target)
@@ -174,7 +172,7 @@ def test_a_symbolic_link_is_put_aside_and_its_target_left_alone(file: StateFile,
     assert decode(target.read_bytes()) == STATE
 
 
-def test_a_save_replaces_a_symbolic_link_and_leaves_its_target_alone(file: StateFile, path: Path) -> None:
+def test_a_save_replaces_a_symbolic_link_and_leaves_its_target_unchanged(file: StateFile, path: Path) -> None:
     target = path.with_name("target")
     target.write_bytes(b"precious")
     path.symlink_to(target)
@@ -199,7 +197,7 @@ def unix_socket(path: Path) -> None:
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("make", [folder_with_a_file, fifo, unix_socket])
-def test_what_is_no_file_is_neither_read_nor_replaced_nor_removed(
+def test_other_file_types_are_neither_read_nor_replaced_nor_removed(
     file: StateFile, path: Path, make: Any
 ) -> None:
     make(path)
@@ -214,7 +212,7 @@ def test_what_is_no_file_is_neither_read_nor_replaced_nor_removed(
 
 
 @pytest.mark.timeout(20)
-def test_a_fifo_that_takes_the_place_of_the_file_while_it_is_looked_at_does_not_block(
+def test_a_fifo_that_replaces_the_file_during_the_check_does_not_block(
     file: StateFile, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.save(STATE)
@@ -232,9 +230,7 @@ def test_a_fifo_that_takes_the_place_of_the_file_while_it_is_looked_at_does_not_
 
 
 @pytest.mark.parametrize("plant", [lambda p, t: p.symlink_to(t), lambda p, t: os.link(t, p)])
-def test_a_link_planted_at_the_unfinished_file_is_not_followed(
-    file: StateFile, path: Path, plant: Any
-) -> None:
+def test_a_link_at_the_temporary_file_is_not_followed(file: StateFile, path: Path, plant: Any) -> None:
     target = path.with_name("target")
     target.write_bytes(b"precious")
     plant(path.with_name("ledger.tmp"), target)
@@ -243,7 +239,7 @@ def test_a_link_planted_at_the_unfinished_file_is_not_followed(
     assert decode(path.read_bytes()) == STATE
 
 
-def test_a_link_planted_just_before_the_file_is_made_is_refused(
+def test_a_link_created_just_before_the_file_is_refused(
     file: StateFile, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, unlink = path.with_name("target"), Path.unlink
@@ -259,7 +255,7 @@ def test_a_link_planted_just_before_the_file_is_made_is_refused(
         file.save(STATE)
 
 
-def test_a_link_planted_at_the_lock_is_refused(file: StateFile, path: Path) -> None:
+def test_a_link_at_the_lock_is_refused(file: StateFile, path: Path) -> None:
     path.with_name("ledger.lock").symlink_to(path.with_name("target"))
     with pytest.raises(Unavailable, match="symbolic links"):
         file.save(STATE)
@@ -269,7 +265,7 @@ def test_a_link_planted_at_the_lock_is_refused(file: StateFile, path: Path) -> N
 # Disks that fail
 
 
-def test_a_full_disk_is_said_and_leaves_no_litter(disk: Disk) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_temporary_file(disk: Disk) -> None:
     file = StateFile(disk.directory / "ledger")
     file.save(STATE)
     disk.fill()
@@ -283,7 +279,7 @@ def test_a_full_disk_is_said_and_leaves_no_litter(disk: Disk) -> None:
     file.close()
 
 
-def test_a_disk_that_became_read_only_is_said(disk: Disk) -> None:
+def test_a_disk_that_became_read_only_is_reported(disk: Disk) -> None:
     file = StateFile(disk.directory / "ledger")
     file.save(STATE)
     disk.make_read_only()
@@ -297,7 +293,7 @@ def test_a_disk_that_became_read_only_is_said(disk: Disk) -> None:
     file.close()
 
 
-def test_what_cannot_be_put_aside_is_rejected_all_the_same(disk: Disk) -> None:
+def test_a_file_that_cannot_be_renamed_is_rejected(disk: Disk) -> None:
     file = StateFile(disk.directory / "ledger")
     file.save(STATE)
     (disk.directory / "ledger").write_bytes(b"foreign")
@@ -307,7 +303,7 @@ def test_what_cannot_be_put_aside_is_rejected_all_the_same(disk: Disk) -> None:
     file.close()
 
 
-def test_a_folder_that_is_not_there_is_to_be_made(tmp_path: Path) -> None:
+def test_a_missing_directory_has_mkdir_as_its_fix(tmp_path: Path) -> None:
     folder = tmp_path / "not" / "there"
     for use in (StateFile(folder / "ledger").load, lambda: StateFile(folder / "ledger").save(STATE)):
         with pytest.raises(Unavailable) as caught:
@@ -315,7 +311,7 @@ def test_a_folder_that_is_not_there_is_to_be_made(tmp_path: Path) -> None:
         assert caught.value.fix == f"mkdir -p {folder}"
 
 
-def test_a_folder_that_vanished_and_came_back_is_used_and_locked_again(tmp_path: Path) -> None:
+def test_a_directory_that_was_removed_and_created_again_is_used_and_locked(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     file = StateFile(folder / "ledger")
@@ -333,7 +329,7 @@ def test_a_folder_that_vanished_and_came_back_is_used_and_locked_again(tmp_path:
     file.close()
 
 
-def test_a_failure_of_the_disk_before_the_file_is_replaced_keeps_the_old_one(
+def test_a_disk_failure_before_the_replacement_keeps_the_old_file(
     file: StateFile, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.save(STATE)
@@ -349,7 +345,7 @@ def test_a_failure_of_the_disk_before_the_file_is_replaced_keeps_the_old_one(
     assert names(path.parent) == {"ledger", "ledger.lock"}
 
 
-def test_file_and_folder_are_on_disk_in_that_order(
+def test_file_and_directory_are_synced_in_this_order(
     file: StateFile, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.load()
@@ -378,7 +374,7 @@ def test_a_file_belongs_to_one_exporter(file: StateFile, path: Path) -> None:
     other.close()
 
 
-def test_a_program_that_the_exporter_starts_does_not_hold_the_lock(file: StateFile, path: Path) -> None:
+def test_a_program_started_by_the_exporter_does_not_inherit_the_lock(file: StateFile, path: Path) -> None:
     file.save(STATE)
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False):
         file.close()
@@ -387,7 +383,7 @@ def test_a_program_that_the_exporter_starts_does_not_hold_the_lock(file: StateFi
         other.close()
 
 
-def test_what_is_forgotten_is_not_loaded(file: StateFile) -> None:
+def test_a_removed_state_is_not_loaded(file: StateFile) -> None:
     file.save(STATE)
     file.forget()
     file.forget()
@@ -407,7 +403,7 @@ for number in count(begin + 1):
 """
 
 
-def test_an_exporter_that_is_killed_leaves_a_whole_file_no_older_than_it_said(path: Path) -> None:
+def test_a_killed_exporter_leaves_a_complete_file_no_older_than_reported(path: Path) -> None:
     for turn in range(12):
         with subprocess.Popen(
             [sys.executable, "-c", SAVES_FOR_EVER, str(path)], stdout=subprocess.PIPE, text=True

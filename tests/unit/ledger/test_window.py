@@ -36,104 +36,104 @@ def charged(
     return short(window.close(millijoules))
 
 
-def test_one_owner_gets_all_of_it_whatever_it_did() -> None:
+def test_a_single_owner_gets_everything_at_any_activity() -> None:
     assert charged([resident(1, A), resident(2, A, busy=3)]) == [(ON_A, "measured", 1000)]
 
 
-def test_one_owner_gets_all_of_it_whoever_else_holds_the_device() -> None:
+def test_a_single_owner_gets_everything_with_any_holder() -> None:
     assert charged([resident(1, A)], [B, C]) == [(ON_A, "measured", 1000)]
 
 
-def test_several_owners_get_it_by_sm_time() -> None:
+def test_several_owners_share_by_sm_time() -> None:
     there = [resident(1, A, busy=2), resident(2, A, busy=1, memory=0), resident(3, B, busy=2, memory=9 * GIB)]
     assert charged(there) == [(ON_A, "shared", 600), (ON_B, "shared", 400)]
 
 
-def test_where_nobody_ran_they_get_it_by_memory() -> None:
+def test_idle_owners_share_by_memory() -> None:
     there = [resident(1, A, memory=6 * GIB), resident(2, B, memory=2 * GIB)]
     assert charged(there) == [(ON_A, "shared", 750), (ON_B, "shared", 250)]
 
 
-def test_where_the_driver_does_not_sample_they_get_it_by_memory() -> None:
+def test_owners_without_process_samples_share_by_memory() -> None:
     there = [resident(1, A, busy=None, memory=6 * GIB), resident(2, B, busy=None, memory=2 * GIB)]
     assert charged(there) == [(ON_A, "shared", 750), (ON_B, "shared", 250)]
 
 
-def test_where_nobody_ran_and_the_memory_is_not_known_they_get_it_equally() -> None:
+def test_idle_owners_of_unknown_memory_share_equally() -> None:
     there = [resident(n, owner, memory=None) for n, owner in enumerate((A, B, C))]
     assert charged(there) == [(ON_A, "shared", 334), (ON_B, "shared", 333), (ON_C, "shared", 333)]
 
 
-def test_an_owner_that_did_not_run_gets_nothing_beside_one_that_did() -> None:
+def test_an_idle_owner_gets_nothing_beside_a_busy_one() -> None:
     assert charged([resident(1, A), resident(2, B, busy=1)]) == [(ON_A, "shared", 0), (ON_B, "shared", 1000)]
 
 
-def test_nobody_there_but_held_is_the_holders_equally() -> None:
+def test_without_residents_holders_share_equally() -> None:
     assert charged([], [A]) == [(ON_A, "held", 1000)]
     assert charged([], [A, B]) == [(ON_A, "held", 500), (ON_B, "held", 500)]
 
 
-def test_processes_that_cannot_be_seen_at_all_are_the_holders_equally() -> None:
+def test_with_invisible_processes_holders_share_equally() -> None:
     assert charged([], [A, B], visible=False) == [(ON_A, "held", 500), (ON_B, "held", 500)]
 
 
-def test_processes_of_another_pid_namespace_are_the_holders_equally() -> None:
+def test_with_processes_of_another_pid_namespace_holders_share_equally() -> None:
     strangers = [resident(n, Unknown("pid_namespace"), busy=n) for n in (1, 2, 3)]
     assert charged(strangers, [A, B]) == [(ON_A, "held", 500), (ON_B, "held", 500)]
     assert charged(strangers, [A]) == [(ON_A, "held", 1000)]
 
 
-def test_processes_of_another_pid_namespace_on_a_device_that_nobody_holds_are_unknown() -> None:
+def test_processes_of_another_pid_namespace_without_a_holder_are_unknown() -> None:
     assert charged([resident(1, Unknown("pid_namespace"))]) == [(UNKNOWN, "", 1000)]
 
 
-def test_nobody_at_all_is_idle() -> None:
+def test_without_residents_and_holders_energy_is_idle() -> None:
     assert charged() == [(IDLE, "", 1000)]
 
 
-def test_nobody_to_be_seen_and_nobody_who_holds_it_is_unknown() -> None:
+def test_without_visible_processes_and_holders_energy_is_unknown() -> None:
     assert charged(visible=False) == [(UNKNOWN, "", 1000)]
 
 
 @pytest.mark.parametrize("reason", [one for one in UNKNOWN_REASONS if one != "pid_namespace"])
-def test_a_resident_that_cannot_be_named_is_unknown(reason: str) -> None:
+def test_an_unattributed_resident_is_unknown(reason: str) -> None:
     assert [share[::2] for share in charged([resident(1, Unknown(reason))])] == [(UNKNOWN, 1000)]
 
 
-def test_strangers_of_several_kinds_are_one_account() -> None:
+def test_unattributed_residents_of_several_kinds_are_one_account() -> None:
     there = [resident(1, Unknown("zombie"), busy=1), resident(2, Unknown("mediated", "uid"), busy=1)]
     assert [share[::2] for share in charged(there)] == [(UNKNOWN, 1000)]
 
 
-def test_a_resident_that_cannot_be_named_takes_its_share() -> None:
+def test_an_unattributed_resident_gets_its_share() -> None:
     there = [resident(1, A, busy=3), resident(2, Unknown("unreadable"), busy=1)]
     assert charged(there) == [(ON_A, "shared", 750), (UNKNOWN, "shared", 250)]
 
 
 @pytest.mark.parametrize("reason", UNKNOWN_REASONS)
-def test_the_only_holder_is_charged_for_those_that_nobody_saw_and_for_no_other(reason: str) -> None:
+def test_the_only_holder_is_charged_for_unsampled_processes_only(reason: str) -> None:
     not_seen = reason in ("exited", "pid_namespace")
     assert charged([resident(1, Unknown(reason))], [A])[0][0] == (ON_A if not_seen else UNKNOWN)
 
 
-def test_what_nobody_saw_is_held_beside_what_was_measured() -> None:
+def test_unsampled_energy_is_held_beside_measured_energy() -> None:
     there = [resident(1, A, busy=3), resident(2, Unknown("exited"), busy=1)]
     assert charged(there, [A]) == [(ON_A, "held", 250), (ON_A, "measured", 750)]
 
 
-def test_what_nobody_saw_is_the_holders_also_beside_another_owner() -> None:
+def test_unsampled_energy_belongs_to_the_holder_beside_another_owner() -> None:
     there = [resident(1, B, busy=3), resident(2, Unknown("exited"), busy=1)]
     assert charged(there, [A]) == [(ON_A, "held", 250), (ON_B, "shared", 750)]
 
 
-def test_with_two_holders_there_is_no_telling_whose_it_was() -> None:
+def test_with_two_holders_unsampled_energy_is_unknown() -> None:
     assert [share[::2] for share in charged([resident(1, Unknown("exited"))], [A, B])] == [(UNKNOWN, 1000)]
 
 
 # From window to window.
 
 
-def test_who_was_there_at_the_beginning_and_left_is_charged_for_the_window_in_which_it_left() -> None:
+def test_an_owner_that_leaves_is_charged_for_its_last_window() -> None:
     window = Window(by_process=False)
     look(window, [resident(1, A)])
     window.close(0)
@@ -143,7 +143,7 @@ def test_who_was_there_at_the_beginning_and_left_is_charged_for_the_window_in_wh
     assert short(window.close(1000)) == [(IDLE, "", 1000)]
 
 
-def test_what_ended_is_charged_for_its_last_window_and_for_none_after_it() -> None:
+def test_an_exited_process_is_charged_for_its_last_window_only() -> None:
     window = Window(by_process=True)
     look(window, [resident(1, A, busy=1, ended=True), resident(2, B, busy=3)])
     assert short(window.close(1000)) == [(ON_A, "shared", 250), (ON_B, "shared", 750)]
@@ -151,7 +151,7 @@ def test_what_ended_is_charged_for_its_last_window_and_for_none_after_it() -> No
     assert short(window.close(1000)) == [(ON_B, "measured", 1000)]
 
 
-def test_an_owner_whose_one_process_ended_and_whose_other_goes_on_stays() -> None:
+def test_an_owner_with_one_exited_and_one_running_process_stays() -> None:
     window = Window(by_process=True)
     look(window, [resident(1, A, busy=1, ended=True), resident(2, A)])
     window.close(0)
@@ -168,7 +168,7 @@ def test_sm_time_of_one_window_does_not_count_in_the_next() -> None:
     assert short(window.close(1000)) == [(ON_A, "shared", 500), (ON_B, "shared", 500)]
 
 
-def test_while_a_window_stays_open_sm_time_adds_up_also_of_those_who_left() -> None:
+def test_sm_time_accumulates_in_an_open_window_even_for_owners_that_left() -> None:
     window = Window(by_process=False)
     look(window, [resident(1, A, busy=1), resident(2, B, busy=1)])
     look(window, [resident(2, B, busy=1)])
@@ -176,7 +176,7 @@ def test_while_a_window_stays_open_sm_time_adds_up_also_of_those_who_left() -> N
     assert short(window.close(1000)) == [(ON_A, "shared", 200), (ON_B, "shared", 600), (ON_C, "shared", 200)]
 
 
-def test_of_memory_what_was_held_last_counts() -> None:
+def test_the_last_memory_value_counts() -> None:
     window = Window(by_process=False)
     look(window, [resident(1, A, memory=7 * GIB), resident(2, B, memory=1 * GIB)])
     look(window, [resident(1, A, memory=3 * GIB), resident(2, B, memory=1 * GIB)])
@@ -186,14 +186,14 @@ def test_of_memory_what_was_held_last_counts() -> None:
 # Accounts, presence, processes.
 
 
-def test_owners_are_told_apart_as_their_series_are() -> None:
+def test_owners_are_distinguished_like_their_series() -> None:
     assert account_of(pod("a", pod_uid="1")) == account_of(pod("a", pod_uid="2", container_id="3"))
     assert account_of(pod("a")) != account_of(pod("a", "sidecar"))
     assert account_of(Owner("slurm", "slurm/42")) == account_of(Owner("slurm", "slurm/42", slurm_step="1"))
     assert account_of(Owner("slurm", "slurm/42")) != account_of(Owner("slurm", "slurm/43"))
 
 
-def test_a_look_says_who_is_there_and_for_how_long_they_ran() -> None:
+def test_a_sample_has_the_residents_and_their_run_time() -> None:
     window = Window(by_process=False)
     there = window.observe(
         [
@@ -216,7 +216,7 @@ def test_a_look_says_who_is_there_and_for_how_long_they_ran() -> None:
     assert again[ON_A].busy_us == 1_000_000
 
 
-def test_a_sample_that_covers_no_time_is_no_time() -> None:
+def test_a_sample_that_covers_no_time_has_no_run_time() -> None:
     sample = ProcessSample(1, 0, 1.0, 0.0, 0.0, 0.0)
     one = resident(1, A)
     there = Window(by_process=False).observe(
@@ -227,7 +227,7 @@ def test_a_sample_that_covers_no_time_is_no_time() -> None:
 
 @pytest.mark.parametrize("turn", [1, -1])
 @pytest.mark.parametrize("pids", [(1, 2), (2, 1), (1, 1)])
-def test_of_two_containers_of_one_name_that_of_the_lowest_pid_is_shown(
+def test_of_two_containers_of_one_name_the_one_with_the_lowest_pid_is_exported(
     pids: tuple[int, int], turn: int
 ) -> None:
     one, other = pod("a", container_id="1"), pod("a", container_id="2")
@@ -237,21 +237,21 @@ def test_of_two_containers_of_one_name_that_of_the_lowest_pid_is_shown(
 
 
 @pytest.mark.parametrize("turn", [1, -1])
-def test_of_two_containers_of_one_name_the_same_one_is_shown_whichever_comes_first(turn: int) -> None:
+def test_of_two_containers_of_one_name_the_choice_is_independent_of_order(turn: int) -> None:
     old, new = pod("a", container_id="1", pod_uid="z"), pod("a", container_id="2", pod_uid="y")
     there = [resident(1, old), resident(2, new), resident(3, Unknown("exited"))][::turn]
     shown = Window(by_process=False).observe(there, {ON_A: A}, visible=True)[ON_A].owner
     assert shown == old
 
 
-def test_each_process_gets_its_part_of_its_owners() -> None:
+def test_each_process_gets_its_share_of_its_owner() -> None:
     window = Window(by_process=True)
     look(window, [resident(1, A, busy=3), resident(2, A, busy=1), resident(3, B, busy=6)])
     parts = {share.account: share.processes for share in window.close(1000)}
     assert parts == {ON_A: {(1, 1.0): 300, (2, 1.0): 100}, ON_B: {(3, 1.0): 600}}
 
 
-def test_a_pid_that_is_another_process_now_is_another_process() -> None:
+def test_a_reused_pid_is_another_process() -> None:
     old, new = resident(7, A, busy=1, started=1.0), resident(7, B, busy=1, started=2.0)
     assert process_id(old) != process_id(new)
     window = Window(by_process=True)

@@ -50,14 +50,14 @@ def amdgpu_readers(_: Path) -> Iterator[Reader]:
         yield AmdgpuReader(planted(host) / "sys", planted(host) / "proc", pcie_throughput=True)
 
 
-def rocm_smi_readers(folder: Path) -> Iterator[Reader]:
+def rocm_smi_readers(directory: Path) -> Iterator[Reader]:
     for captures, name, answer in (
         (CAPTURES.glob("*/*.json"), "rocm-smi", "{path}"),
         (CAPTURES.glob("*/*metric.json"), "amd-smi", "{stem}$1.json"),
     ):
         for path in captures:
             if path.parent.name.startswith("amd-smi") == (name == "amd-smi"):
-                tool = folder / path.parent.name / path.stem / name
+                tool = directory / path.parent.name / path.stem / name
                 tool.parent.mkdir(parents=True)
                 told = answer.format(path=path, stem=str(path).removesuffix("metric.json"))
                 tool.write_text(f"#!/bin/sh\ncat {told}\n")
@@ -96,7 +96,7 @@ def test_a_metric_names_the_readers_that_fill_it(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_what_is_said_of_owners_follows_from_the_samples(name: str, tmp_path: Path) -> None:
+def test_the_documented_kinds_of_owners_follow_from_the_samples(name: str, tmp_path: Path) -> None:
     samples: list[ProcessSample] = []
     for reader in READERS[name](tmp_path):
         reader.read()
@@ -126,7 +126,7 @@ class Thruster(Activity):
     heading: float | None = None
 
 
-def test_a_field_with_a_declaration_is_a_metric_and_nothing_else_is_needed() -> None:
+def test_a_field_with_a_declaration_is_a_metric_without_further_edits() -> None:
     own = metrics_of(Thruster, Scope.POD, "ship", owner="the pod")[:4]
     assert own == (
         Metric("ship_up", Kind.GAUGE, Scope.POD, "up", "1 when it is on."),
@@ -143,7 +143,7 @@ def test_a_field_with_a_declaration_is_a_metric_and_nothing_else_is_needed() -> 
     )
 
 
-def test_inherited_fields_come_after_the_own() -> None:
+def test_inherited_fields_follow_the_own_fields() -> None:
     inherited = metrics_of(Thruster, Scope.GPU, "ship")[4:]
     assert [one.field for one in inherited] == [one.name for one in fields(Activity)]
 

@@ -38,21 +38,21 @@ def snapshot(taken_at: float = 0) -> Snapshot:
 
 
 @given(label_text, label_text, numbers)
-def test_any_label_and_number_come_back_from_the_text_format(gpu: str, uuid: str, value: float) -> None:
+def test_any_label_and_number_can_be_parsed_from_the_text_format(gpu: str, uuid: str, value: float) -> None:
     (family,) = parse_text(render_text([Family(GAUGE, [((gpu, uuid), value)])]).decode())
     assert (family.name, family.type, family.documentation) == (GAUGE.name, "gauge", GAUGE.help)
     assert [(s.labels, s.value) for s in family.samples] == [({"gpu": gpu, "uuid": uuid}, value)]
 
 
 @given(label_text, label_text, numbers)
-def test_any_label_and_number_come_back_from_openmetrics(gpu: str, uuid: str, value: float) -> None:
+def test_any_label_and_number_can_be_parsed_from_openmetrics(gpu: str, uuid: str, value: float) -> None:
     (family,) = parse_openmetrics(render_openmetrics([Family(GAUGE, [((gpu, uuid), value)])]).decode())
     assert (family.name, family.type, family.unit) == (GAUGE.name, "gauge", "watts")
     assert family.documentation == GAUGE.help
     assert [(s.labels, s.value) for s in family.samples] == [({"gpu": gpu, "uuid": uuid}, value)]
 
 
-def test_the_text_format_to_the_letter() -> None:
+def test_the_text_format_byte_for_byte() -> None:
     families = [Family(COUNTER, [(("0", "GPU-a"), 1.5), (("1", "GPU-b"), 2.0)])]
     assert render_text(families).decode() == (
         "# HELP gputally_gpu_y_joules_total Energy.\n"
@@ -62,7 +62,7 @@ def test_the_text_format_to_the_letter() -> None:
     )
 
 
-def test_openmetrics_to_the_letter() -> None:
+def test_openmetrics_byte_for_byte() -> None:
     families = [Family(INFO, [(("0", "GPU-a", "H100"), 1)]), Family(COUNTER, [(("0", "GPU-a"), True)])]
     assert render_openmetrics(families).decode() == (
         "# TYPE gputally_gpu info\n"
@@ -78,14 +78,14 @@ def test_openmetrics_to_the_letter() -> None:
 
 @pytest.mark.parametrize("render", [render_text, render_openmetrics])
 @pytest.mark.parametrize("labels", [(), ("0",), ("0", "GPU-a", "more")])
-def test_a_sample_that_does_not_have_its_labels_is_refused(
+def test_a_sample_with_wrong_labels_is_refused(
     render: Callable[[list[Family]], bytes], labels: tuple[str, ...]
 ) -> None:
     with pytest.raises(ValueError, match=r"'gpu', 'uuid'"):
         render([Family(GAUGE, [(labels, 1)])])
 
 
-def test_equal_numbers_have_one_text_whatever_their_types() -> None:
+def test_equal_numbers_of_different_types_have_one_text() -> None:
     families = [Family(GAUGE, [(("0", str(value)), value) for value in (-0.0, 0, 0.0, False, True, 1.0, 1)])]
     assert re.findall(r" (\S+)$", render_text(families).decode(), re.MULTILINE)[-7:] == list("0000111")
 
@@ -99,7 +99,7 @@ class CountingFamilies:
         return [Family(GAUGE, [(("0", "GPU-a"), snapshot.taken_at_seconds)])]
 
 
-def test_each_format_is_rendered_once_per_snapshot_however_many_ask() -> None:
+def test_each_format_is_rendered_once_per_snapshot() -> None:
     families = CountingFamilies()
     exposition = Exposition(families, snapshot())
     threads = [
@@ -117,7 +117,7 @@ def variants() -> Iterator[tuple[bool, bool]]:
     yield from ((om, gz) for om in (False, True) for gz in (False, True))
 
 
-def test_gzip_holds_the_same_bytes() -> None:
+def test_gzip_contains_the_same_bytes() -> None:
     exposition = Exposition(CountingFamilies(), snapshot(7))
     for openmetrics in (False, True):
         plain = exposition.body(openmetrics=openmetrics, gzipped=False)
@@ -125,7 +125,7 @@ def test_gzip_holds_the_same_bytes() -> None:
         assert b" 7\n" in plain
 
 
-def test_a_new_snapshot_has_ready_what_was_asked_of_the_last_and_nothing_else() -> None:
+def test_a_new_snapshot_is_rendered_in_the_formats_that_were_requested_before() -> None:
     families = CountingFamilies()
     exposition = Exposition(families, snapshot())
     exposition.body(openmetrics=True, gzipped=False)
@@ -135,13 +135,13 @@ def test_a_new_snapshot_has_ready_what_was_asked_of_the_last_and_nothing_else() 
     assert families.calls == 2, "it was ready"
     exposition.publish(snapshot(2))
     exposition.publish(snapshot(3))
-    assert families.calls == 3, "nobody asked for snapshot 2, so snapshot 3 waits until it is asked for"
+    assert families.calls == 3, "snapshot 2 was not requested, so snapshot 3 is rendered on request only"
     for openmetrics, gzipped in variants():
         body = exposition.body(openmetrics=openmetrics, gzipped=gzipped)
         assert b" 3\n" in (gzip.decompress(body) if gzipped else body)
 
 
-def test_label_blocks_are_kept_for_some_snapshots_and_not_for_ever() -> None:
+def test_label_blocks_are_cached_for_a_limited_number_of_snapshots() -> None:
     blocks = LabelBlocks()
     first = weakref.ref(blocks.of(("gpu",)))
     for _ in range(SNAPSHOTS_KEPT):
@@ -154,7 +154,7 @@ def test_label_blocks_are_kept_for_some_snapshots_and_not_for_ever() -> None:
     assert first() is None
 
 
-def test_a_label_block_that_is_in_use_is_made_once() -> None:
+def test_a_label_block_in_use_is_built_once() -> None:
     blocks = LabelBlocks()
     first = blocks.of(("gpu",))[("7",)]
     for _ in range(3 * SNAPSHOTS_KEPT):
@@ -172,7 +172,7 @@ def test_a_label_block_that_is_in_use_is_made_once() -> None:
         ("CM_PURPLEPILL_GPU_MEMORY_FREE_MIB", Kind.GAUGE, "gauge", ""),
     ],
 )
-def test_names_that_are_not_made_for_openmetrics_are_served_as_they_are(
+def test_names_that_openmetrics_does_not_allow_are_exported_unchanged(
     name: str, kind: Kind, openmetrics_type: str, unit: str
 ) -> None:
     families = [Family(Metric(name, kind, Scope.EXPORTER, "", "Theirs."), [((), 1.5)])]

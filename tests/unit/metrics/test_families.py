@@ -1,4 +1,4 @@
-"""From the model to samples: None is silent, zero is zero, a lost GPU says only that it is lost."""
+"""From the model to samples: None gives no sample, zero gives 0, a lost GPU has only its state."""
 
 from dataclasses import fields, replace
 
@@ -66,7 +66,7 @@ def test_energy_is_in_joules_exact_to_the_millijoule() -> None:
     assert info[-1] == "counter"
 
 
-def test_charges_have_every_basis_also_those_that_are_zero_so_that_increase_sees_them_rise() -> None:
+def test_charges_have_every_basis_including_zero_for_increase() -> None:
     charges = (
         Charge(
             gpu_index=3,
@@ -94,7 +94,7 @@ def test_charges_have_every_basis_also_those_that_are_zero_so_that_increase_sees
     assert "gputally_host_busy_seconds_total" not in found
 
 
-def test_labelled_values_give_a_sample_each() -> None:
+def test_labelled_values_give_one_sample_each() -> None:
     found = samples(
         Reading(gpu=GPU, ecc_errors={("corrected", "volatile"): 4, ("corrected", "aggregate"): 9})
     )
@@ -104,7 +104,7 @@ def test_labelled_values_give_a_sample_each() -> None:
     }
 
 
-def test_a_lost_gpu_keeps_its_identity_and_its_xid_errors_and_says_that_it_is_down() -> None:
+def test_a_lost_gpu_keeps_its_identity_and_xid_errors_and_is_down() -> None:
     answering = Reading(gpu=GPU, power_watts=70.0, processes=(), xid_errors={("79",): 1})
     found = samples(answering.lost())
     assert found["gputally_gpu_up"] == {("3", "GPU-a"): False}
@@ -116,7 +116,7 @@ def test_a_lost_gpu_keeps_its_identity_and_its_xid_errors_and_says_that_it_is_do
     }
 
 
-def test_info_has_empty_labels_for_what_is_not_known() -> None:
+def test_info_has_empty_labels_for_unknown_values() -> None:
     ((labels, value),) = samples(Reading(gpu=replace(GPU, simulated=True)))["gputally_gpu_info"].items()
     assert value == 1
     known = {name: label for name, label in zip(GPU_INFO.labels, labels, strict=True) if label}
@@ -126,7 +126,7 @@ def test_info_has_empty_labels_for_what_is_not_known() -> None:
     }
 
 
-def test_mig_devices_have_names_of_their_own_so_that_sums_do_not_count_twice() -> None:
+def test_mig_devices_have_separate_names_to_avoid_double_sums() -> None:
     instance = MigInstance("MIG-x", "GPU-a", 3, 7, 0, "3g.40gb")
     processes = (Process(41, "compute"),)
     mig = MigReading(instance=instance, memory_used_bytes=5, sm_active_ratio=0.25, processes=processes)
@@ -138,7 +138,7 @@ def test_mig_devices_have_names_of_their_own_so_that_sums_do_not_count_twice() -
     assert found["gputally_mig_processes"] == {("3", "MIG-x", "compute"): 1}
 
 
-def test_processes_are_counted_by_kind_and_no_process_is_a_zero() -> None:
+def test_processes_are_counted_by_kind_and_no_process_is_0() -> None:
     idle = samples(Reading(gpu=GPU, processes=()))
     assert idle["gputally_gpu_processes"] == {("3", "GPU-a", "compute"): 0}
     busy = samples(Reading(gpu=GPU, processes=(Process(1, "compute"), Process(2, "compute+mps"))))
@@ -146,7 +146,7 @@ def test_processes_are_counted_by_kind_and_no_process_is_a_zero() -> None:
     assert "gputally_gpu_processes" not in samples(Reading(gpu=GPU, processes=None))
 
 
-def test_a_process_has_the_labels_of_its_owner_whoever_that_is() -> None:
+def test_a_process_has_the_labels_of_its_owner_of_any_kind() -> None:
     def process(pid: int, owner: Owner | Unknown, **values: object) -> ProcessCharge:
         return ProcessCharge(gpu_index=3, uuid="GPU-a", pid=pid, name="python3", owner=owner, **values)  # type: ignore[arg-type]
 
@@ -166,7 +166,7 @@ def test_a_process_has_the_labels_of_its_owner_whoever_that_is() -> None:
     assert found["gputally_process_active"] == {pod: True, slurm: False, unknown: False}
 
 
-def test_owners_of_every_kind_have_their_own_names_and_labels() -> None:
+def test_owners_of_each_kind_have_their_own_names_and_labels() -> None:
     uses = (
         Use(3, "GPU-a", Owner("pod", namespace="team-a", pod="train-0", container="main"), 2, 7, 0.5),
         Use(3, "GPU-a", Owner("slurm", "slurm/42"), 1, 5, None),
@@ -182,7 +182,7 @@ def test_owners_of_every_kind_have_their_own_names_and_labels() -> None:
     assert found.keys() <= {metric.name for metric in CATALOG}
 
 
-def test_allowed_labels_become_label_names_that_never_clash() -> None:
+def test_allowed_labels_become_unique_label_names() -> None:
     pods = (
         PodInfo("team-a", "a", "u1", "n", "Job/a", True, (("app/x", "1"), ("app.x", "2"), ("team", "red"))),
         PodInfo("team-b", "b", requested=False),
@@ -203,7 +203,7 @@ def test_allowed_labels_become_label_names_that_never_clash() -> None:
     assert (node.metric.labels, node.samples) == (("label_gpu_model", "label_zone"), [(("h100", "z1"), 1)])
 
 
-def test_a_node_that_nobody_knows_is_left_to_the_target() -> None:
+def test_an_unknown_node_name_is_not_exported() -> None:
     snapshot = Snapshot(
         taken_at_seconds=0, age_seconds=0, readings=(), sources=(), pods=(PodInfo("team-a", "a"),)
     )
@@ -212,7 +212,7 @@ def test_a_node_that_nobody_knows_is_left_to_the_target() -> None:
     assert [values for values, _ in info.samples] == [("team-a", "a", "", "", "")]
 
 
-def test_sources_and_the_exporter_speak_of_themselves() -> None:
+def test_sources_and_the_exporter_have_their_own_metrics() -> None:
     found = samples(failures=2, errors={("fan_speed_ratio", "Unknown"): 3})
     assert found["gputally_source_failures_total"] == {("nvml",): 2}
     assert found["gputally_source_errors_total"] == {("nvml", "fan_speed_ratio", "Unknown"): 3}
@@ -246,7 +246,7 @@ def test_names_follow_the_rules() -> None:
         assert metric.name.startswith(("gputally_", "process_")), metric.name
 
 
-def test_of_two_families_of_one_name_the_first_is_served() -> None:
+def test_of_two_families_of_one_name_the_first_is_exported() -> None:
     row = Row("DCGM_FI_PROF_GR_ENGINE_ACTIVE", Kind.GAUGE, "Busy.", "")
     first = Family(row.metric(("gpu",)), [(("0",), 0.5)])
     second = Family(row.metric(("pod",)), [(("train",), 0.5)])
@@ -254,7 +254,7 @@ def test_of_two_families_of_one_name_the_first_is_served() -> None:
     assert merge_families([first, other, second]) == [first, other]
 
 
-def test_of_two_families_of_one_name_and_labels_both_have_their_samples() -> None:
+def test_two_families_of_one_name_and_labels_are_merged() -> None:
     metric = Row("DCGM_FI_PROF_GR_ENGINE_ACTIVE", Kind.GAUGE, "Busy.", "").metric(("gpu", "pod"))
     of_pods = Family(metric, [(("0", "train"), 0.5)])
     of_all = Family(metric, [(("0", "train"), 0.6), (("1", ""), 0.1)])

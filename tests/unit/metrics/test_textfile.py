@@ -16,7 +16,7 @@ def test_the_file_is_replaced_and_readable_by_all(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_a_failure_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
+def test_a_failure_keeps_the_old_file_and_leaves_no_temporary_file(tmp_path: Path) -> None:
     target = tmp_path / "gpu.prom"
     target.mkdir()
     (target / "in the way").touch()

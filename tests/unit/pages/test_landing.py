@@ -60,7 +60,7 @@ def outline(shown: Snapshot, hostname: str = "gpu-node-7", metrics_path: str = "
     return read
 
 
-def test_a_healthy_host_shows_its_gpus_and_where_the_metrics_are() -> None:
+def test_a_healthy_host_shows_its_gpus_and_the_address_of_metrics() -> None:
     busy = Reading(
         gpu=gpu(3),
         gpu_utilization_ratio=0.97,
@@ -88,7 +88,7 @@ def test_a_healthy_host_shows_its_gpus_and_where_the_metrics_are() -> None:
     assert "simulated" not in page.text
 
 
-def test_what_is_not_reported_is_a_dash_and_what_is_zero_is_a_zero() -> None:
+def test_unsupported_values_are_dashes_and_zero_is_0() -> None:
     page = outline(snapshot(Reading(gpu=gpu(), gpu_utilization_ratio=0.0)))
     assert "0 %" in page.text
     assert "\N{EN DASH}" in page.text
@@ -96,7 +96,7 @@ def test_what_is_not_reported_is_a_dash_and_what_is_zero_is_a_zero() -> None:
     assert "None" not in page.text
 
 
-def test_a_simulated_gpu_says_so() -> None:
+def test_a_simulated_gpu_is_marked() -> None:
     assert "simulated" in outline(snapshot(Reading(gpu=gpu(simulated=True)))).text
 
 
@@ -106,30 +106,30 @@ def test_a_lost_gpu_is_named_at_the_top() -> None:
     assert page.text.index("GPU 1 (GPU-1) is lost") < page.text.index("Sources")
 
 
-def test_a_source_that_is_down_says_why_and_what_to_do() -> None:
+def test_a_failing_source_has_its_reason_and_fix() -> None:
     down = SourceState(name="nvml", up=False, reason="driver not loaded", fix="modprobe nvidia", failures=7)
     page = outline(snapshot(sources=(down,)))
     for expected in ("a source is down", "nvml: driver not loaded", "modprobe nvidia", "7", "never"):
         assert expected in page.text
 
 
-def test_before_the_first_sample_the_page_says_so() -> None:
+def test_before_the_first_sample_the_page_is_pending() -> None:
     page = outline(snapshot(sources=()))
     assert "first sample" in page.text
 
 
-def test_a_host_without_gpus_says_so() -> None:
+def test_a_host_without_gpus() -> None:
     assert "no GPU found" in outline(snapshot()).text
 
 
-def test_mig_instances_stand_below_their_gpu() -> None:
+def test_mig_instances_are_below_their_gpu() -> None:
     instance = MigInstance("MIG-abc", "GPU-0", 0, 1, 0, "1g.10gb")
     mig = MigReading(instance=instance, memory_used_bytes=1024**3, memory_total_bytes=10 * 1024**3)
     page = outline(snapshot(Reading(gpu=gpu(0), mig=(mig,)), Reading(gpu=gpu(1))))
     assert page.text.index("GPU-0") < page.text.index("MIG 1g.10gb MIG-abc") < page.text.index("GPU-1")
 
 
-def test_partitions_of_an_amd_gpu_are_called_so_and_vendors_stand_together() -> None:
+def test_partitions_of_an_amd_gpu_have_their_name_and_vendors_are_grouped() -> None:
     instance = MigInstance("GPU-0-3", "GPU-0", 0, 3, 0, "CPX/NPS4")
     part = MigReading(instance=instance, graphics_active_ratio=0.42)
     readings = (
@@ -142,7 +142,7 @@ def test_partitions_of_an_amd_gpu_are_called_so_and_vendors_stand_together() -> 
     assert page.text.index("AMD-0") < page.text.index("GPU-0") < page.text.index("GPU-1")
 
 
-def test_a_gpu_at_its_slowdown_temperature_stands_out() -> None:
+def test_a_gpu_at_its_slowdown_temperature_is_highlighted() -> None:
     def page(celsius: float) -> bytes:
         hot = Reading(gpu=gpu(), temperature_celsius=celsius, temperature_slowdown_celsius=87)
         return render_landing(snapshot(hot), version="1", hostname="h", metrics_path="/metrics")
@@ -160,7 +160,7 @@ HOSTILE = st.sampled_from(["<script>alert(1)</script>", '"><img src=x>', "</styl
 
 
 @given(st.one_of(ANYTHING, HOSTILE), st.one_of(ANYTHING, HOSTILE), st.one_of(ANYTHING, HOSTILE))
-def test_no_value_can_change_the_page(one: str, two: str, three: str) -> None:
+def test_values_are_escaped(one: str, two: str, three: str) -> None:
     reading = Reading(gpu=gpu(model=one, uuid=two), up=False)
     source = SourceState(name=one, up=False, reason=two, fix=three)
     page = outline(snapshot(reading, sources=(source,)), hostname=three, metrics_path=f"/{one}")

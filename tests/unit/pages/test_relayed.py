@@ -22,11 +22,11 @@ def ours() -> MetricsEndpoint:
     return MetricsEndpoint(lambda _: [family])
 
 
-def test_a_name_of_ours_is_left_out_of_theirs_and_the_rest_is_as_it_was() -> None:
+def test_names_of_ours_are_removed_from_the_relayed_series() -> None:
     assert joined(OURS, KNOWN + NEW) == joined(OURS, NEW + KNOWN) == OURS + NEW
 
 
-def test_it_is_served_in_the_format_in_which_it_came() -> None:
+def test_it_has_the_format_of_the_upstream() -> None:
     alone = RelayedEndpoint()
     alone.publish(RELAYED, "")
     response = alone.respond(True, True)
@@ -34,7 +34,7 @@ def test_it_is_served_in_the_format_in_which_it_came() -> None:
     assert "Content-Encoding" not in dict(response.headers)
 
 
-def test_while_there_is_nothing_the_target_is_down_and_one_line_has_the_reason() -> None:
+def test_without_relayed_series_the_status_is_an_error_with_the_reason() -> None:
     alone = RelayedEndpoint()
     before = alone.respond(True, True)
     alone.publish(RELAYED, "")
@@ -45,7 +45,7 @@ def test_while_there_is_nothing_the_target_is_down_and_one_line_has_the_reason()
     assert after.body.endswith(b": no answer within 5 s\n")
 
 
-def test_ours_are_before_it_in_its_format() -> None:
+def test_metrics_of_ours_come_first_in_the_format_of_the_upstream() -> None:
     together = JoinedEndpoint(ours())
     together.publish(RELAYED)
     response = together.respond(openmetrics=True, gzip=True)
@@ -53,7 +53,7 @@ def test_ours_are_before_it_in_its_format() -> None:
     assert [family.name for family in parse_text(response.body.decode())] == ["ours", "theirs"]
 
 
-def test_openmetrics_ends_once() -> None:
+def test_openmetrics_has_one_end_marker() -> None:
     together = JoinedEndpoint(ours())
     together.publish(replace(RELAYED, text=RELAYED.text + b"# EOF\n", content_type=OPENMETRICS))
     response = together.respond(openmetrics=False, gzip=False)
@@ -61,7 +61,7 @@ def test_openmetrics_ends_once() -> None:
     assert [family.name for family in parse_openmetrics(response.body.decode())] == ["ours", "theirs"]
 
 
-def test_while_nothing_is_relayed_ours_are_as_they_always_are() -> None:
+def test_without_relayed_series_metrics_are_unchanged() -> None:
     together = JoinedEndpoint(ours())
     together.publish(None)
     assert together.respond(openmetrics=True, gzip=False).content_type == OPENMETRICS

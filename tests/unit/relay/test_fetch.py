@@ -30,7 +30,7 @@ def refusal(script: Script, *, timeout_seconds: float = 60.0) -> Unavailable:
     return refused.value
 
 
-def test_it_asks_for_text_once_and_hangs_up() -> None:
+def test_it_sends_one_request_for_text_and_closes() -> None:
     with raw_server(answers(NEW, "Content-Type: text/plain; version=0.0.4")) as server:
         answer = fetch(parse_url(server.url), timeout_seconds=60, max_bytes=MIB)
     assert answer == Fetched(NEW.encode(), "text/plain; version=0.0.4", False)
@@ -40,7 +40,7 @@ def test_it_asks_for_text_once_and_hangs_up() -> None:
     assert {"Accept-Encoding: gzip", "Connection: close"} < set(lines)
 
 
-def test_a_body_in_chunks() -> None:
+def test_a_chunked_body() -> None:
     body = "".join(f"{len(line):x}\r\n{line}\r\n" for line in NEW.splitlines(keepends=True)) + "0\r\n\r\n"
     assert fetched(answers(body, "Transfer-Encoding: chunked", length=False)).body == NEW.encode()
 
@@ -49,7 +49,7 @@ def test_a_body_that_ends_with_the_connection() -> None:
     assert fetched(answers(NEW, length=False)).body == NEW.encode()
 
 
-def test_a_packed_body() -> None:
+def test_a_compressed_body() -> None:
     assert fetched(answers(gzip.compress(NEW.encode()), "Content-Encoding: gzip")).body == NEW.encode()
 
 
@@ -57,7 +57,7 @@ def test_an_empty_body() -> None:
     assert fetched(answers("")) == Fetched(b"", "", False)
 
 
-def test_a_drip_that_comes_to_an_end_is_waited_for() -> None:
+def test_a_slow_body_that_ends_is_read() -> None:
     head, body = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n", b"up 1\ndown 0\n"
 
     def drip(connection: socket.socket) -> None:
@@ -69,7 +69,7 @@ def test_a_drip_that_comes_to_an_end_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nA: ", b"HTTP/1.1 200 OK\r\n\r\n"])
-def test_a_drip_without_an_end_is_left_when_the_time_is_over(head: bytes) -> None:
+def test_an_endless_slow_body_ends_at_the_deadline(head: bytes) -> None:
     over = threading.Event()
 
     def drip(connection: socket.socket) -> None:
@@ -83,24 +83,24 @@ def test_a_drip_without_an_end_is_left_when_the_time_is_over(head: bytes) -> Non
         over.set()
 
 
-def test_a_large_body_is_cut() -> None:
+def test_a_large_body_is_truncated() -> None:
     body = b"x" * (50 * MIB)
     answer = fetched(answers(body, length=False), max_bytes=MIB)
     assert (len(answer.body), answer.truncated) == (MIB, True)
 
 
-def test_a_body_as_large_as_may_be_is_whole() -> None:
+def test_a_body_of_the_maximum_size_is_complete() -> None:
     answer = fetched(answers(b"x" * MIB))
     assert (len(answer.body), answer.truncated) == (MIB, False)
 
 
-def test_a_bomb_is_cut_before_it_goes_off() -> None:
+def test_a_decompression_bomb_is_truncated() -> None:
     bomb = gzip.compress(bytes(200 * MIB))
     answer = fetched(answers(bomb, "Content-Encoding: gzip"))
     assert (answer.body, answer.truncated) == (bytes(MIB), True)
 
 
-def test_a_header_without_an_end() -> None:
+def test_an_endless_header() -> None:
     flood = b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: y\r\n" % number for number in range(100_000))
     assert "64 KiB" in refusal(lambda connection: connection.sendall(flood)).reason
 
@@ -129,29 +129,29 @@ def test_a_header_without_an_end() -> None:
         (lambda _: None, "incomplete"),
     ],
 )
-def test_answers_that_are_none(script: Script, reason: str) -> None:
+def test_malformed_responses(script: Script, reason: str) -> None:
     assert reason in refusal(script).reason
 
 
-def test_a_redirect_says_where_to() -> None:
+def test_a_redirect_is_reported_with_its_target() -> None:
     script = answers("", "Location: http://elsewhere/metrics", status="302 Found")
     assert "http://elsewhere/metrics" in refusal(script).fix
 
 
-def test_nobody_listens() -> None:
+def test_a_refused_connection() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = parse_url(f"http://127.0.0.1:{listening.getsockname()[1]}")
     with pytest.raises(Unavailable, match="Connection refused"):
         fetch(url, timeout_seconds=60, max_bytes=MIB)
 
 
-def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     assert fetched(answers("up 1\n")).body == b"up 1\n"
 
 
-def test_https_and_a_certificate_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_https_with_an_untrusted_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     authority = trustme.CA()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(context)
@@ -211,7 +211,7 @@ def test_urls(text: str, host: str, port: int, target: str) -> None:
         "http://größe/",
     ],
 )
-def test_urls_that_are_none(text: str) -> None:
+def test_invalid_urls(text: str) -> None:
     with pytest.raises(TargetError) as refused:
         parse_url(text)
     assert "secret" not in str(refused.value)

@@ -18,28 +18,28 @@ def test_the_only_pod_by_uuid_and_by_index() -> None:
     )
 
 
-def test_of_several_pods_none() -> None:
+def test_several_pods_give_no_label() -> None:
     assert find_only_pods(node())(DeviceLabels(SHARED)) is None
 
 
-def test_of_two_containers_of_a_pod_none() -> None:
+def test_two_containers_of_a_pod_give_no_label() -> None:
     who = find_only_pods(snapshot(use(0, TRAIN, pod("a", "one")), use(0, TRAIN, pod("a", "two"))))
     assert who(DeviceLabels(TRAIN)) is None
 
 
-def test_nobody_on_an_idle_gpu_nor_on_one_that_is_not_ours() -> None:
+def test_an_idle_gpu_and_an_unknown_gpu_have_no_pod() -> None:
     who = find_only_pods(snapshot())
     assert who(DeviceLabels(TRAIN)) is None
     assert find_only_pods(node())(DeviceLabels("GPU-of-another-node", "0")) is None, "the index is another's"
 
 
-def test_a_pod_that_holds_the_gpu_and_runs_nothing_has_it() -> None:
+def test_an_idle_holder_is_the_pod_of_the_gpu() -> None:
     assert (
         find_only_pods(snapshot(use(0, TRAIN, pod("train-0"), processes=0)))(DeviceLabels(TRAIN)) == TRAINER
     )
 
 
-def test_a_pod_that_has_just_left_has_it_no_more() -> None:
+def test_an_exited_pod_is_not_the_pod_of_the_gpu() -> None:
     gone = Charge(gpu_index=0, uuid=TRAIN, owner=pod("before"), active=False)
     here = Charge(gpu_index=0, uuid=TRAIN, owner=pod("train-0"), active=True)
     both = (use(0, TRAIN, pod("before"), processes=0), use(0, TRAIN, pod("train-0")))
@@ -48,7 +48,7 @@ def test_a_pod_that_has_just_left_has_it_no_more() -> None:
     assert find_only_pods(snapshot(both[1], charges=(elsewhere,)))(DeviceLabels(TRAIN)) == TRAINER
 
 
-def test_a_container_that_was_started_again_has_it() -> None:
+def test_a_restarted_container_is_the_pod_of_the_gpu() -> None:
     now = Charge(gpu_index=0, uuid=TRAIN, owner=pod("train-0"), active=True)
     before = replace(now, owner=replace(now.owner, container_id="3f05"), active=False)
     for charges in ((now, before), (before, now)):
@@ -67,7 +67,7 @@ def test_a_container_that_was_started_again_has_it() -> None:
         Unknown("exited"),
     ],
 )
-def test_who_is_no_pod_does_not_count(other: Owner | Unknown) -> None:
+def test_owners_outside_of_pods_are_ignored(other: Owner | Unknown) -> None:
     assert find_only_pods(snapshot(use(0, TRAIN, other)))(DeviceLabels(TRAIN)) is None
     assert (
         find_only_pods(snapshot(use(0, TRAIN, pod("train-0")), use(0, TRAIN, other)))(DeviceLabels(TRAIN))
@@ -76,7 +76,7 @@ def test_who_is_no_pod_does_not_count(other: Owner | Unknown) -> None:
 
 
 @pytest.mark.parametrize("reason", ["unknown_pod", "unknown_container", "ambiguous_pod"])
-def test_beside_a_pod_that_cannot_be_named_nobody_is_the_only_one(reason: str) -> None:
+def test_beside_an_unattributed_process_no_pod_is_the_only_one(reason: str) -> None:
     nameless = use(0, TRAIN, Unknown(reason))
     assert find_only_pods(snapshot(use(0, TRAIN, pod("train-0")), nameless))(DeviceLabels(TRAIN)) is None
     assert find_only_pods(snapshot(nameless))(DeviceLabels(TRAIN)) is None
@@ -84,7 +84,7 @@ def test_beside_a_pod_that_cannot_be_named_nobody_is_the_only_one(reason: str) -
     assert find_only_pods(snapshot(use(0, TRAIN, pod("train-0")), ended))(DeviceLabels(TRAIN)) == TRAINER
 
 
-def test_a_slice_by_its_gpu_instance_or_its_own_uuid() -> None:
+def test_a_mig_device_is_found_by_gpu_instance_or_uuid() -> None:
     who = find_only_pods(node())
     notebook = PodLabels("ml", "notebook", "main")
     for device in (
@@ -98,7 +98,7 @@ def test_a_slice_by_its_gpu_instance_or_its_own_uuid() -> None:
     assert who(DeviceLabels(SLICES[1])) is None
 
 
-def test_the_whole_of_a_sliced_gpu_is_no_pod_s() -> None:
+def test_a_gpu_in_mig_mode_has_no_pod() -> None:
     who = find_only_pods(snapshot(use(2, SLICES[0], pod("notebook"))))
     assert who(DeviceLabels(SLICED, "2")) is None
     assert who(DeviceLabels(index="2")) is None
@@ -118,7 +118,7 @@ def test_two_compute_instances_of_one_gpu_instance_share_its_samples() -> None:
     assert both(DeviceLabels(SLICES[1])) == PodLabels("ml", "b", "main")
 
 
-def test_an_index_that_two_gpus_have_names_neither() -> None:
+def test_an_index_of_two_gpus_matches_neither() -> None:
     readings = (gpu(0, TRAIN), gpu(0, "amd-1", vendor="amd"))
     who = find_only_pods(snapshot(use(0, TRAIN, pod("train-0")), readings=readings))
     assert who(DeviceLabels(index="0")) is None

@@ -27,14 +27,14 @@ def samples(text: str) -> list[Sample]:
     return [sample for family in parse_text(text) for sample in family.samples]
 
 
-def test_old_series_get_the_old_labels_and_all_else_stays_in_its_place() -> None:
+def test_old_series_get_the_old_labels_and_other_text_is_unchanged() -> None:
     labels = ',container_name="main",pod_namespace="ml",pod_name="train-0"}'
     before = OLD.splitlines(keepends=True)
     after = [line.replace("}", labels) if TRAIN in line else line for line in before]
     assert on_node(OLD) == "".join(after) != OLD
 
 
-def test_empty_labels_are_filled_in_and_those_that_tell_are_kept() -> None:
+def test_empty_labels_are_filled_and_others_are_kept() -> None:
     before, after = NEW.splitlines(), on_node(NEW).splitlines()
     changed = {number: line for number, line in enumerate(after) if line != before[number]}
     assert len(after) == len(before)
@@ -76,9 +76,7 @@ def test_an_exemplar_may_look_like_a_sample() -> None:
 @pytest.mark.parametrize(
     "names", [("container", "namespace", "pod"), ("container_name", "pod_namespace", "pod_name")]
 )
-def test_the_labels_that_are_there_are_filled_whatever_the_metric_is_called(
-    metric: str, names: tuple[str, str, str]
-) -> None:
+def test_existing_labels_are_filled_for_any_metric_name(metric: str, names: tuple[str, str, str]) -> None:
     empty = ",".join(f'{name}=""' for name in names)
     full = ",".join(f'{name}="{value}"' for name, value in zip(names, ("main", "ml", "train-0"), strict=True))
     assert relabelled(f'{metric}{{gpu="0",{empty}}} 54\n') == f'{metric}{{gpu="0",{full}}} 54\n'
@@ -88,12 +86,12 @@ def test_the_labels_that_are_there_are_filled_whatever_the_metric_is_called(
     "told",
     ["pod", "namespace", "container", "pod_name", "pod_namespace", "container_name", "exported_pod"],
 )
-def test_who_has_been_told_is_not_told_again(told: str) -> None:
+def test_already_labelled_samples_are_unchanged(told: str) -> None:
     line = f'DCGM_FI_DEV_GPU_TEMP{{gpu="0",{told}="theirs"}} 54\n'
     assert relabelled(line) == line
 
 
-def test_what_the_exporter_shares_out_itself_does_not_become_a_series_twice() -> None:
+def test_values_divided_by_the_upstream_do_not_become_duplicate_series() -> None:
     """4.5.3 and newer give the whole GPU's sample, and one for each pod beside it."""
     device = f'gpu="0",UUID="{TRAIN}"'
     lines = [
@@ -110,7 +108,7 @@ def test_what_the_exporter_shares_out_itself_does_not_become_a_series_twice() ->
     assert b'pod="train-0"' in after[2]
 
 
-def test_a_container_that_is_not_known_is_not_written() -> None:
+def test_an_unknown_container_is_not_written() -> None:
     assert relabelled('a{gpu="0"} 1\n', PodLabels("ml", "kata")) == 'a{gpu="0",namespace="ml",pod="kata"} 1\n'
 
 
@@ -124,7 +122,7 @@ def test_a_container_that_is_not_known_is_not_written() -> None:
         ('  a{gpu="0"} +Inf \n', '  a{gpu="0",namespace="n",pod="p"} +Inf \n'),
     ],
 )
-def test_labels_are_added_however_the_line_is_spaced(line: str, expected: str) -> None:
+def test_labels_are_added_with_any_spacing(line: str, expected: str) -> None:
     assert is_valid(line.encode(), openmetrics=False)
     assert relabelled(line, PodLabels("n", "p")) == expected
 
@@ -142,14 +140,14 @@ def test_labels_are_added_however_the_line_is_spaced(line: str, expected: str) -
         "",
     ],
 )
-def test_label_values_may_have_anything_in_them(model: str) -> None:
+def test_label_values_may_contain_any_character(model: str) -> None:
     line = f'DCGM_FI_DEV_GPU_TEMP{{modelName="{model}",gpu="0"}} 54\n'
     assert is_valid(line.encode(), openmetrics=False)
     (before,), (after,) = samples(line), samples(relabelled(line))
     assert after.labels == {**before.labels, "namespace": "ml", "pod": "train-0", "container": "main"}
 
 
-def test_what_is_written_is_escaped() -> None:
+def test_written_values_are_escaped() -> None:
     (after,) = samples(relabelled('a{gpu="0"} 1\n', PodLabels('n"', "p\\", "c\n")))
     assert after.labels == {"gpu": "0", "namespace": 'n"', "pod": "p\\", "container": "c\n"}
 
@@ -170,7 +168,7 @@ def test_a_sample_names_its_device_by_uuid_instance_or_index(labels: str, device
     assert asked == [device]
 
 
-def test_nobody_is_asked_for_a_sample_without_a_device() -> None:
+def test_samples_without_a_device_are_not_looked_up() -> None:
     asked: list[DeviceLabels] = []
     lines = [b"up 1\n", b"up{} 1\n", b'up{cpu="0",gpu="",GPU_I_ID="1"} 1\n', b"\n", b"# gpu\n"]
     assert list(relabel(lines, asked.append)) == lines
@@ -198,7 +196,7 @@ def test_nobody_is_asked_for_a_sample_without_a_device() -> None:
         "a -inf",
     ],
 )
-def test_lines_that_a_scraper_takes(line: str) -> None:
+def test_lines_that_a_scraper_accepts(line: str) -> None:
     assert is_valid(line.encode(), openmetrics=False)
     assert is_valid(line.encode() + b"\n", openmetrics=True)
 
@@ -233,18 +231,18 @@ def test_lines_that_a_scraper_takes(line: str) -> None:
         "<html>",
     ],
 )
-def test_lines_that_would_cost_a_scraper_all_the_others(line: str) -> None:
+def test_lines_that_would_fail_the_whole_scrape(line: str) -> None:
     assert not is_valid(line.encode(), openmetrics=False)
     assert not is_valid(line.encode(), openmetrics=True)
     assert list(relabel([line.encode()], lambda _: TRAINER)) == [line.encode()]
 
 
-def test_bytes_that_are_no_text() -> None:
+def test_invalid_utf8() -> None:
     assert not is_valid(b'a{b="\xff"} 1', openmetrics=False)
 
 
 @pytest.mark.parametrize("line", ['a 1 # {b="c"} 1', "a 1 1731753600.125", "# TYPE a info"])
-def test_what_only_openmetrics_has(line: str) -> None:
+def test_features_of_openmetrics_only(line: str) -> None:
     assert is_valid(line.encode(), openmetrics=True)
     assert not is_valid(line.encode(), openmetrics=False)
 
@@ -275,7 +273,7 @@ lines_of_text = st.lists(
 
 
 @given(st.lists(st.binary()) | lines_of_text.map(lambda lines: [line.encode() for line in lines]))
-def test_where_nobody_is_known_no_byte_changes(lines: list[bytes]) -> None:
+def test_without_known_pods_no_byte_changes(lines: list[bytes]) -> None:
     assert list(relabel(lines, lambda _: None)) == lines
 
 

@@ -28,7 +28,7 @@ def served(body: str | bytes, *headers: str, max_bytes: int = 2**20) -> Relayed:
 
 
 @pytest.mark.parametrize("text", [OLD, NEW, NEWEST])
-def test_a_good_answer_comes_through_byte_by_byte(text: str) -> None:
+def test_valid_text_is_unchanged(text: str) -> None:
     kind = "text/plain; version=0.0.4; charset=utf-8; escaping=values"
     relayed = served(text, f"Content-Type: {kind}")
     samples = sum(not line.startswith("#") for line in text.splitlines())
@@ -37,14 +37,14 @@ def test_a_good_answer_comes_through_byte_by_byte(text: str) -> None:
     assert not relayed.openmetrics
 
 
-def test_openmetrics_comes_through_byte_by_byte() -> None:
+def test_openmetrics_is_unchanged() -> None:
     relayed = served(OPENMETRICS, f"Content-Type: {OPEN}")
     assert (relayed.text, relayed.content_type, relayed.samples) == (OPENMETRICS.encode(), OPEN, 3)
     assert relayed.openmetrics
 
 
 @pytest.mark.parametrize("header", [(), ("Content-Type: application/octet-stream",)])
-def test_who_does_not_say_what_it_is_is_text(header: tuple[str, ...]) -> None:
+def test_without_a_content_type_it_is_the_text_format(header: tuple[str, ...]) -> None:
     assert served("up 1", *header) == Relayed(b"up 1\n", TEXT, 1)
 
 
@@ -56,16 +56,16 @@ def test_a_file_and_a_pattern(tmp_path: Path) -> None:
     assert relay(tmp_path / "*.prom").read().text == (OLD + NEWEST).encode()
 
 
-def test_a_file_of_openmetrics_is_known_by_its_end(tmp_path: Path) -> None:
+def test_a_file_of_openmetrics_is_recognised_by_its_end_marker(tmp_path: Path) -> None:
     (tmp_path / "a").write_text(OPENMETRICS)
     assert relay(tmp_path / "a").read() == Relayed(OPENMETRICS.encode(), OPEN, 3)
 
 
-def test_it_knows_what_the_exporter_shares_out_itself() -> None:
+def test_it_recognises_values_that_the_upstream_divides_among_pods() -> None:
     assert served(NEW).attributed == {(b"DCGM_FI_DEV_POWER_USAGE", DeviceLabels(TRAIN, "0"))}
 
 
-def test_broken_lines_are_left_out_counted_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_malformed_lines_are_omitted_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     text = 'up 1\nmodel{name="the "best""} 1\ntemp N/A\ndown 0\n'
     caplog.set_level(logging.WARNING)
     with raw_server(answers(text)) as server:
@@ -77,21 +77,21 @@ def test_broken_lines_are_left_out_counted_and_told_once(caplog: pytest.LogCaptu
     assert f"line 2 of {server.url}" in message
 
 
-def test_a_label_value_with_a_line_end_in_it_costs_this_sample_alone() -> None:
+def test_a_label_value_with_a_line_break_affects_only_its_sample() -> None:
     relayed = served('up 1\nmodel{name="two\nlines",gpu="0"} 1\ndown 0\n')
     assert (relayed.text, dict(relayed.errors)) == (b"up 1\ndown 0\n", {("line", "invalid"): 2})
 
 
-def test_what_is_no_exporter_is_not_relayed() -> None:
+def test_other_text_than_metrics_is_not_relayed() -> None:
     with pytest.raises(Unavailable, match=r"line 1 of .* Prometheus"):
         served("<html><body>Log in</body></html>\n", "Content-Type: text/html")
 
 
-def test_an_exporter_that_has_nothing_to_say_is_no_failure() -> None:
+def test_an_empty_response_is_not_a_failure() -> None:
     assert served("") == Relayed(b"", TEXT, 0)
 
 
-def test_fifty_megabytes_are_cut_at_the_last_whole_line() -> None:
+def test_fifty_megabytes_are_truncated_after_the_last_complete_line() -> None:
     line = b'x{gpu="0"} 123456789012345678901234567890\n'
     relayed = served(line * (50_000_000 // len(line)))
     assert relayed.text == line * (2**20 // len(line))
@@ -100,14 +100,14 @@ def test_fifty_megabytes_are_cut_at_the_last_whole_line() -> None:
     assert "1 MiB" in relayed.partial[0]
 
 
-def test_openmetrics_that_is_cut_has_an_end_all_the_same() -> None:
+def test_truncated_openmetrics_has_an_end_marker() -> None:
     text = OPENMETRICS.replace("# EOF\n", "# TYPE x gauge\n" + "x 1\n")
     relayed = served(text + "# EOF\n", f"Content-Type: {OPEN}", max_bytes=len(text) + 3)
     assert relayed.partial is not None
     assert [family.name for family in text_string_to_metric_families(relayed.text.decode())][-1] == "x"
 
 
-def test_a_large_file_is_cut(tmp_path: Path) -> None:
+def test_a_large_file_is_truncated(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x 1\n" * 2**18)
     (tmp_path / "b").write_bytes(b"y 1\n")
     (tmp_path / "c").write_bytes(b"z 1\n")
@@ -116,7 +116,7 @@ def test_a_large_file_is_cut(tmp_path: Path) -> None:
     assert relay(tmp_path / "a").read().partial is None
 
 
-def test_a_file_that_nobody_writes_any_more_is_not_believed(tmp_path: Path) -> None:
+def test_a_stale_file_is_not_relayed(tmp_path: Path) -> None:
     file = tmp_path / "dcgm.prom"
     file.write_text(OLD)
     os.utime(file, (time.time() - 90, time.time() - 90))
@@ -124,7 +124,7 @@ def test_a_file_that_nobody_writes_any_more_is_not_believed(tmp_path: Path) -> N
         relay(file).read()
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for name, reason in (
@@ -138,6 +138,6 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["", "ftp://host/x", "http://"])
-def test_targets_that_are_none(target: str) -> None:
+def test_invalid_targets(target: str) -> None:
     with pytest.raises(TargetError):
         relay(target)

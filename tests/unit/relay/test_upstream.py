@@ -13,7 +13,7 @@ WHOLE = Relayed(OLD.encode(), TEXT, 6, errors={("line", "invalid"): 3})
 
 
 class Scripted(Relay):
-    """Does what it is told, look by look."""
+    """A relay that follows a script, read by read."""
 
     def __init__(self, *looks: Callable[[], Relayed]) -> None:
         super().__init__("/nowhere", timeout_seconds=1, max_age_seconds=60)
@@ -36,7 +36,7 @@ def look(upstream: Upstream, wait_seconds: float = 60) -> None:
     upstream.finish(wait_seconds, 4)
 
 
-def test_its_text_is_labelled_by_the_snapshot_of_the_moment() -> None:
+def test_its_text_is_labelled_by_the_current_snapshot() -> None:
     upstream = Upstream(Scripted(lambda: WHOLE), 60)
     assert upstream.relabelled(node()) is None, "it has not been asked yet"
     look(upstream)
@@ -49,7 +49,7 @@ def test_its_text_is_labelled_by_the_snapshot_of_the_moment() -> None:
     assert (state.name, state.up, state.errors) == ("relay", True, {("line", "invalid"): 3})
 
 
-def test_what_the_exporter_tells_of_pods_is_left_to_it() -> None:
+def test_values_that_the_upstream_attributes_are_unchanged() -> None:
     told = replace(WHOLE, attributed={(b"dcgm_sm_clock", DeviceLabels(TRAIN, "0"))})
     upstream = Upstream(Scripted(lambda: told), 60)
     look(upstream)
@@ -58,7 +58,7 @@ def test_what_the_exporter_tells_of_pods_is_left_to_it() -> None:
     assert relayed.text.count(b'pod_name="train-0"') == 2
 
 
-def test_an_exporter_that_fails_says_why_and_gives_nothing_until_it_is_back() -> None:
+def test_a_failing_upstream_has_a_reason_and_no_text_until_it_returns() -> None:
     upstream = Upstream(Scripted(lambda: WHOLE, fails, lambda: WHOLE), 60)
     look(upstream)
     look(upstream)
@@ -70,7 +70,7 @@ def test_an_exporter_that_fails_says_why_and_gives_nothing_until_it_is_back() ->
     assert upstream.state().up
 
 
-def test_an_exporter_that_hangs_is_not_waited_for_and_its_last_text_stays_until_it_is_old() -> None:
+def test_a_hanging_upstream_does_not_block_and_its_last_text_is_served_until_it_is_stale() -> None:
     gate = threading.Event()
     hanging = Scripted(lambda: WHOLE, lambda: WHOLE if gate.wait(100) else fails())
     upstream = Upstream(hanging, 60)
@@ -85,13 +85,13 @@ def test_an_exporter_that_hangs_is_not_waited_for_and_its_last_text_stays_until_
     assert upstream.state().up
 
 
-def test_text_that_is_too_old_is_not_given() -> None:
+def test_stale_text_is_not_served() -> None:
     upstream = Upstream(Scripted(lambda: WHOLE), max_age_seconds=-1)
     look(upstream)
     assert upstream.relabelled(node()) is None
 
 
-def test_a_text_that_is_not_whole_is_given_and_reported() -> None:
+def test_truncated_text_is_served_and_reported() -> None:
     upstream = Upstream(Scripted(lambda: Relayed(b"up 1\n", TEXT, 1, partial=("too long", "look at it"))), 60)
     look(upstream)
     assert upstream.relabelled(node()) is not None
@@ -99,7 +99,7 @@ def test_a_text_that_is_not_whole_is_given_and_reported() -> None:
     assert (state.up, state.reason, state.fix) == (False, "too long", "look at it")
 
 
-def test_it_is_closed_once_it_does_not_work() -> None:
+def test_it_is_closed_once_and_then_fails() -> None:
     source = Scripted(lambda: WHOLE)
     upstream = Upstream(source, 60)
     look(upstream)
@@ -107,7 +107,7 @@ def test_it_is_closed_once_it_does_not_work() -> None:
     assert source.closed
 
 
-def test_a_text_of_sixteen_mebibytes_is_labelled_whole() -> None:
+def test_a_text_of_16_mebibytes_is_labelled_completely() -> None:
     line = f'DCGM_FI_DEV_GPU_TEMP{{gpu="0",UUID="{TRAIN}",device="nvidia0",pod=""}} 54\n'.encode()
     large = Relayed(line * (2**24 // len(line)), TEXT, 1)
     upstream = Upstream(Scripted(lambda: large), 60)

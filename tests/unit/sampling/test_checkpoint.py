@@ -67,7 +67,7 @@ def wait_until_idle(checkpoint: Checkpoint) -> None:
     assert checkpoint._worker.wait(AMPLE)
 
 
-def test_the_next_exporter_goes_on_where_the_last_one_ended(path: Path) -> None:
+def test_the_next_exporter_continues_the_state(path: Path) -> None:
     first = Checkpoint(path)
     assert first.resume(AMPLE) is None
     assert first.state().up
@@ -96,7 +96,7 @@ def test_the_next_exporter_goes_on_where_the_last_one_ended(path: Path) -> None:
         (b'{"format":"gputally ledger","version":2,"state":{}}', "version"),
     ],
 )
-def test_a_rejected_file_is_counted_and_the_books_begin_anew(
+def test_a_rejected_file_is_counted_and_a_new_ledger_begins(
     path: Path, document: bytes, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path.write_bytes(document)
@@ -110,7 +110,7 @@ def test_a_rejected_file_is_counted_and_the_books_begin_anew(
     checkpoint.close(AMPLE, {"total": 1})
 
 
-def test_a_folder_that_is_not_there_is_to_be_made(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_directory_has_mkdir_as_its_fix(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = tmp_path / "not there"
     checkpoint = Checkpoint(folder / "ledger")
     assert checkpoint.resume(AMPLE) is None
@@ -123,7 +123,7 @@ def test_a_folder_that_is_not_there_is_to_be_made(tmp_path: Path, caplog: pytest
     checkpoint.close(AMPLE, {"total": 1})
 
 
-def test_a_file_that_can_be_read_but_not_written_is_not_resumed_from(disk: Disk) -> None:
+def test_a_readable_file_that_cannot_be_written_is_not_resumed(disk: Disk) -> None:
     path = disk.directory / "ledger"
     path.write_bytes(encode({"total": 1, "much": "x" * 5000}))
     path.with_name("ledger.lock").touch()
@@ -149,7 +149,7 @@ def test_nothing_is_resumed_from_a_read_only_disk(disk: Disk) -> None:
     checkpoint.close(AMPLE, {"total": 0})
 
 
-def test_a_full_disk_costs_the_file_and_is_recovered_from(
+def test_a_full_disk_disables_the_file_until_there_is_space(
     disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = disk.directory / "ledger"
@@ -170,7 +170,7 @@ def test_a_full_disk_costs_the_file_and_is_recovered_from(
     checkpoint.close(AMPLE, much)
 
 
-def test_a_state_that_cannot_be_written_down_costs_the_file_too(path: Path) -> None:
+def test_a_state_that_cannot_be_encoded_disables_the_file(path: Path) -> None:
     checkpoint = Checkpoint(path)
     checkpoint.write({"total": 1}, AMPLE)
     checkpoint.write({"total": object()}, AMPLE)
@@ -179,7 +179,7 @@ def test_a_state_that_cannot_be_written_down_costs_the_file_too(path: Path) -> N
     checkpoint.close(AMPLE, {"total": 1})
 
 
-def test_a_folder_that_vanishes_is_said_and_used_again_when_it_is_back(tmp_path: Path) -> None:
+def test_a_removed_directory_is_reported_and_used_again_when_it_returns(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     checkpoint = Checkpoint(folder / "ledger")
@@ -194,7 +194,7 @@ def test_a_folder_that_vanishes_is_said_and_used_again_when_it_is_back(tmp_path:
 
 
 @pytest.mark.timeout(60)
-def test_a_fifo_at_the_path_does_not_hang_the_start(path: Path) -> None:
+def test_a_fifo_at_the_path_does_not_block_the_start(path: Path) -> None:
     os.mkfifo(path)
     checkpoint = Checkpoint(path)
     assert checkpoint.resume(AMPLE) is None
@@ -205,7 +205,7 @@ def test_a_fifo_at_the_path_does_not_hang_the_start(path: Path) -> None:
     checkpoint.close(AMPLE, {"total": 1})
 
 
-def test_the_file_of_another_exporter_is_left_alone_until_that_ends(path: Path) -> None:
+def test_the_file_of_another_exporter_is_not_used_until_that_one_exits(path: Path) -> None:
     other = StateFile(path)
     other.save({"total": 1000})
     checkpoint = Checkpoint(path)
@@ -219,7 +219,7 @@ def test_the_file_of_another_exporter_is_left_alone_until_that_ends(path: Path) 
     checkpoint.close(AMPLE, {"total": 2})
 
 
-def test_a_write_that_hangs_is_not_waited_for_twice_and_ends_with_the_newest_state(
+def test_a_hanging_write_is_waited_for_once_and_ends_with_the_newest_state(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint = Checkpoint(path)
@@ -240,7 +240,7 @@ def test_a_write_that_hangs_is_not_waited_for_twice_and_ends_with_the_newest_sta
     checkpoint.close(AMPLE, {"total": 5})
 
 
-def test_a_start_on_a_disk_that_hangs_is_not_held_up_and_the_old_books_do_not_come_back(
+def test_a_start_on_a_hanging_disk_is_not_blocked_and_the_old_state_is_not_resumed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path.write_bytes(encode({"total": 1000}))
@@ -258,7 +258,7 @@ def test_a_start_on_a_disk_that_hangs_is_not_held_up_and_the_old_books_do_not_co
     assert resumed(path) == {"total": 2}
 
 
-def test_a_write_that_fails_late_costs_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_write_failure_disables_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = Checkpoint(path)
     checkpoint.write({"total": 1}, AMPLE)
     hang, fsync = Hang(), os.fsync
@@ -278,7 +278,7 @@ def test_a_write_that_fails_late_costs_the_file(path: Path, monkeypatch: pytest.
     checkpoint.close(AMPLE, {"total": 3})
 
 
-def test_the_end_waits_for_a_write_under_way_and_then_writes_the_last_state(
+def test_the_exit_waits_for_a_running_write_and_then_writes_the_last_state(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint = Checkpoint(path)
@@ -295,7 +295,7 @@ def test_the_end_waits_for_a_write_under_way_and_then_writes_the_last_state(
     assert resumed(path) == {"total": 2}
 
 
-def test_the_end_does_not_wait_for_a_disk_that_hangs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_exit_does_not_wait_for_a_hanging_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = Checkpoint(path)
     with hanging(monkeypatch):
         checkpoint.write({"total": 1}, 0.01)

@@ -99,7 +99,7 @@ def states(snapshot: Snapshot) -> dict[str, SourceState]:
     return {state.name: state for state in snapshot.sources}
 
 
-def test_a_snapshot_holds_what_the_reader_read() -> None:
+def test_a_snapshot_has_the_readings_of_the_reader() -> None:
     before = time.time()
     snapshot = collector(Scripted("nvml", gives(reading(0, power_watts=71.5), fan=3))).sample()
     assert [r.power_watts for r in snapshot.readings] == [71.5]
@@ -119,7 +119,7 @@ def test_implausible_values_are_dropped_and_counted() -> None:
     assert states(snapshot)["nvml"].errors == {("gpu_utilization_ratio", "implausible"): 2}
 
 
-def test_the_second_reader_serves_when_the_first_is_not_available() -> None:
+def test_the_second_reader_is_used_if_the_first_is_unavailable() -> None:
     nvml = Scripted("nvml", fails(Unavailable("no library", "install it")), gives(reading(0)))
     smi = Scripted("nvidia-smi", gives(reading(0)))
     sampler = collector(nvml, smi)
@@ -132,7 +132,7 @@ def test_the_second_reader_serves_when_the_first_is_not_available() -> None:
     assert second["nvml"].failures == 1
 
 
-def test_an_unexpected_error_is_contained_and_named() -> None:
+def test_an_unexpected_error_is_contained_and_reported() -> None:
     nvml = Scripted("nvml", fails(ZeroDivisionError("oops")), gives(reading(0)))
     sampler = collector(nvml)
     state = states(sampler.sample())["nvml"]
@@ -140,7 +140,7 @@ def test_an_unexpected_error_is_contained_and_named() -> None:
     assert states(sampler.sample())["nvml"].up
 
 
-def test_gpus_of_a_driver_that_is_gone_are_down_not_forgotten() -> None:
+def test_gpus_of_a_missing_driver_are_down_and_kept() -> None:
     nvml = Scripted("nvml", gives(reading(0, power_watts=70.0)), fails(Unavailable("driver not loaded")))
     sampler = collector(nvml)
     sampler.sample()
@@ -157,7 +157,7 @@ def test_a_gpu_that_is_no_longer_listed_is_down() -> None:
     assert {r.gpu.uuid: r.up for r in sampler.sample().readings} == {"GPU-0": False, "GPU-1": True}
 
 
-def test_a_gpu_that_had_no_name_does_not_linger_once_it_has_one() -> None:
+def test_a_gpu_without_a_name_is_replaced_once_it_has_one() -> None:
     nameless = Reading(gpu=Gpu("", 1, "nvidia", ""), up=False)
     nvml = Scripted("nvml", gives(reading(0), nameless), gives(reading(0), reading(1)))
     sampler = collector(nvml)
@@ -178,7 +178,7 @@ class Clock:
         return time.time() + self.ahead
 
 
-def test_a_hanging_source_is_not_waited_for_and_its_last_readings_stay_until_too_old(
+def test_a_hanging_source_does_not_block_and_its_last_readings_are_used_until_stale(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
@@ -210,7 +210,7 @@ def test_a_hanging_source_is_not_waited_for_and_its_last_readings_stay_until_too
     assert [r.power_watts for r in sampler.sample().readings] == [90.0]
 
 
-def test_one_look_at_a_time_however_often_one_samples() -> None:
+def test_a_source_is_read_once_at_a_time() -> None:
     gate = threading.Event()
     looks: list[str] = []
 
@@ -228,7 +228,7 @@ def test_one_look_at_a_time_however_often_one_samples() -> None:
     assert looks == ["one"]
 
 
-def test_sources_do_not_wait_for_each_other() -> None:
+def test_sources_are_read_in_parallel() -> None:
     gate = threading.Event()
     hangs = GuardedReaders([Scripted("nvml", waits_for(gate, gives()))])
     works = GuardedReaders([Scripted("amdgpu", gives(reading(7)))])
@@ -243,7 +243,7 @@ def test_sources_do_not_wait_for_each_other() -> None:
     assert [r.gpu.index for r in snapshot.readings] == [7]
 
 
-def test_running_goes_on_when_a_snapshot_cannot_be_published() -> None:
+def test_sampling_continues_if_a_snapshot_cannot_be_published() -> None:
     published: list[Snapshot] = []
     stop = threading.Event()
 
@@ -257,7 +257,7 @@ def test_running_goes_on_when_a_snapshot_cannot_be_published() -> None:
     assert len(published) == 2
 
 
-def test_closing_closes_the_readers_but_leaves_a_hanging_one_behind() -> None:
+def test_closing_closes_the_readers_except_a_hanging_one() -> None:
     gate = threading.Event()
     good, bad = Scripted("nvml", gives()), Scripted("nvml", waits_for(gate, gives()))
     for reader, seconds in ((good, 60), (bad, 0.1)):
@@ -300,7 +300,7 @@ def attributing(tmp_path: Path, *looks: Callable[[], PodReport], timeout: float 
     )
 
 
-def test_processes_have_their_pods(tmp_path: Path) -> None:
+def test_processes_are_attributed_to_their_pods(tmp_path: Path) -> None:
     snapshot = attributing(tmp_path, lambda: PodReport((POD,))).sample()
     (use,) = snapshot.uses
     assert isinstance(use.owner, Owner)
@@ -406,7 +406,7 @@ def test_an_exited_pod_keeps_its_labels_while_it_is_in_the_ledger(
     assert (forgotten.charges, forgotten.pods) == ((), ())
 
 
-def test_a_fault_in_the_ledger_is_contained_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_in_the_ledger_is_contained_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ArithmeticError("two and two")
 

@@ -11,7 +11,7 @@ from gputally.server import web_security
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority whose files stand in `folder`."""
+    """A certificate authority with its files."""
 
     ca: trustme.CA
     folder: Path

@@ -32,7 +32,7 @@ def web_config(tmp_path: Path) -> Path:
     return path
 
 
-def test_only_those_with_the_right_password_see_the_metrics(web_config: Path) -> None:
+def test_only_the_right_password_is_accepted(web_config: Path) -> None:
     with serving(web_config=web_config) as server, Client(server.port) as client:
         for _ in range(2):  # the second time from memory
             assert client.get(authorization=basic("alice", "wonderland")).body == b"text\n"
@@ -58,7 +58,7 @@ def test_probes_need_no_password(web_config: Path) -> None:
         assert client.get("/anything").status == 401
 
 
-def test_an_operators_header_replaces_ours(web_config: Path) -> None:
+def test_a_configured_header_replaces_the_default(web_config: Path) -> None:
     with serving(web_config=web_config) as server, Client(server.port) as client:
         client.say(
             b"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: "
@@ -70,7 +70,7 @@ def test_an_operators_header_replaces_ours(web_config: Path) -> None:
     assert raw.count(b"X-Content-Type-Options") == 1
 
 
-def test_answers_that_wait_for_bcrypt_keep_their_order(web_config: Path) -> None:
+def test_responses_that_wait_for_bcrypt_keep_their_order(web_config: Path) -> None:
     login = f"Authorization: {basic('alice', 'wonderland')}\r\n".encode()
     with serving(web_config=web_config) as server, Client(server.port) as client:
         client.say(
@@ -82,7 +82,7 @@ def test_answers_that_wait_for_bcrypt_keep_their_order(web_config: Path) -> None
 
 
 @pytest.mark.usefixtures("changes_are_seen_at_once")
-def test_a_new_user_is_let_in_without_a_restart_and_a_removed_one_is_not(web_config: Path) -> None:
+def test_an_added_user_is_accepted_and_a_removed_one_refused_without_a_restart(web_config: Path) -> None:
     def status(user: str) -> int:
         return client.get(authorization=basic(user, "wonderland")).status
 
@@ -93,7 +93,7 @@ def test_a_new_user_is_let_in_without_a_restart_and_a_removed_one_is_not(web_con
 
 
 @pytest.mark.usefixtures("changes_are_seen_at_once")
-def test_passwords_do_not_vanish_while_the_file_is_being_rewritten(
+def test_passwords_stay_in_effect_while_the_file_is_rewritten(
     web_config: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with serving(web_config=web_config) as server, Client(server.port) as client:
@@ -102,7 +102,7 @@ def test_passwords_do_not_vanish_while_the_file_is_being_rewritten(
     assert "stays in force" in caplog.text
 
 
-def test_guessing_takes_one_core_at_most_and_keeps_nobody_waiting_who_is_known(
+def test_password_guessing_uses_one_core_at_most_and_does_not_delay_known_users(
     web_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_once, worst, release = 0, 0, threading.Event()
@@ -136,7 +136,9 @@ def test_guessing_takes_one_core_at_most_and_keeps_nobody_waiting_who_is_known(
     assert worst == 1
 
 
-def test_an_unknown_user_costs_a_verification_too(web_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_user_takes_a_verification_as_well(
+    web_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     verified: list[bytes] = []
     real = bcrypt.checkpw
 
@@ -169,6 +171,6 @@ def test_logins_are_parsed(header: str, login: tuple[str, bytes] | None) -> None
 
 
 @given(st.text(max_size=100))
-def test_no_header_breaks_the_login_parser(text: str) -> None:
+def test_any_header_is_parsed_without_an_exception(text: str) -> None:
     parse_basic(text)
     parse_basic(f"Basic {text}")

@@ -32,14 +32,14 @@ def test_one_connection_serves_many_requests() -> None:
             assert (answer.status, answer.headers["Connection"]) == (200, "keep-alive")
 
 
-def test_close_is_honoured() -> None:
+def test_connection_close_is_honoured() -> None:
     with serving() as server, Client(server.port) as client:
         answer = client.get(connection="close")
         assert (answer.body, answer.headers["Connection"]) == (b"text\n", "close")
         assert client.is_hung_up()
 
 
-def test_http_1_0_is_answered_and_closed_unless_it_asks_otherwise() -> None:
+def test_http_1_0_is_closed_unless_keep_alive_is_requested() -> None:
     with serving() as server, Client(server.port) as client:
         kept = client.say(b"GET /metrics HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").hear()
         assert (kept.body, kept.headers["Connection"]) == (b"text\n", "keep-alive")
@@ -56,7 +56,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
     assert [len(answer.body) for answer in answers[::3]] == [300_005, 300_005]
 
 
-def test_endless_pipelining_gets_some_answers_and_a_close() -> None:
+def test_endless_pipelining_gets_some_responses_and_a_close() -> None:
     with serving() as server, Client(server.port) as client:
         client.say(request() * 1000)
         answers = [client.hear() for _ in range(Limits().pipelined_requests)]
@@ -64,7 +64,7 @@ def test_endless_pipelining_gets_some_answers_and_a_close() -> None:
         assert client.is_hung_up()
 
 
-def test_a_client_that_half_closes_still_gets_all_its_answers() -> None:
+def test_a_client_that_half_closes_still_gets_all_responses() -> None:
     with serving(StaticPages(size=20_000_000)) as server, Client(server.port) as client:
         client.say(request() * 2)
         client.socket.shutdown(socket.SHUT_WR)
@@ -73,7 +73,7 @@ def test_a_client_that_half_closes_still_gets_all_its_answers() -> None:
         assert client.is_hung_up()
 
 
-def test_a_large_answer_arrives_whole_at_a_slow_reader() -> None:
+def test_a_large_response_reaches_a_slow_reader_completely() -> None:
     pages = StaticPages(size=8_000_000)
     with serving(pages) as server, Client(server.port) as client:
         client.say(request())
@@ -89,14 +89,14 @@ def test_a_large_answer_arrives_whole_at_a_slow_reader() -> None:
         (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 100_000, 413),
     ],
 )
-def test_a_refused_client_can_read_why_and_is_hung_up_on(bad: bytes, status: int) -> None:
+def test_a_refused_client_gets_the_status_and_is_disconnected(bad: bytes, status: int) -> None:
     with serving() as server, Client(server.port) as client:
         answer = client.say(bad).hear()
         assert (answer.status, answer.headers["Connection"]) == (status, "close")
         assert client.is_hung_up()
 
 
-def test_a_client_that_is_still_sending_can_read_why_it_was_refused() -> None:
+def test_a_client_that_is_still_sending_gets_the_status_of_its_refusal() -> None:
     with serving() as server, Client(server.port) as client:
         client.say(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n")
         for _ in range(3):
@@ -105,27 +105,27 @@ def test_a_client_that_is_still_sending_can_read_why_it_was_refused() -> None:
         assert client.hear().status == 413
 
 
-def test_what_came_before_the_garbage_is_answered() -> None:
+def test_requests_before_malformed_bytes_are_answered() -> None:
     with serving() as server, Client(server.port) as client:
         client.say(request("/healthz") + b"\0garbage\r\n\r\n")
         assert [client.hear().status for _ in range(2)] == [200, 400]
 
 
-def test_a_refused_client_that_never_stops_sending_is_cut_off() -> None:
+def test_a_refused_client_that_never_stops_sending_is_disconnected() -> None:
     with serving() as server, Client(server.port) as client:
         client.say(b"\0garbage\r\n\r\n")
         with pytest.raises(ConnectionError):
             client.say(b"x" * 100_000_000)
 
 
-def test_a_silent_client_is_cut_off() -> None:
+def test_a_client_that_sends_nothing_is_disconnected() -> None:
     with serving() as server, Client(server.port) as client:
         wait_for_connections(server, 1)
         pass_time(server, PATIENT.request_seconds + 1)
         assert client.is_hung_up()
 
 
-def test_a_client_that_sends_its_header_byte_by_byte_gains_no_time() -> None:
+def test_a_header_sent_byte_by_byte_does_not_extend_the_timeout() -> None:
     with serving() as server, Client(server.port) as client:
         client.say(b"GET /metrics HTTP/1.1\r\nX: ")
         for _ in range(2):
@@ -137,7 +137,7 @@ def test_a_client_that_sends_its_header_byte_by_byte_gains_no_time() -> None:
         assert client.is_hung_up()
 
 
-def test_the_next_request_on_a_kept_connection_has_its_time_limit_too() -> None:
+def test_the_next_request_of_a_connection_has_its_own_timeout() -> None:
     with serving() as server, Client(server.port) as client:
         assert client.get().status == 200
         pass_time(server, 3 * HOUR)
@@ -148,7 +148,7 @@ def test_the_next_request_on_a_kept_connection_has_its_time_limit_too() -> None:
         assert client.is_hung_up()
 
 
-def test_an_idle_connection_is_closed_at_last() -> None:
+def test_an_idle_connection_is_closed_after_the_timeout() -> None:
     with serving() as server, Client(server.port) as client:
         assert client.get().status == 200
         pass_time(server, 0.8 * PATIENT.idle_seconds)
@@ -159,7 +159,7 @@ def test_an_idle_connection_is_closed_at_last() -> None:
         assert client.is_hung_up()
 
 
-def test_a_client_that_does_not_read_is_cut_off_and_others_are_served() -> None:
+def test_a_client_that_does_not_read_is_disconnected_and_others_are_served() -> None:
     limits = replace(PATIENT, idle_seconds=1e9)
     with (
         serving(StaticPages(size=50_000_000), limits=limits) as server,
@@ -180,7 +180,7 @@ def test_a_client_that_does_not_read_is_cut_off_and_others_are_served() -> None:
             deaf.hear()
 
 
-def test_when_it_is_full_the_longest_waiting_makes_room() -> None:
+def test_a_full_pool_evicts_the_longest_waiting_connection() -> None:
     limits = replace(PATIENT, connections=4)
     with serving(limits=limits) as server:
         silent = [Client(server.port) for _ in range(20)]
@@ -198,7 +198,7 @@ class FaultyPages(StaticPages):
         raise RuntimeError("a bug in a page")
 
 
-def test_a_page_that_fails_costs_its_connection_and_not_the_server(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_page_closes_only_its_connection(caplog: pytest.LogCaptureFixture) -> None:
     with serving(FaultyPages()) as server:
         with Client(server.port) as client:
             client.say(request("/"))

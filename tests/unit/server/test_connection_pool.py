@@ -74,7 +74,7 @@ def join(pool: ConnectionPool, count: int, known: bool = False, seconds: float =
     return clients
 
 
-def test_the_longest_waiting_makes_room_for_the_newcomer() -> None:
+def test_the_longest_waiting_connection_is_evicted_for_a_new_one() -> None:
     _, pool = pool_of(3)
     first, second, third = join(pool, 3)
     pool.wait(first, 5.0)  # has just been heard of
@@ -83,7 +83,7 @@ def test_the_longest_waiting_makes_room_for_the_newcomer() -> None:
     assert len(pool) == 3
 
 
-def test_nobody_who_is_being_answered_makes_room() -> None:
+def test_connections_with_a_response_in_progress_are_not_evicted() -> None:
     _, pool = pool_of(2)
     busy, waiting = join(pool, 2)
     pool.respond(busy, 5.0)
@@ -92,7 +92,7 @@ def test_nobody_who_is_being_answered_makes_room() -> None:
     assert not busy.aborted
 
 
-def test_a_flood_of_silent_strangers_leaves_the_scrapers_alone() -> None:
+def test_many_idle_connections_do_not_evict_scrapers() -> None:
     _, pool = pool_of(10)
     scrapers = join(pool, 4, known=True)
     join(pool, 1000)
@@ -100,14 +100,14 @@ def test_a_flood_of_silent_strangers_leaves_the_scrapers_alone() -> None:
     assert len(pool) == 10
 
 
-def test_clients_that_ask_once_and_sit_leave_newcomers_time_to_ask() -> None:
+def test_clients_that_stay_after_one_request_leave_time_for_new_ones() -> None:
     _, pool = pool_of(10)
     join(pool, 10, known=True)
     newcomer, *_ = join(pool, 4)
     assert not newcomer.aborted
 
 
-def test_those_who_do_not_read_make_room_when_nobody_waits() -> None:
+def test_clients_that_do_not_read_are_evicted_if_none_is_waiting() -> None:
     _, pool = pool_of(3)
     clients = join(pool, 3)
     for client in clients:
@@ -118,7 +118,7 @@ def test_those_who_do_not_read_make_room_when_nobody_waits() -> None:
     assert not newcomer.aborted
 
 
-def test_who_runs_out_of_time_is_cut_off_and_nobody_else() -> None:
+def test_only_connections_past_their_deadline_are_closed() -> None:
     loop, pool = pool_of(10)
     (quick,) = join(pool, 1, seconds=5.0)
     (patient,) = join(pool, 1, seconds=150.0)
@@ -131,7 +131,7 @@ def test_who_runs_out_of_time_is_cut_off_and_nobody_else() -> None:
     assert patient.aborted
 
 
-def test_a_scraper_that_comes_every_15_seconds_costs_no_ticking_timer() -> None:
+def test_a_scraper_every_15_seconds_needs_no_periodic_timer() -> None:
     loop, pool = pool_of(10)
     (scraper,) = join(pool, 1, known=True, seconds=150.0)
     for _ in range(240):  # an hour
@@ -152,7 +152,7 @@ def test_an_empty_pool_sets_no_timer() -> None:
     assert pool.empty.is_set()
 
 
-def test_when_the_machine_is_short_half_of_those_who_wait_go() -> None:
+def test_when_descriptors_run_out_half_of_the_waiting_connections_are_closed() -> None:
     _, pool = pool_of(100)
     strangers = join(pool, 20)
     (busy,) = join(pool, 1)
@@ -162,7 +162,7 @@ def test_when_the_machine_is_short_half_of_those_who_wait_go() -> None:
     assert not busy.aborted
 
 
-def test_at_the_end_everybody_is_told() -> None:
+def test_on_shutdown_every_connection_is_notified() -> None:
     _, pool = pool_of(10)
     waiting, busy = join(pool, 2)
     pool.respond(busy, 5.0)

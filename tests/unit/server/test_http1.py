@@ -40,7 +40,9 @@ REQUESTS = st.lists(
 
 
 @given(REQUESTS, st.data())
-def test_requests_are_the_same_however_they_arrive(requests: list[bytes], data: st.DataObject) -> None:
+def test_requests_are_the_same_for_any_division_of_the_bytes(
+    requests: list[bytes], data: st.DataObject
+) -> None:
     stream = b"".join(requests)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
     pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
@@ -51,13 +53,13 @@ def test_requests_are_the_same_however_they_arrive(requests: list[bytes], data: 
 
 
 @given(st.lists(st.binary(max_size=200), max_size=20))
-def test_no_bytes_break_the_reader(pieces: list[bytes]) -> None:
+def test_any_bytes_are_read_without_an_exception(pieces: list[bytes]) -> None:
     parser = read(pieces)
     assert parser.complete or all(isinstance(item, Request) for item in parser.queue)
 
 
 @given(REQUESTS, st.binary(min_size=1, max_size=40), st.data())
-def test_damage_in_the_middle_never_breaks_the_reader(
+def test_damaged_bytes_are_read_without_an_exception(
     requests: list[bytes], damage: bytes, data: st.DataObject
 ) -> None:
     stream = b"".join(requests)
@@ -66,7 +68,7 @@ def test_damage_in_the_middle_never_breaks_the_reader(
     assert len(parser.queue) <= Limits().pipelined_requests + 1
 
 
-def test_a_mistake_of_ours_is_not_blamed_on_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_not_reported_as_a_bad_request(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(target: str) -> str:
         raise RuntimeError("a bug")
 
@@ -88,7 +90,7 @@ def test_a_mistake_of_ours_is_not_blamed_on_the_client(monkeypatch: pytest.Monke
         b"GET /metrics FTP/1.1\r\n\r\n",
     ],
 )
-def test_garbage_is_refused_as_a_bad_request(garbage: bytes) -> None:
+def test_malformed_bytes_are_refused_as_a_bad_request(garbage: bytes) -> None:
     assert refusal(garbage) == 400
 
 
@@ -97,7 +99,7 @@ def test_http_1_1_needs_a_host_and_http_1_0_does_not() -> None:
     assert refusal(b"GET / HTTP/1.0\r\n\r\n") is None
 
 
-def test_other_versions_are_not_spoken() -> None:
+def test_other_versions_are_refused() -> None:
     assert refusal(b"GET /\r\n\r\n") in (400, 505)
     assert refusal(b"GET / HTTP/2.0\r\nHost: x\r\n\r\n") == 505
 
@@ -112,16 +114,16 @@ def test_other_versions_are_not_spoken() -> None:
     ids=["one long value", "many fields", "one long name"],
 )
 @pytest.mark.parametrize("cut", [100000, 1000, 37])
-def test_a_large_header_is_refused_however_it_arrives(header: str, cut: int) -> None:
+def test_a_large_header_is_refused_in_any_division(header: str, cut: int) -> None:
     stream = f"GET / HTTP/1.1\r\nHost: x\r\n{header}\r\n\r\n".encode()
     assert refusal(*(stream[at : at + cut] for at in range(0, len(stream), cut))) == 431
 
 
-def test_a_long_target_is_refused_too() -> None:
+def test_a_long_target_is_refused() -> None:
     assert refusal(request("/" + "x" * 17000)) == 431
 
 
-def test_a_header_without_end_is_refused_before_it_fills_the_memory() -> None:
+def test_an_endless_header_is_refused_at_the_size_limit() -> None:
     parser = read([b"GET / HTTP/1.1\r\nX: "])
     sent = 0
     while not parser.complete:
@@ -135,14 +137,14 @@ def test_a_header_just_within_the_limit_is_read() -> None:
     assert refusal(request(x="x" * 16000)) is None
 
 
-def test_many_requests_in_one_read_are_not_taken_for_one_large_header() -> None:
+def test_many_requests_in_one_read_do_not_count_as_one_large_header() -> None:
     one = request(x="x" * 4000)
     parser = read([one * 8 + one[:100], one[100:200], one[200:]])
     assert len(parser.queue) == 9
     assert not parser.complete
 
 
-def test_a_small_body_is_thrown_away_and_the_next_request_is_read() -> None:
+def test_a_small_body_is_discarded_and_the_next_request_is_read() -> None:
     parser = read([request(method="POST", content_length="5") + b"hello" + request("/next")])
     assert [item.path for item in parser.queue if isinstance(item, Request)] == ["/metrics", "/next"]
 
@@ -154,13 +156,13 @@ def test_a_large_or_chunked_body_is_refused_before_it_is_sent(field: str) -> Non
     assert refusal(f"POST / HTTP/1.1\r\nHost: x\r\n{field}\r\n\r\n".encode()) == 413
 
 
-def test_too_many_requests_at_once_end_the_connection_after_the_first_ones() -> None:
+def test_too_many_pipelined_requests_close_the_connection_after_the_first_ones() -> None:
     parser = read([request() * 6000])
     assert len(parser.queue) == Limits().pipelined_requests
     assert parser.complete
 
 
-def test_an_upgrade_is_declined_by_a_plain_answer() -> None:
+def test_an_upgrade_is_answered_without_upgrading() -> None:
     parser = read([request(connection="Upgrade, HTTP2-Settings", upgrade="h2c") + b"\0\0garbage"])
     assert [type(item) for item in parser.queue] == [Request]
     assert parser.complete
@@ -175,22 +177,22 @@ def test_an_upgrade_is_declined_by_a_plain_answer() -> None:
         (b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", True),
     ],
 )
-def test_the_connection_stays_open_as_the_client_asks(head: bytes, stays: bool) -> None:
+def test_the_connection_is_kept_open_as_requested(head: bytes, stays: bool) -> None:
     assert read([head]).complete is not stays
 
 
 @given(st.text(max_size=60))
-def test_no_target_breaks_the_path(target: str) -> None:
+def test_any_target_is_parsed_without_an_exception(target: str) -> None:
     assert "?" not in path_of(target)
 
 
-def test_the_date_is_the_one_the_standard_prints() -> None:
+def test_the_date_has_the_format_of_the_standard() -> None:
     assert b"\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n" in encode_head(
         text_response(200, "ok"), 784111777.9, True
     )
 
 
-def test_a_head_ends_with_an_empty_line_and_says_whether_the_connection_stays() -> None:
+def test_a_response_head_ends_with_an_empty_line_and_has_the_connection_header() -> None:
     response = text_response(503, "busy", ("Retry-After", "1"))
     head = encode_head(response, 0.0, keep_alive=False)
     assert head.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")

@@ -26,7 +26,7 @@ PROMETHEUS_TEXT_FIRST = (
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 
 
-def test_metrics_come_as_text_by_default() -> None:
+def test_metrics_are_text_by_default() -> None:
     with serving() as server, Client(server.port) as client:
         answer = client.get("/metrics")
     assert (answer.status, answer.body) == (200, b"text\n")
@@ -37,7 +37,7 @@ def test_metrics_come_as_text_by_default() -> None:
     time.strptime(answer.headers["Date"], "%a, %d %b %Y %H:%M:%S GMT")
 
 
-def test_metrics_come_as_compressed_openmetrics_when_asked() -> None:
+def test_metrics_are_compressed_openmetrics_on_request() -> None:
     with serving() as server, Client(server.port) as client:
         answer = client.get(accept="application/openmetrics-text; version=1.0.0", accept_encoding="gzip")
     assert answer.headers["Content-Type"] == OPENMETRICS
@@ -45,7 +45,7 @@ def test_metrics_come_as_compressed_openmetrics_when_asked() -> None:
     assert zlib.decompress(answer.body, wbits=31) == b"openmetrics\n"
 
 
-def test_a_header_that_is_sent_twice_counts_as_one_list() -> None:
+def test_a_repeated_header_is_one_list() -> None:
     pages = StaticPages()
     twice = request(accept_encoding="br").replace(b"\r\n\r\n", b"\r\nAccept-Encoding: gzip\r\n\r\n")
     with serving(pages) as server, Client(server.port) as client:
@@ -60,13 +60,13 @@ def test_head_has_the_length_and_no_body() -> None:
         assert client.get().body == b"text\n"  # the connection is still in step
 
 
-def test_health_never_depends_on_anything() -> None:
+def test_health_depends_on_nothing() -> None:
     with serving(StaticPages(is_ready=(False, "no driver"))) as server, Client(server.port) as client:
         answer = client.get("/healthz")
     assert (answer.status, answer.body) == (200, b"ok\n")
 
 
-def test_readiness_says_why_not() -> None:
+def test_readiness_has_the_reason() -> None:
     pages = StaticPages(is_ready=(False, "no snapshot yet"))
     with serving(pages) as server, Client(server.port) as client:
         answer = client.get("/readyz")
@@ -77,7 +77,7 @@ def test_readiness_says_why_not() -> None:
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/metrics/", "/metricsx", "//metrics", "/%6Detrics"])
-def test_other_paths_say_which_there_are(path: str) -> None:
+def test_a_404_lists_the_existing_paths(path: str) -> None:
     with serving() as server, Client(server.port) as client:
         answer = client.get(path)
     assert answer.status == 404
@@ -91,7 +91,7 @@ def test_only_get_and_head_are_answered(method: str) -> None:
     assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
 
 
-def test_a_query_and_an_absolute_target_find_the_path() -> None:
+def test_a_query_string_and_an_absolute_target_are_accepted() -> None:
     with serving() as server, Client(server.port) as client:
         assert client.get("/metrics?collect[]=gpu").status == 200
         assert client.get("http://proxy.example/metrics?x=/y").status == 200
@@ -108,7 +108,7 @@ def test_metrics_can_be_on_several_paths_and_at_the_root() -> None:
 
 
 @pytest.mark.parametrize("path", ["metrics", "", "/healthz", "/readyz", "/m?x"])
-def test_a_path_that_cannot_work_is_refused(path: str) -> None:
+def test_an_impossible_path_is_refused(path: str) -> None:
     with pytest.raises(PathError, match="path"):
         StaticPages().server(path, "/metrics")
 
@@ -139,7 +139,7 @@ def test_a_path_that_cannot_work_is_refused(path: str) -> None:
         ("application/*", False),
     ],
 )
-def test_openmetrics_is_served_to_those_who_ask_for_it_by_name(accept: str, openmetrics: bool) -> None:
+def test_openmetrics_is_served_to_clients_that_name_it(accept: str, openmetrics: bool) -> None:
     assert wants_openmetrics(accept) is openmetrics
 
 
@@ -162,7 +162,7 @@ def test_openmetrics_is_served_to_those_who_ask_for_it_by_name(accept: str, open
         ("gzipped", False),
     ],
 )
-def test_gzip_is_served_to_those_who_accept_it(accept_encoding: str, gzip: bool) -> None:
+def test_gzip_is_served_to_clients_that_accept_it(accept_encoding: str, gzip: bool) -> None:
     assert wants_gzip(accept_encoding) is gzip
 
 
@@ -185,7 +185,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.one_of(st.text(max_size=3000), st.lists(PIECES, max_size=40).map("".join)))
-def test_no_header_breaks_the_negotiation_and_the_answer_is_the_same_twice(header: str) -> None:
+def test_any_header_is_negotiated_without_an_exception_and_deterministically(header: str) -> None:
     assert wants_openmetrics(header) is wants_openmetrics(header)
     assert wants_gzip(header) is wants_gzip(header)
 
@@ -197,7 +197,7 @@ def test_the_higher_weight_wins(openmetrics: float, text: float) -> None:
     assert wants_openmetrics(accept) is wanted
 
 
-def test_long_headers_are_understood_without_being_remembered() -> None:
+def test_long_headers_are_parsed_without_being_cached() -> None:
     padding = ", ".join(f"application/x-{number}" for number in range(200))
     assert wants_openmetrics(f"{padding}, application/openmetrics-text")
     assert wants_gzip(f"{padding}, gzip")

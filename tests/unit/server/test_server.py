@@ -36,7 +36,7 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
 
 
-def test_a_signal_handler_can_stop_it_without_waiting_for_its_clients() -> None:
+def test_a_signal_handler_stops_it_without_waiting_for_clients() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", SLEEPY], stdout=subprocess.PIPE, text=True, env=environment()
     ) as process:
@@ -53,7 +53,7 @@ def test_a_signal_handler_can_stop_it_without_waiting_for_its_clients() -> None:
         assert process.wait(60) == 0
 
 
-def test_an_answer_in_flight_is_finished() -> None:
+def test_a_response_in_progress_is_finished() -> None:
     limits = replace(PATIENT, shutdown_seconds=HOUR)
     with serving(StaticPages(size=8_000_000), limits=limits) as server, Client(server.port) as client:
         client.say(request())
@@ -65,7 +65,7 @@ def test_an_answer_in_flight_is_finished() -> None:
         assert client.is_hung_up()
 
 
-def test_a_client_that_does_not_read_cannot_keep_it_from_stopping() -> None:
+def test_a_client_that_does_not_read_does_not_prevent_the_stop() -> None:
     server = StaticPages(size=50_000_000).server(listen="127.0.0.1:0")
     server.open()
     thread = threading.Thread(target=server.run, daemon=True)
@@ -78,7 +78,7 @@ def test_a_client_that_does_not_read_cannot_keep_it_from_stopping() -> None:
         assert not thread.is_alive()
 
 
-def test_stop_before_run_is_not_forgotten() -> None:
+def test_stop_before_run_takes_effect() -> None:
     server = StaticPages().server(listen="127.0.0.1:0")
     server.stop()
     server.run()
@@ -92,7 +92,7 @@ def test_two_servers_cannot_share_a_port() -> None:
             second.open()
 
 
-def test_there_are_never_more_connections_than_half_of_the_descriptors() -> None:
+def test_connections_use_at_most_half_of_the_descriptors() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
     try:
@@ -119,7 +119,7 @@ server.run()
 """
 
 
-def test_running_out_of_descriptors_is_survived_and_said_once() -> None:
+def test_running_out_of_descriptors_is_handled_and_logged_once() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", STARVED],
         stdin=subprocess.PIPE,
@@ -158,19 +158,19 @@ def test_running_out_of_descriptors_is_survived_and_said_once() -> None:
         ("gpu-node-7", "gpu-node-7", 9400),
     ],
 )
-def test_addresses_are_understood(text: str, host: str, port: int) -> None:
+def test_addresses_are_parsed(text: str, host: str, port: int) -> None:
     assert parse_address(text) == (host, port)
 
 
 @pytest.mark.parametrize("text", ["localhost:http", ":-1", ":65536", "[::1", "[::1]9400", ":9400x", ":٩٤٠٠"])
-def test_what_is_no_address_is_named_in_the_error(text: str) -> None:
+def test_an_invalid_address_is_named_in_the_error(text: str) -> None:
     with pytest.raises(ListenError, match="cannot listen on") as caught:
         parse_address(text)
     assert repr(text) in str(caught.value)
 
 
 @given(st.text(max_size=30))
-def test_no_text_breaks_the_address_parser(text: str) -> None:
+def test_any_text_is_an_address_or_a_value_error(text: str) -> None:
     try:
         _, port = parse_address(text)
     except ListenError:
@@ -178,7 +178,7 @@ def test_no_text_breaks_the_address_parser(text: str) -> None:
     assert 0 <= port <= 65535
 
 
-def test_a_port_in_use_is_one_clear_line() -> None:
+def test_a_port_in_use_is_an_error_of_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ListenError) as caught:
@@ -186,22 +186,22 @@ def test_a_port_in_use_is_one_clear_line() -> None:
     assert str(caught.value) == f"cannot listen on 127.0.0.1:{port}: another program uses it"
 
 
-def test_a_port_in_use_is_noticed_when_listening_everywhere_too() -> None:
+def test_a_port_in_use_is_detected_on_the_wildcard_address() -> None:
     with socket.create_server(("0.0.0.0", 0)) as taken, pytest.raises(ListenError, match="another program"):
         open_sockets("", taken.getsockname()[1])
 
 
-def test_an_unknown_host_is_one_clear_line() -> None:
+def test_an_unknown_host_is_an_error_of_one_line() -> None:
     with pytest.raises(ListenError, match=r"cannot listen on no-such-host\.invalid:9400: "):
         open_sockets("no-such-host.invalid", 9400)
 
 
-def test_an_address_of_another_machine_is_one_clear_line() -> None:
+def test_an_address_of_another_machine_is_an_error_of_one_line() -> None:
     with pytest.raises(ListenError, match=r"cannot listen on 192\.0\.2\.1:0: "):
         open_sockets("192.0.2.1", 0)
 
 
-def test_listening_everywhere_answers_on_both_families() -> None:
+def test_the_wildcard_address_listens_on_both_families() -> None:
     with serving(listen=":0") as server:
         hosts = ["127.0.0.1", *(["::1"] if _has_ipv6() else [])]
         for host in hosts:
@@ -210,7 +210,7 @@ def test_listening_everywhere_answers_on_both_families() -> None:
         assert server.url == f"http://localhost:{server.port}/"
 
 
-def test_listening_on_one_address_reports_the_port_that_was_picked() -> None:
+def test_the_chosen_port_is_reported() -> None:
     with serving(listen="127.0.0.1:0") as server:
         assert server.port > 0
         assert server.url == f"http://127.0.0.1:{server.port}/"
@@ -239,7 +239,7 @@ def _has_ipv6() -> bool:
 
 
 @pytest.mark.parametrize("host", ["", "127.0.0.1"])
-def test_an_answer_in_several_pieces_does_not_wait_for_acknowledgements(host: str) -> None:
+def test_a_response_in_several_parts_does_not_wait_for_acknowledgements(host: str) -> None:
     (listening,) = open_sockets(host, 0)
     with listening, socket.create_connection(("127.0.0.1", listening.getsockname()[1])) as client:
         listening.setblocking(True)

@@ -64,7 +64,7 @@ def test_metrics_are_served_over_tls(authority: Authority) -> None:
             assert client.is_hung_up()
 
 
-def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(authority: Authority) -> None:
+def test_a_request_sent_with_the_end_of_the_handshake_is_answered(authority: Authority) -> None:
     with serving(web_config=authority.write(BASE % "")) as server, Client(server.port) as client:
         received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
         session = trusting(authority).wrap_bio(received, to_send, server_hostname="localhost")
@@ -95,7 +95,7 @@ def _decrypted(session: ssl.SSLObject) -> bytes:
         return b""
 
 
-def test_a_certificate_and_key_can_stand_in_the_file(authority: Authority) -> None:
+def test_certificate_and_key_can_be_inline(authority: Authority) -> None:
     def indented(name: str) -> str:
         return "".join(f"    {line}\n" for line in (authority.folder / name).read_text().splitlines())
 
@@ -113,7 +113,7 @@ def test_plain_http_is_not_answered_on_a_tls_port(authority: Authority) -> None:
 
 
 @pytest.mark.usefixtures("changes_are_seen_at_once")
-def test_a_renewed_certificate_is_picked_up_without_a_restart(authority: Authority) -> None:
+def test_a_renewed_certificate_is_used_without_a_restart(authority: Authority) -> None:
     with serving(web_config=authority.write(BASE % "")) as server:
         before = serial(server.port, trusting(authority))
         authority.issue()
@@ -121,7 +121,7 @@ def test_a_renewed_certificate_is_picked_up_without_a_restart(authority: Authori
 
 
 @pytest.mark.usefixtures("changes_are_seen_at_once")
-def test_a_broken_renewal_is_logged_once_and_the_old_certificate_stays(
+def test_a_malformed_renewal_is_logged_once_and_the_old_certificate_is_kept(
     authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     with serving(web_config=authority.write(BASE % "")) as server:
@@ -141,7 +141,7 @@ def test_a_client_certificate_can_be_required(authority: Authority) -> None:
         assert not answered(server.port, trusting(authority))
 
 
-def test_failed_handshakes_leave_nothing_behind(authority: Authority) -> None:
+def test_failed_handshakes_leave_no_connection(authority: Authority) -> None:
     def sessions() -> int:
         return sum(isinstance(found, SSLProtocol) for found in gc.get_objects())
 
@@ -158,7 +158,7 @@ def test_failed_handshakes_leave_nothing_behind(authority: Authority) -> None:
             gc.enable()
 
 
-def test_a_client_certificate_of_a_stranger_is_refused(
+def test_a_client_certificate_of_another_authority_is_refused(
     authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     stranger = Authority(trustme.CA(), tmp_path_factory.mktemp("stranger"))
@@ -171,7 +171,7 @@ def test_a_client_certificate_of_a_stranger_is_refused(
             assert not answered(server.port, context)
 
 
-def test_a_certificate_that_is_verified_if_given_need_not_be_given(authority: Authority) -> None:
+def test_with_verify_if_given_a_certificate_is_optional(authority: Authority) -> None:
     authority.issue("prometheus.example", to="client")
     text = BASE % "client_auth_type: VerifyClientCertIfGiven, client_ca_file: ca.crt"
     with serving(web_config=authority.write(text)) as server:
@@ -180,7 +180,7 @@ def test_a_certificate_that_is_verified_if_given_need_not_be_given(authority: Au
 
 
 @pytest.mark.parametrize("name", ["prometheus.example", "10.0.0.1", "2001:db8::1", "ops@example.org"])
-def test_only_clients_with_an_allowed_name_are_answered(authority: Authority, name: str) -> None:
+def test_only_clients_with_an_allowed_name_are_accepted(authority: Authority, name: str) -> None:
     authority.issue(name, to="friend")
     authority.issue("other.example", to="other")
     text = BASE % (MUTUAL % f"client_allowed_sans: ['x.example', '{name}']")
@@ -190,7 +190,7 @@ def test_only_clients_with_an_allowed_name_are_answered(authority: Authority, na
 
 
 @pytest.mark.usefixtures("changes_are_seen_at_once")
-def test_a_new_client_authority_is_picked_up(
+def test_a_new_client_authority_is_used(
     authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     successor = Authority(trustme.CA(), tmp_path_factory.mktemp("successor"))
@@ -205,7 +205,7 @@ def test_a_new_client_authority_is_picked_up(
         assert answered(server.port, context)
 
 
-def test_versions_and_ciphers_are_as_the_file_says(authority: Authority) -> None:
+def test_versions_and_ciphers_are_those_of_the_file(authority: Authority) -> None:
     text = BASE % (
         "max_version: TLS12, curve_preferences: [CurveP384],"
         " cipher_suites: [TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,"
@@ -252,7 +252,7 @@ def test_versions_and_ciphers_are_as_the_file_says(authority: Authority) -> None
         ),
     ],
 )
-def test_what_cannot_be_done_is_an_error_that_names_the_key(
+def test_an_unsupported_setting_is_an_error_with_its_key(
     authority: Authority, setting: str, problem: str
 ) -> None:
     with pytest.raises(WebConfigError) as caught:
@@ -281,7 +281,7 @@ def test_an_unusable_certificate_is_an_error_at_the_start(
     assert problem in str(caught.value)
 
 
-def test_an_encrypted_key_is_an_error_and_no_question_on_the_terminal(authority: Authority) -> None:
+def test_an_encrypted_key_is_an_error_without_a_prompt(authority: Authority) -> None:
     key = serialization.load_pem_private_key((authority.folder / "server.key").read_bytes(), None)
     (authority.folder / "server.key").write_bytes(
         key.private_bytes(
@@ -294,7 +294,7 @@ def test_an_encrypted_key_is_an_error_and_no_question_on_the_terminal(authority:
         WebSecurity(authority.write(BASE % ""))
 
 
-def test_requesting_a_certificate_without_verifying_it_is_warned_of(
+def test_requesting_a_certificate_without_verification_is_logged_as_a_warning(
     authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     with serving(web_config=authority.write(BASE % "client_auth_type: RequestClientCert")) as server:
@@ -303,7 +303,7 @@ def test_requesting_a_certificate_without_verifying_it_is_warned_of(
 
 
 @pytest.mark.usefixtures("changes_are_seen_at_once")
-def test_tls_does_not_go_away_while_the_file_is_being_rewritten(
+def test_tls_stays_enabled_while_the_file_is_rewritten(
     authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     with serving(web_config=authority.write(BASE % "")) as server:
@@ -314,7 +314,7 @@ def test_tls_does_not_go_away_while_the_file_is_being_rewritten(
             client.get("/healthz")
 
 
-def test_a_client_that_never_shakes_hands_is_cut_off(authority: Authority) -> None:
+def test_a_client_without_a_handshake_is_disconnected(authority: Authority) -> None:
     with (
         serving(web_config=authority.write(BASE % "")) as server,
         Client(server.port) as silent,
@@ -327,7 +327,7 @@ def test_a_client_that_never_shakes_hands_is_cut_off(authority: Authority) -> No
         assert talking.is_hung_up()
 
 
-def test_handshakes_count_against_the_limit_of_connections(authority: Authority) -> None:
+def test_handshakes_count_as_connections(authority: Authority) -> None:
     limits = replace(PATIENT, connections=4)
     with serving(web_config=authority.write(BASE % ""), limits=limits) as server:
         silent = [Client(server.port) for _ in range(20)]
@@ -339,7 +339,7 @@ def test_handshakes_count_against_the_limit_of_connections(authority: Authority)
                 one.socket.close()
 
 
-def test_a_client_that_reads_nothing_over_tls_is_cut_off(authority: Authority) -> None:
+def test_a_client_that_does_not_read_over_tls_is_disconnected(authority: Authority) -> None:
     pages = StaticPages(size=50_000_000)
     with serving(pages, web_config=authority.write(BASE % "")) as server:
         with Client(server.port, tls=trusting(authority)) as deaf:

@@ -12,7 +12,7 @@ HASH = "$2y$10$mDwo.lAisC94iLAyP81MCesa29IzH37oigHC/42V2pdJlUprsJPze"
 TLS = "tls_server_config: {cert_file: a.crt, key_file: a.key, %s}"
 
 
-def test_the_example_of_exporter_toolkit_is_understood() -> None:
+def test_the_example_of_exporter_toolkit_is_accepted() -> None:
     config = parse_web_config(
         f"""
         tls_server_config:
@@ -36,7 +36,7 @@ def test_the_example_of_exporter_toolkit_is_understood() -> None:
     assert config.rate_limit == RateLimit(1.0, 20)
 
 
-def test_every_key_of_the_format_is_understood() -> None:
+def test_every_key_of_the_format_is_accepted() -> None:
     config = parse_web_config(
         """
         tls_server_config:
@@ -74,7 +74,7 @@ def test_every_key_of_the_format_is_understood() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "tls_server_config: {}\n", "basic_auth_users:\n"])
-def test_an_empty_file_protects_nothing(text: str) -> None:
+def test_an_empty_file_enables_nothing(text: str) -> None:
     config = parse_web_config(text, FILE)
     assert (config.tls, config.headers, dict(config.users), config.rate_limit) == (None, (), {}, None)
 
@@ -135,7 +135,7 @@ def test_a_mistake_is_named_with_its_file_and_key(text: str, problem: str) -> No
 @pytest.mark.parametrize(
     ("text", "seconds"), [("1s", 1.0), ("500ms", 0.5), ("1m30s", 90.0), ("1.5h", 5400.0), ("2h3m", 7380.0)]
 )
-def test_durations_are_written_as_go_writes_them(text: str, seconds: float) -> None:
+def test_durations_have_the_format_of_go(text: str, seconds: float) -> None:
     config = parse_web_config(f"rate_limit: {{interval: {text}, burst: 1}}", FILE)
     assert config.rate_limit == RateLimit(seconds, 1)
 
@@ -168,7 +168,7 @@ WORDS = st.sampled_from(KEYS + MARKS)
 
 
 @given(st.one_of(st.text(max_size=200), st.lists(WORDS, max_size=30).map("".join)))
-def test_no_text_gives_another_error_than_a_named_one(text: str) -> None:
+def test_any_text_is_a_configuration_or_a_web_config_error(text: str) -> None:
     try:
         parse_web_config(text, FILE)
     except WebConfigError as error:

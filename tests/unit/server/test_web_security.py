@@ -29,7 +29,7 @@ def test_the_file_is_checked_once_a_second_at_most(tmp_path: Path) -> None:
     assert headers == [(), (("X-Frame-Options", "deny"),)]
 
 
-def test_the_bucket_fills_with_time() -> None:
+def test_the_rate_limit_recovers_with_time() -> None:
     now = 0.0
     bucket = TokenBucket(RateLimit(2.0, 2), lambda: now)
     assert [bucket.take() for _ in range(3)] == [True, True, False]
@@ -40,7 +40,7 @@ def test_the_bucket_fills_with_time() -> None:
 
 
 @given(st.lists(st.floats(0, 10), max_size=50), st.integers(1, 5))
-def test_never_more_than_the_burst_and_one_per_interval(steps: list[float], burst: int) -> None:
+def test_the_rate_never_exceeds_the_burst_and_one_per_interval(steps: list[float], burst: int) -> None:
     now = 0.0
     bucket = TokenBucket(RateLimit(1.0, burst), lambda: now)
     taken = 0
@@ -50,5 +50,5 @@ def test_never_more_than_the_burst_and_one_per_interval(steps: list[float], burs
     assert taken <= burst + now + 1e-6
 
 
-def test_no_limit_lets_everything_through() -> None:
+def test_without_a_limit_all_requests_are_accepted() -> None:
     assert all(TokenBucket(None, lambda: 0.0).take() for _ in range(100))

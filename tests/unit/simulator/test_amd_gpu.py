@@ -32,7 +32,7 @@ def simulated(model: str, second: float = 100.5, since: float | None = 95.25, **
 
 
 @amd_models
-def test_it_tells_what_the_real_one_tells_and_nothing_else(model: str) -> None:
+def test_it_has_exactly_the_fields_of_the_real_gpu(model: str) -> None:
     one, other = real(model), simulated(model)
     for field in fields(Reading):
         its, ours = getattr(one, field.name), getattr(other, field.name)
@@ -48,7 +48,7 @@ def test_it_tells_what_the_real_one_tells_and_nothing_else(model: str) -> None:
 
 
 @amd_models
-def test_it_is_called_as_the_real_one_is(model: str) -> None:
+def test_it_has_the_identity_format_of_the_real_gpu(model: str) -> None:
     one, other = real(model).gpu, simulated(model).gpu
     assert (other.vendor, other.model, other.vbios_version, other.driver_version) == (
         one.vendor,
@@ -65,7 +65,7 @@ def test_it_is_called_as_the_real_one_is(model: str) -> None:
     assert other.simulated
 
 
-def test_all_of_a_large_fleet_are_different() -> None:
+def test_all_gpus_of_a_large_fleet_are_different() -> None:
     readings = Engine(Scenario(gpus=1024, model="mi300x")).readings(0)
     for name in ("uuid", "serial", "pci_bus_id", "index", "minor_number"):
         assert len({getattr(reading.gpu, name) for reading in readings}) == 1024, name
@@ -83,7 +83,7 @@ def test_power_is_in_whole_watts_and_follows_the_counter(model: str) -> None:
             assert abs(drawn - (before.power_watts or 0) * 1000) <= 500
 
 
-def test_a_process_is_sampled_once_for_all_the_time_since_the_last_look() -> None:
+def test_a_process_has_one_sample_for_the_time_since_the_last_sample() -> None:
     reading = simulated("mi300x", workloads=(Workload(shape=Shape.TRAINING, gpus=(0,), count=2),))
     assert reading.processes is not None
     assert reading.process_samples is not None
@@ -96,12 +96,12 @@ def test_a_process_is_sampled_once_for_all_the_time_since_the_last_look() -> Non
         assert (sample.memory_ratio, sample.encoder_ratio, sample.decoder_ratio) == (None, 0, 0)
 
 
-def test_the_first_look_covers_no_time() -> None:
+def test_the_first_sample_covers_no_time() -> None:
     (sample,) = simulated("mi210", since=None).process_samples or ()
     assert sample.covers_us == 0
 
 
-def test_nobody_knows_what_hip_does_on_a_radeon_but_graphics_shows() -> None:
+def test_on_a_radeon_hip_utilisation_is_unknown_and_graphics_utilisation_is_known() -> None:
     assert simulated("rx7900xtx").process_samples is None
     graphics = Workload(shape=Shape.UNREQUESTED, gpus=(0,), kind="graphics")
     (sample,) = simulated("rx7900xtx", workloads=(graphics,)).process_samples or ()
@@ -125,13 +125,13 @@ def test_newer_cards_count_decoding_as_encoding() -> None:
     assert (new.encoder_ratio or 0) > (old.encoder_ratio or 0)
 
 
-def test_the_kernel_cuts_names_of_processes() -> None:
+def test_process_names_are_truncated_as_by_the_kernel() -> None:
     named = Workload(shape=Shape.TRAINING, gpus=(0,), name="a-very-long-name-of-a-process")
     (process,) = simulated("mi210", workloads=(named,)).processes or ()
     assert process.name == "a-very-long-nam"
 
 
-def test_links_carry_data_only_when_a_job_spans_gpus() -> None:
+def test_links_transfer_data_only_for_a_job_on_several_gpus() -> None:
     alone = simulated("mi300x", workloads=(Workload(shape=Shape.TRAINING, gpus=(0,)),)).xgmi_bytes or {}
     together = simulated("mi300x").xgmi_bytes or {}
     assert set(alone.values()) == {0}
@@ -139,7 +139,7 @@ def test_links_carry_data_only_when_a_job_spans_gpus() -> None:
 
 
 @amd_models
-def test_no_sensor_but_the_core_gets_beyond_its_limit(model: str) -> None:
+def test_only_the_core_temperature_exceeds_its_limit(model: str) -> None:
     engine = Engine(default_scenario(2, model))
     hottest = [engine.readings(second)[1] for second in range(1200, 1800, 60)]
     for reading in hottest:
@@ -151,7 +151,7 @@ def test_no_sensor_but_the_core_gets_beyond_its_limit(model: str) -> None:
     assert max(reading.temperature_celsius or 0 for reading in hottest) >= 98, "one is throttled then"
 
 
-def test_an_idle_radeon_rests_and_its_fan_stands() -> None:
+def test_an_idle_radeon_has_low_clocks_and_its_fan_is_off() -> None:
     reading = simulated("rx7900xtx", workloads=())
     assert reading.clock_hertz is not None
     assert reading.clock_hertz["graphics",] == 31_000_000

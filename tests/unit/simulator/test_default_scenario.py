@@ -11,7 +11,7 @@ from gputally.simulator.schedule import DAY
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 3, 5, 7, 8, 9, 16, 1024])
-def test_all_shapes_are_on_any_number_of_gpus(gpus: int) -> None:
+def test_all_shapes_occur_on_any_number_of_gpus(gpus: int) -> None:
     scenario = default_scenario(gpus)
     assert {workload.shape for workload in scenario.workloads} == set(Shape)
     assert {gpu for workload in scenario.workloads for gpu in workload.gpus} == set(range(gpus))
@@ -19,12 +19,12 @@ def test_all_shapes_are_on_any_number_of_gpus(gpus: int) -> None:
 
 @pytest.mark.parametrize("model", MODEL_NAMES)
 @pytest.mark.parametrize("gpus", [1, 8])
-def test_every_card_can_play_it(model: str, gpus: int) -> None:
+def test_every_model_can_run_it(model: str, gpus: int) -> None:
     assert len(Engine(default_scenario(gpus, model)).readings(1500)) == gpus
 
 
 @pytest.mark.parametrize("gpus", [1, 8])
-def test_an_xid_and_a_throttled_time_come_within_the_first_half_hour_and_come_back(gpus: int) -> None:
+def test_an_xid_and_throttling_occur_in_the_first_half_hour_and_repeat(gpus: int) -> None:
     engine = Engine(default_scenario(gpus))
 
     def xids(second: int) -> float:
@@ -42,7 +42,7 @@ def test_an_xid_and_a_throttled_time_come_within_the_first_half_hour_and_come_ba
     assert xids(5 * 3600) > 1
 
 
-def test_something_of_everything_happens_at_some_time_of_the_day() -> None:
+def test_every_kind_of_event_occurs_within_a_day() -> None:
     scenario = default_scenario(8, "h100")
     assert {fault.kind for fault in scenario.faults} == {
         FaultKind.XID,
@@ -63,10 +63,10 @@ def test_something_of_everything_happens_at_some_time_of_the_day() -> None:
     assert any((reading.decoder_utilization_ratio or 0) > 0.2 for reading in gpus)
     assert any(len(reading.processes or ()) > 1 for reading in gpus)
     quiet = [reading for reading in seen[10] if not reading.processes]
-    assert quiet, "and a GPU that nobody uses"
+    assert quiet, "and an unused GPU"
 
 
-def test_cards_of_amd_have_their_own_ills() -> None:
+def test_amd_gpus_have_their_own_faults() -> None:
     engine = Engine(default_scenario(8, "mi300x"))
     seen = [reading for second in range(0, 4 * 3600, 220) for reading in engine.readings(second)]
     assert any(not reading.up for reading in seen)
@@ -76,7 +76,7 @@ def test_cards_of_amd_have_their_own_ills() -> None:
     assert all(reading.xid_errors is None for reading in seen)
 
 
-def test_all_kinds_of_owners_are_there_in_the_first_four_hours() -> None:
+def test_all_kinds_of_owners_occur_in_the_first_four_hours() -> None:
     scenario = default_scenario(8)
     owners = [workload.owner for workload in scenario.workloads if workload.span.start < 4 * 3600]
     pods = [owner for owner in owners if isinstance(owner, PodOwner)]
@@ -94,7 +94,7 @@ def test_all_kinds_of_owners_are_there_in_the_first_four_hours() -> None:
     assert "{run}" in short[0].owner.pod
 
 
-def test_one_day_is_like_the_next() -> None:
+def test_every_day_is_the_same() -> None:
     engine = Engine(default_scenario(3, "l4", 2))
     for second in (5 * 3600, 8 * 3600 + 77):
         today, tomorrow = engine.readings(second + DAY), engine.readings(second + 2 * DAY)
@@ -104,11 +104,11 @@ def test_one_day_is_like_the_next() -> None:
 
 
 @pytest.mark.parametrize("gpus", [0, -3, 1025, 10**12])
-def test_a_number_of_gpus_that_cannot_be_is_refused(gpus: int) -> None:
-    with pytest.raises(ScenarioError, match=rf"^gpus: {gpus} is not allowed; allowed: 1 to 1024$"):
+def test_an_impossible_number_of_gpus_is_refused(gpus: int) -> None:
+    with pytest.raises(ScenarioError, match=rf"^gpus: {gpus} .* 1 to 1024$"):
         default_scenario(gpus)
 
 
 def test_an_unknown_model_is_refused() -> None:
-    with pytest.raises(ScenarioError, match=r"^model 'voodoo2' is not known; allowed: a100, "):
+    with pytest.raises(ScenarioError, match=r"'voodoo2'.* a100, "):
         default_scenario(1, "voodoo2")

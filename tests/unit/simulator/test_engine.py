@@ -1,4 +1,4 @@
-"""The engine: the same answer for the same moment, whoever asked what before; and plausible physics."""
+"""The engine: the same values for the same time, independent of earlier calls; and plausible physics."""
 
 from dataclasses import fields, replace
 from itertools import pairwise
@@ -53,7 +53,7 @@ def test_another_seed_gives_other_gpus_and_other_values() -> None:
 @settings(max_examples=15)
 @given(st.lists(st.floats(0, 4000), min_size=1, max_size=4), seeds, models)
 @example([DAY + 9061.5, 30.0, 3 * DAY], 1, "a100")
-def test_what_was_asked_before_does_not_change_an_answer(asked: list[float], seed: int, model: str) -> None:
+def test_earlier_calls_do_not_change_a_result(asked: list[float], seed: int, model: str) -> None:
     scenario = default_scenario(2, model, seed)
     used = Engine(scenario)
     answers = [used.readings(elapsed, since=elapsed - 5) for elapsed in asked]
@@ -62,7 +62,7 @@ def test_what_was_asked_before_does_not_change_an_answer(asked: list[float], see
     assert answers[0] == Engine(scenario).readings(asked[0], since=asked[0] - 5)
 
 
-def test_a_day_far_ahead_is_the_sum_of_the_days_before_it() -> None:
+def test_a_later_day_is_the_sum_of_the_days_before() -> None:
     """One-off jobs and a throttled hour first, then days that repeat: against counting every second."""
     scenario = Scenario(
         gpus=1,
@@ -94,7 +94,7 @@ def test_a_day_far_ahead_is_the_sum_of_the_days_before_it() -> None:
     assert only(walking, until) == jumped
 
 
-def test_going_far_ahead_does_not_live_through_all_the_time_between() -> None:
+def test_a_later_time_does_not_require_every_second_before() -> None:
     engine = Engine(busy())
     reading = only(engine, 3650 * DAY)
     assert reading.energy_millijoules is not None
@@ -122,7 +122,7 @@ def test_energy_is_exactly_the_integral_of_power(seed: int, model: str, start: i
                 assert next_one.energy_millijoules == one.energy_millijoules + round(one.power_watts * 1000)
 
 
-def test_energy_grows_within_a_second_too() -> None:
+def test_energy_increases_within_a_second() -> None:
     engine = Engine(busy())
     values = [
         only(engine, 100 + milliseconds / 1000).energy_millijoules for milliseconds in range(0, 1001, 50)
@@ -136,7 +136,9 @@ def test_energy_grows_within_a_second_too() -> None:
 @given(models, seeds, times, st.integers(1, 9))
 @example("rtx4090", 1, 1500, 1)
 @example("gb200", 1, 1500, 8)
-def test_no_reading_is_beyond_what_its_card_can_do(model: str, seed: int, elapsed: int, gpus: int) -> None:
+def test_every_reading_is_within_the_limits_of_its_model(
+    model: str, seed: int, elapsed: int, gpus: int
+) -> None:
     card = GPU_MODELS[model]
     for reading in Engine(default_scenario(gpus, model, seed)).readings(elapsed, since=elapsed - 5):
         if not reading.up:
@@ -198,7 +200,7 @@ def _is_in_driver_units(reading: Reading) -> None:
         )
 
 
-def test_counters_never_go_down_over_a_long_run() -> None:
+def test_counters_never_decrease_over_a_long_run() -> None:
     engine = Engine(default_scenario(4, "h100", 5))
     previous = engine.readings(0)
     for elapsed in range(0, 30 * 3600, 1237):
@@ -215,7 +217,7 @@ def test_counters_never_go_down_over_a_long_run() -> None:
         previous = current
 
 
-def test_temperature_lags_behind_the_power() -> None:
+def test_temperature_follows_power_with_a_delay() -> None:
     scenario = replace(
         busy("a100"), workloads=(Workload(shape=Shape.TRAINING, gpus=(0,), span=Span(600, 1800)),)
     )
@@ -235,7 +237,7 @@ def test_temperature_lags_behind_the_power() -> None:
     assert all(abs(celsius(s) - celsius(s + 1)) <= 2 for s in range(590, 900, 3)), "without a jump"
 
 
-def test_memory_grows_in_steps_as_a_job_loads() -> None:
+def test_memory_increases_in_steps_while_a_job_loads() -> None:
     engine = Engine(busy())
     used = [only(engine, second).memory_used_bytes or 0 for second in (0, 4, 10, 25, 500)]
     assert used == sorted(used)
@@ -243,7 +245,7 @@ def test_memory_grows_in_steps_as_a_job_loads() -> None:
     assert used[-1] > 0.7 * GPU_MODELS["h100"].memory_mib * 2**20
 
 
-def test_a_power_limit_caps_the_power_throttles_and_slows_the_clocks() -> None:
+def test_a_power_limit_limits_power_throttles_and_lowers_clocks() -> None:
     free, capped = Engine(busy("a100")), Engine(busy("a100", watts=200))
     assert max(only(capped, second).power_watts or 0 for second in range(60, 120)) == 200
     low, high = only(capped, 100), only(free, 100)
@@ -260,7 +262,7 @@ def test_a_power_limit_caps_the_power_throttles_and_slows_the_clocks() -> None:
     assert later["hw_thermal_slowdown",] == 0
 
 
-def test_an_idle_card_rests() -> None:
+def test_an_idle_gpu_has_low_power_and_clocks() -> None:
     reading = only(Engine(Scenario(gpus=1, model="l4")), 300)
     assert reading.performance_state == 8
     assert reading.pcie_generation == 1
@@ -272,14 +274,14 @@ def test_an_idle_card_rests() -> None:
     assert (working.performance_state, working.pcie_generation) == (0, 4)
 
 
-def test_fans_turn_faster_when_it_is_hot() -> None:
+def test_fans_are_faster_at_higher_temperature() -> None:
     idle, hot = only(Engine(Scenario(gpus=1, model="rtx4090")), 600), only(Engine(busy("rtx4090")), 550)
     assert idle.fan_speed_ratio == {("0",): 0.0, ("1",): 0.0}
     assert hot.fan_speed_ratio is not None
     assert all(0.3 < speed <= 1 for speed in hot.fan_speed_ratio.values())
 
 
-def test_nvlink_moves_data_only_when_a_job_spans_gpus() -> None:
+def test_nvlink_transfers_data_only_for_a_job_on_several_gpus() -> None:
     alone = only(Engine(busy()), 300).nvlink_bytes
     together = Engine(busy(gpus=2)).readings(300)[0].nvlink_bytes
     assert alone == {("tx",): 0, ("rx",): 0}
@@ -287,7 +289,7 @@ def test_nvlink_moves_data_only_when_a_job_spans_gpus() -> None:
     assert together["tx",] > together["rx",] > 1e12
 
 
-def test_pcie_throughput_is_there_only_when_asked_for() -> None:
+def test_pcie_throughput_exists_only_on_request() -> None:
     assert only(Engine(busy()), 100).pcie_throughput_bytes_per_second is None
     throughput = only(Engine(busy(), pcie_throughput=True), 100).pcie_throughput_bytes_per_second
     assert throughput is not None
@@ -304,7 +306,7 @@ def test_a_thousand_gpus_are_all_different() -> None:
 
 
 @pytest.mark.parametrize("model", MODEL_NAMES)
-def test_every_gpu_says_that_it_is_simulated(model: str) -> None:
+def test_every_gpu_is_marked_as_simulated(model: str) -> None:
     reading = only(Engine(Scenario(gpus=1, model=model)), 0)
     assert reading.gpu.simulated
     assert reading.gpu.model == GPU_MODELS[model].name
@@ -313,7 +315,7 @@ def test_every_gpu_says_that_it_is_simulated(model: str) -> None:
     assert (reading.gpu.driver_version == "580.95.05") is of_nvidia
 
 
-def test_the_driver_can_be_chosen() -> None:
+def test_the_driver_version_can_be_set() -> None:
     for model in ("t4", "mi210"):
         scenario = Scenario(gpus=1, model=model, driver_version="6.12.12", cuda_version="12.4")
         gpu = only(Engine(scenario), 0).gpu
@@ -321,7 +323,7 @@ def test_the_driver_can_be_chosen() -> None:
         assert gpu.cuda_version == ("12.4" if model == "t4" else None)
 
 
-def test_a_fleet_can_be_of_several_models() -> None:
+def test_a_fleet_can_have_several_models() -> None:
     scenario = Scenario(
         gpus=3,
         model=("h100", "mi300x", "t4"),
@@ -337,6 +339,6 @@ def test_a_fleet_can_be_of_several_models() -> None:
     assert readings[2] == Engine(replace(scenario, model="t4")).readings(300)[2], "whatever the others are"
 
 
-def test_time_before_the_beginning_is_the_beginning() -> None:
+def test_times_before_the_start_are_the_start() -> None:
     engine = Engine(busy())
     assert engine.readings(-5) == engine.readings(0)

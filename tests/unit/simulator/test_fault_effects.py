@@ -43,7 +43,7 @@ def test_an_xid_is_counted_by_its_code_with_the_time_of_the_last() -> None:
     assert spared(engine, 4000).xid_errors == {}
 
 
-def test_ecc_errors_grow_in_all_and_where_they_were_found() -> None:
+def test_ecc_errors_increase_in_total_and_by_location() -> None:
     engine = play(
         fault(FaultKind.ECC, moment=Moment(30, 60), corrected=2),
         fault(FaultKind.ECC, moment=Moment(100), uncorrected=1, location="l2_cache"),
@@ -63,14 +63,14 @@ def test_ecc_errors_grow_in_all_and_where_they_were_found() -> None:
         assert sum(places) == total
 
 
-def test_some_cards_had_errors_before_their_driver_was_loaded() -> None:
+def test_some_gpus_had_errors_before_the_driver_was_loaded() -> None:
     counts = [r.ecc_errors or {} for r in Engine(Scenario(gpus=16)).readings(0)]
     assert {count["corrected", "volatile"] for count in counts} == {0}
     assert len({count["corrected", "aggregate"] for count in counts}) > 2
 
 
 @pytest.mark.parametrize("reason", ["hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown"])
-def test_throttling_holds_clocks_and_power_down_and_is_timed(reason: str) -> None:
+def test_throttling_limits_clocks_and_power_and_is_timed(reason: str) -> None:
     engine = play(fault(FaultKind.THROTTLE, reason=reason, span=Span(200, 300)))
     normal, throttled, after = (hit(engine, second) for second in (199, 250, 301))
     assert normal.throttle_active is not None
@@ -87,14 +87,14 @@ def test_throttling_holds_clocks_and_power_down_and_is_timed(reason: str) -> Non
     assert (spared(engine, 400).throttle_seconds or {})[reason,] == 0
 
 
-def test_thermal_throttling_comes_with_heat() -> None:
+def test_thermal_throttling_has_a_high_temperature() -> None:
     engine = play(fault(FaultKind.THROTTLE, reason="hw_thermal_slowdown", span=Span(200, 600)))
     assert (hit(engine, 550).temperature_celsius or 0) >= 87
     assert (spared(engine, 550).temperature_celsius or 0) < 80
     assert (hit(engine, 550).temperature_margin_celsius or 0) <= 0
 
 
-def test_a_lost_gpu_tells_only_who_it_is_until_it_is_back() -> None:
+def test_a_lost_gpu_has_only_its_identity_until_it_returns() -> None:
     engine = play(fault(FaultKind.LOST, span=Span(100, 160)))
     who = hit(engine, 99).gpu
     assert hit(engine, 99).up
@@ -104,7 +104,7 @@ def test_a_lost_gpu_tells_only_who_it_is_until_it_is_back() -> None:
     assert (hit(engine, 160).energy_millijoules or 0) > (hit(engine, 99).energy_millijoules or 0)
 
 
-def test_the_xids_that_a_gpu_was_lost_with_are_known() -> None:
+def test_the_xids_with_which_a_gpu_was_lost_are_reported() -> None:
     engine = play(
         fault(FaultKind.XID, code=79, moment=Moment(100)), fault(FaultKind.LOST, span=Span(100, 160))
     )
@@ -115,12 +115,12 @@ def test_the_xids_that_a_gpu_was_lost_with_are_known() -> None:
     assert lost.power_watts is None
 
 
-def test_a_gpu_can_be_lost_for_good() -> None:
+def test_a_gpu_can_be_lost_permanently() -> None:
     engine = play(fault(FaultKind.LOST, span=Span(100)))
     assert not hit(engine, 40 * 86400).up
 
 
-def test_a_row_waits_for_a_reset_and_is_remapped_after_it() -> None:
+def test_a_row_is_pending_until_a_reset_and_then_remapped() -> None:
     engine = play(fault(FaultKind.ROW_REMAP_PENDING, span=Span(100, 200, 3600)))
     assert hit(engine, 99).remapped_rows_pending is False
     assert hit(engine, 150).remapped_rows_pending is True
@@ -133,14 +133,14 @@ def test_a_row_waits_for_a_reset_and_is_remapped_after_it() -> None:
     assert done.remapped_rows_failure is False
 
 
-def test_older_cards_retire_pages_instead() -> None:
+def test_older_gpus_retire_pages() -> None:
     engine = play(fault(FaultKind.ROW_REMAP_PENDING, span=Span(100, 200)), model="t4")
     assert hit(engine, 150).retired_pages_pending is True
     assert hit(engine, 300).retired_pages == {("single_bit",): 0, ("double_bit",): 1}
     assert hit(engine, 300).remapped_rows is None
 
 
-def test_a_link_goes_down_and_its_errors_stay() -> None:
+def test_a_link_goes_down_and_keeps_its_errors() -> None:
     engine = play(fault(FaultKind.NVLINK_DOWN, links=(2, 17), span=Span(100, 200)))
     assert set((hit(engine, 99).nvlink_up or {}).values()) == {1.0}
     assert set((hit(engine, 99).nvlink_errors or {}).values()) == {0.0}
@@ -152,7 +152,7 @@ def test_a_link_goes_down_and_its_errors_stay() -> None:
     assert {link for (link, _), count in (later.nvlink_errors or {}).items() if count} == {"2", "17"}
 
 
-def test_the_recovery_action_is_the_gravest_that_is_asked_for() -> None:
+def test_the_most_severe_recovery_action_is_reported() -> None:
     engine = play(
         fault(FaultKind.RECOVERY, action="gpu_reset", span=Span(100, 300)),
         fault(FaultKind.RECOVERY, action="node_reboot", span=Span(200, 250)),
@@ -170,7 +170,7 @@ def test_the_recovery_action_is_the_gravest_that_is_asked_for() -> None:
     ]
 
 
-def test_remapping_fails_where_no_spare_row_is_left() -> None:
+def test_remapping_fails_without_a_spare_row() -> None:
     engine = play(
         fault(FaultKind.ROW_REMAP_PENDING, span=Span(10, 20)),
         fault(FaultKind.ROW_REMAP_FAILURE, span=Span(100, 200)),
@@ -182,7 +182,7 @@ def test_remapping_fails_where_no_spare_row_is_left() -> None:
     assert spared(engine, 150).remapped_rows_failure is False
 
 
-def test_a_link_that_makes_errors_stays_up() -> None:
+def test_a_link_with_errors_stays_up() -> None:
     engine = play(
         fault(FaultKind.NVLINK_ERRORS, links=(4, 5), type="crc_flit", rate=0.5, span=Span(100, 200)),
         fault(FaultKind.NVLINK_DOWN, links=(5,), span=Span(300, 310)),
@@ -200,7 +200,7 @@ def test_a_link_that_makes_errors_stays_up() -> None:
 
 
 @pytest.mark.parametrize("model", ["h100", "mi300x"])
-def test_a_link_to_the_host_that_has_got_slow(model: str) -> None:
+def test_a_degraded_pcie_link(model: str) -> None:
     engine = Engine(
         Scenario(
             gpus=2,
@@ -227,14 +227,14 @@ def test_a_link_to_the_host_that_has_got_slow(model: str) -> None:
     assert (spared(engine, 170).pcie_generation, spared(engine, 170).pcie_width) == (5, 16)
 
 
-def test_an_idle_card_may_be_slower_still() -> None:
+def test_an_idle_gpu_may_be_slower_still() -> None:
     degraded = Fault(kind=FaultKind.PCIE_DEGRADED, gpus=(0,), generation=3)
     (reading,) = Engine(Scenario(gpus=1, model="l4", faults=(degraded,))).readings(100)
     assert reading.pcie_generation == 1
 
 
 @pytest.mark.parametrize("model", ["h100", "rx7900xtx"])
-def test_packets_are_sent_again_at_a_steady_rate(model: str) -> None:
+def test_pcie_replays_have_a_constant_rate(model: str) -> None:
     engine = play(fault(FaultKind.PCIE_REPLAYS, rate=2.5, span=Span(100, 200, 3600)), model=model)
     before = hit(engine, 0).pcie_replays or 0
     counts = [(hit(engine, second).pcie_replays or 0) - before for second in (100, 110, 300, 3600 + 300)]
@@ -243,7 +243,7 @@ def test_packets_are_sent_again_at_a_steady_rate(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", MODEL_NAMES)
-def test_a_hot_card_is_near_its_limit_and_does_not_throttle(model: str) -> None:
+def test_a_hot_gpu_is_near_its_limit_and_does_not_throttle(model: str) -> None:
     engine = play(fault(FaultKind.HOT, margin_celsius=4, span=Span(600, 1800)), model=model)
     hot, cool = hit(engine, 1700), spared(engine, 1700)
     celsius = hot.temperature_celsius or 0
@@ -259,7 +259,7 @@ def test_a_hot_card_is_near_its_limit_and_does_not_throttle(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["a100", "mi210"])
-def test_an_energy_counter_that_stands_still_and_later_knows_all(model: str) -> None:
+def test_an_energy_counter_that_is_constant_and_later_has_all_energy(model: str) -> None:
     engine, well = play(fault(FaultKind.ENERGY_STUCK, span=Span(100, 200)), model=model), play(model=model)
     stuck = {hit(engine, second).energy_millijoules for second in (100, 130.5, 199.9)}
     assert stuck == {hit(well, 100).energy_millijoules}
@@ -267,7 +267,7 @@ def test_an_energy_counter_that_stands_still_and_later_knows_all(model: str) -> 
     assert hit(engine, 200) == hit(well, 200)
 
 
-def test_ras_errors_are_counted_by_block_and_in_all() -> None:
+def test_ras_errors_are_counted_by_block_and_in_total() -> None:
     engine = play(
         fault(FaultKind.RAS, block="umc", type="corrected", count=3, moment=Moment(50, 60)),
         fault(FaultKind.RAS, block="gfx", type="uncorrected", moment=Moment(100)),

@@ -21,7 +21,7 @@ def cut_gpu(engine: Engine, second: float = 300) -> Reading:
     return engine.readings(second, since=second - 5)[0]
 
 
-def test_instances_are_what_their_profiles_say() -> None:
+def test_instances_have_the_values_of_their_profiles() -> None:
     reading = cut_gpu(play("a100", ("3g.20gb", "2g.10gb", "1g.5gb", "1g.5gb")))
     assert reading.mig_mode is True
     assert [mig.instance.profile for mig in reading.mig] == ["3g.20gb", "2g.10gb", "1g.5gb", "1g.5gb"]
@@ -35,7 +35,7 @@ def test_instances_are_what_their_profiles_say() -> None:
         assert (mig.memory_used_bytes or 0) + (mig.memory_free_bytes or 0) == mig.memory_total_bytes
 
 
-def test_the_parent_tells_what_the_driver_tells_in_mig_mode_and_no_more() -> None:
+def test_the_parent_has_exactly_the_fields_of_mig_mode() -> None:
     engine = play("h100", ("3g.40gb",), work(Shape.TRAINING, 0))
     parent, whole = engine.readings(300, since=295)
     for name in ("gpu", "memory", "encoder", "decoder", "jpeg", "ofa"):
@@ -49,7 +49,7 @@ def test_the_parent_tells_what_the_driver_tells_in_mig_mode_and_no_more() -> Non
     assert whole.mig == ()
 
 
-def test_a_job_is_seen_on_its_instance_and_on_the_parent() -> None:
+def test_a_job_is_listed_on_its_instance_and_on_the_parent() -> None:
     engine = play("h100", ("3g.40gb", "1g.10gb"), work(Shape.TRAINING, 0, count=2), work(Shape.NOTEBOOK, 1))
     reading = cut_gpu(engine)
     large, small = reading.mig
@@ -62,7 +62,7 @@ def test_a_job_is_seen_on_its_instance_and_on_the_parent() -> None:
     assert reading.memory_used_bytes == (large.memory_used_bytes or 0) + (small.memory_used_bytes or 0)
 
 
-def test_a_busy_slice_is_busy_for_itself_and_a_part_for_the_parent() -> None:
+def test_activity_of_an_instance_is_a_share_of_the_parent() -> None:
     reading = cut_gpu(play("h100", ("1g.10gb", "1g.10gb"), work(Shape.TRAINING, 0)))
     busy, idle = reading.mig
     assert (busy.sm_active_ratio or 0) > 0.8
@@ -71,7 +71,7 @@ def test_a_busy_slice_is_busy_for_itself_and_a_part_for_the_parent() -> None:
     assert reading.sm_active_ratio == pytest.approx((busy.sm_active_ratio or 0) / 7, abs=0.002)
 
 
-def test_a_slice_draws_a_slice_of_the_power() -> None:
+def test_an_instance_draws_its_share_of_the_power() -> None:
     def watts(engine: Engine) -> float:
         return mean(cut_gpu(engine, second).power_watts or 0 for second in range(300, 330))
 
@@ -81,7 +81,7 @@ def test_a_slice_draws_a_slice_of_the_power() -> None:
     assert all_seven > 600
 
 
-def test_activity_of_instances_needs_hopper() -> None:
+def test_activity_of_instances_requires_hopper() -> None:
     reading = cut_gpu(play("a100", ("7g.40gb",), work(Shape.TRAINING, 0)))
     assert reading.mig[0].sm_active_ratio is None
     assert reading.mig[0].tensor_active_ratio is None

@@ -14,7 +14,7 @@ nvidia_cards = pytest.mark.parametrize("card", NVIDIA_MODELS.values(), ids=NVIDI
 amd_cards = pytest.mark.parametrize("card", AMD_MODELS.values(), ids=AMD_MODELS.keys())
 
 
-def test_every_name_that_the_command_line_offers_has_a_card() -> None:
+def test_every_name_of_the_command_line_has_a_model() -> None:
     assert tuple(GPU_MODELS) == MODEL_NAMES
     assert len({card.name for card in GPU_MODELS.values()}) == len(GPU_MODELS)
 
@@ -25,12 +25,12 @@ def test_names_are_found_in_any_case() -> None:
 
 
 def test_an_unknown_model_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"^model 'voodoo2' is not known; allowed: a100, .*, rx7900xtx$"):
+    with pytest.raises(ValueError, match=r"'voodoo2'.* a100, .*, rx7900xtx$"):
         find_model("voodoo2")
 
 
 @cards
-def test_a_card_can_be_what_it_says(card: AnyModel) -> None:
+def test_the_values_of_a_model_are_consistent(card: AnyModel) -> None:
     assert 0 < card.idle_watts < card.least_limit_watts <= card.default_watts <= card.max_watts
     assert card.clocks_idle.graphics < card.clocks_max.graphics
     assert card.clocks_idle.memory <= card.clocks_max.memory
@@ -40,7 +40,7 @@ def test_a_card_can_be_what_it_says(card: AnyModel) -> None:
 
 
 @nvidia_cards
-def test_a_card_of_nvidia_can_be_what_it_says(card: NvidiaModel) -> None:
+def test_the_values_of_an_nvidia_model_are_consistent(card: NvidiaModel) -> None:
     assert 0 < card.clocks_idle.video <= card.clocks_max.video
     limits = [card.full_load_celsius, card.margin_from_celsius, card.slowdown_celsius]
     known = [limit for limit in limits if limit is not None]
@@ -50,13 +50,13 @@ def test_a_card_of_nvidia_can_be_what_it_says(card: NvidiaModel) -> None:
 
 
 @cards
-def test_every_card_tells_how_near_it_is_to_slowing_down(card: AnyModel) -> None:
+def test_every_model_has_a_thermal_margin(card: AnyModel) -> None:
     tells_distance = isinstance(card, NvidiaModel) and card.margin_from_celsius is not None
     assert card.slowdown_celsius is not None or tells_distance
 
 
 @amd_cards
-def test_a_card_of_amd_can_be_what_it_says(card: AmdModel) -> None:
+def test_the_values_of_an_amd_model_are_consistent(card: AmdModel) -> None:
     assert card.sensors[0].critical == card.slowdown_celsius
     assert (card.sensors[0].idle, card.sensors[0].busy) == (0, 0), "the others are measured from it"
     assert "mem" in {sensor.name for sensor in card.sensors}
@@ -65,7 +65,7 @@ def test_a_card_of_amd_can_be_what_it_says(card: AmdModel) -> None:
     assert bool(card.ras_blocks) == bool(card.ras_types)
 
 
-def test_cards_of_amd_are_called_as_their_reader_calls_them() -> None:
+def test_amd_models_have_the_names_of_their_reader() -> None:
     assert GPU_MODELS["mi300x"].name == "AMD Instinct MI300X OAM"
     assert {GPU_MODELS["mi210"].name, GPU_MODELS["rx7900xtx"].name} <= {
         f"AMD {name}" for name in MODELS.values()
@@ -73,7 +73,7 @@ def test_cards_of_amd_are_called_as_their_reader_calls_them() -> None:
 
 
 @nvidia_cards
-def test_mig_profiles_are_pieces_of_their_card(card: NvidiaModel) -> None:
+def test_mig_profiles_fit_their_model(card: NvidiaModel) -> None:
     for profile in card.mig_profiles:
         assert profile.name.startswith(f"{profile.slices}g.")
         assert profile.memory_mib <= card.memory_mib * profile.memory_slices / 8

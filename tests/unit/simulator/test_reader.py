@@ -38,7 +38,7 @@ def test_the_scenario_begins_with_the_reader() -> None:
     reader.close()
 
 
-def test_each_read_has_the_samples_since_the_one_before() -> None:
+def test_each_read_has_the_samples_since_the_previous_one() -> None:
     clock = Clock()
     reader = SimulatedReader(Engine(BUSY), clock)
     stamps = []
@@ -62,7 +62,7 @@ def test_each_second_of_a_process_is_in_exactly_one_read(waits: list[float]) -> 
     assert abs(len(ends) - (clock.now - 1_800_000_000)) < 1.001, "and none is left out"
 
 
-def test_a_scenario_that_began_in_the_past_is_played_as_if_somebody_had_watched_all_the_time() -> None:
+def test_a_scenario_that_began_in_the_past_has_the_history_of_continuous_sampling() -> None:
     clock = Clock()
     first = SimulatedReader(Engine(BUSY), clock)
     began = clock.now
@@ -74,7 +74,7 @@ def test_a_scenario_that_began_in_the_past_is_played_as_if_somebody_had_watched_
     assert restarted.read() == first.read(), "counters go on and samples are those since the read before"
 
 
-def test_a_scenario_that_is_yet_to_begin_waits() -> None:
+def test_a_scenario_in_the_future_waits_for_its_start() -> None:
     clock = Clock()
     reader = simulated_reader(gpus=1, clock=clock, began_at=clock.now + 60)
     waiting = reader.read().readings
@@ -85,7 +85,7 @@ def test_a_scenario_that_is_yet_to_begin_waits() -> None:
     assert (reader.read().readings[0].energy_millijoules or 0) > (waiting[0].energy_millijoules or 0)
 
 
-def test_a_clock_that_is_set_back_does_not_turn_counters_back() -> None:
+def test_counters_do_not_decrease_after_the_clock_was_set_back() -> None:
     clock = Clock()
     reader = SimulatedReader(Engine(BUSY), clock)
     clock.now += 500
@@ -112,7 +112,7 @@ def test_the_source_can_be_down_for_a_while() -> None:
     assert len(after.process_samples or ()) == 61, "what the driver kept meanwhile"
 
 
-def test_another_source_that_is_down_does_not_touch_the_gpus() -> None:
+def test_another_failing_source_does_not_affect_the_gpus() -> None:
     down = Fault(kind=FaultKind.SOURCE_DOWN, gpus=(), source="simulated_pods")
     assert SimulatedReader(Engine(replace(BUSY, faults=(down,))), Clock()).read().readings
 
@@ -123,7 +123,7 @@ def test_the_default_is_eight_h100() -> None:
     assert simulated_reader(seed=1).read().readings[0].gpu.uuid != readings[0].gpu.uuid
 
 
-def test_flags_choose_what_is_simulated_and_override_the_file(tmp_path: Path) -> None:
+def test_flags_override_the_file(tmp_path: Path) -> None:
     path = tmp_path / "small.toml"
     path.write_text('gpus = 3\nmodel = "t4"\n')
     assert len(simulated_reader(scenario=path).read().readings) == 3
@@ -142,7 +142,7 @@ def test_a_wrong_file_or_flag_is_a_value_error(tmp_path: Path) -> None:
         simulated_reader(scenario=tmp_path / "nowhere.toml")
 
 
-def test_the_names_of_the_models_cost_no_engine() -> None:
+def test_the_names_of_the_models_do_not_import_the_engine() -> None:
     """The command line needs them in every process, also where nothing is simulated."""
     code = (
         "import sys, gputally.simulator;"
@@ -152,7 +152,7 @@ def test_the_names_of_the_models_cost_no_engine() -> None:
     assert loaded.stdout.strip() == "[]"
 
 
-def test_playing_without_a_file_needs_no_toml_parser() -> None:
+def test_without_a_file_no_toml_parser_is_imported() -> None:
     code = (
         "import sys; from gputally.simulator import simulated_reader;"
         "simulated_reader().read(); print('tomllib' in sys.modules)"

@@ -29,6 +29,7 @@ from gputally.simulator.scenario_file import (
     parse_scenario,
 )
 from gputally.simulator.schedule import Moment, Span
+from tests.support.texts import missing
 
 WHOLE = """
 gpus = 4
@@ -100,7 +101,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "night.toml"
 
 
-def test_a_file_says_all_there_is_to_say(path: Path) -> None:
+def test_a_file_can_set_everything(path: Path) -> None:
     path.write_text(WHOLE)
     scenario = load_scenario(path)
     assert scenario == Scenario(
@@ -155,7 +156,7 @@ def test_a_file_says_all_there_is_to_say(path: Path) -> None:
     assert len(Engine(scenario).readings(100)) == 4
 
 
-def test_the_example_in_the_documentation_can_be_played(path: Path) -> None:
+def test_the_documented_example_is_valid(path: Path) -> None:
     page = Path(__file__).parents[3] / "docs" / "simulator.md"
     path.write_text(page.read_text().partition("```toml\n")[2].partition("```")[0])
     scenario = load_scenario(path)
@@ -182,14 +183,14 @@ def test_the_documentation_has_a_row_for_every_fault_with_all_its_keys() -> None
         ('owner = "process/a/b"', HostOwner("process", "a/b")),
     ],
 )
-def test_a_workload_belongs_to_a_pod_to_the_host_or_to_nobody(
+def test_a_workload_belongs_to_a_pod_to_the_host_or_to_no_owner(
     path: Path, text: str, owner: PodOwner | HostOwner | None
 ) -> None:
     path.write_text(f'[[workload]]\nshape = "training"\n{text}')
     assert load_scenario(path).workloads[0].owner == owner
 
 
-def test_a_pod_that_is_unrequested_has_not_asked_for_its_gpu_unless_the_file_says_so(path: Path) -> None:
+def test_an_unrequested_pod_has_no_gpu_request_unless_the_file_sets_it(path: Path) -> None:
     path.write_text('[[workload]]\nshape = "unrequested"\npod = "a/b"')
     assert load_scenario(path).workloads[0].owner == PodOwner("a", "b", requested=False)
     path.write_text('[[workload]]\nshape = "unrequested"\npod = "a/b"\nrequested = true')
@@ -203,21 +204,21 @@ def test_an_empty_file_is_eight_idle_gpus(path: Path) -> None:
     assert all(reading.gpu_utilization_ratio == 0 and reading.processes == () for reading in readings)
 
 
-def test_arguments_take_the_place_of_what_the_file_says(path: Path) -> None:
+def test_arguments_override_the_file(path: Path) -> None:
     path.write_text('gpus = 4\nmodel = "t4"\nseed = 7\n[[workload]]\nshape = "training"\n')
     scenario = load_scenario(path, gpus=2, model="L4", seed=0)
     assert (scenario.gpus, scenario.model, scenario.seed) == (2, "l4", 0)
     assert scenario.workloads[0].gpus == (0, 1), "all of them, as many as there are now"
 
 
-def test_each_gpu_can_be_of_its_own_model(path: Path) -> None:
+def test_each_gpu_can_have_its_own_model(path: Path) -> None:
     path.write_text('model = ["H100", "mi300x"]\n[[fault]]\nkind = "xid"\ngpus = [0]\ncode = 79\nat = 1\n')
     scenario = load_scenario(path)
     assert (scenario.gpus, scenario.model) == (2, ("h100", "mi300x"))
     assert load_scenario(path, model="t4").model == "t4"
 
 
-def test_what_a_fault_does_not_say_has_a_default(path: Path) -> None:
+def test_the_defaults_of_a_fault(path: Path) -> None:
     path.write_text(
         'model = "mi300x"\n'
         '[[fault]]\nkind = "ras"\nblock = "umc"\ntype = "deferred"\nat = "1h"\n'
@@ -230,7 +231,7 @@ def test_what_a_fault_does_not_say_has_a_default(path: Path) -> None:
     assert (down.source, down.gpus, down.span) == ("simulated", (), Span(60, 120))
 
 
-def test_what_a_fault_says_is_taken(path: Path) -> None:
+def test_the_settings_of_a_fault(path: Path) -> None:
     path.write_text(
         'gpus = 1\n[[workload]]\nshape = "training"\nleak = "2GiB"\n'
         '[[fault]]\nkind = "nvlink_errors"\nlinks = [3, 1]\ntype = "crc_flit"\nrate = 0.5\n'
@@ -251,27 +252,27 @@ def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
     path.write_text('gpus = 4\n[[workload]]\nshape = "training"\ngpus = [3]\n')
     with pytest.raises(ScenarioError) as error:
         load_scenario(path, gpus=2)
-    assert str(error.value) == f"{path}: workload 1: gpus: there is no GPU 3 here; allowed: 0 to 1"
+    assert missing(str(error.value), f"{path}: workload 1: gpus: ", "GPU 3", "0 to 1") == []
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
         ("gpus = ", "is not TOML: "),
-        ("gpu = 4", "gpu: is not known; allowed: gpus, model, seed, "),
+        ("gpu = 4", "gpu: ... gpus, model, seed, "),
         ('"a\\nb" = 4', "'a\\nb': is not known; "),
-        ("gpus = 0", "gpus: 0 is not allowed; allowed: 1 to 1024"),
-        ("gpus = 1025", "gpus: 1025 is not allowed; allowed: 1 to 1024"),
-        ("gpus = true", "gpus: True is not allowed; allowed: 1 to 1024"),
-        ("seed = 1.5", "seed: 1.5 is not allowed; allowed: a whole number"),
-        ('model = "voodoo2"', f"model 'voodoo2' is not known; allowed: {', '.join(MODEL_NAMES)}"),
-        ("model = 7", "model: 7 is not allowed; allowed: the name of a model, or a list with one for each"),
-        ("model = []", "model: [] is not allowed; allowed: the name of a model, or a list"),
+        ("gpus = 0", "gpus: 0 ... 1 to 1024"),
+        ("gpus = 1025", "gpus: 1025 ... 1 to 1024"),
+        ("gpus = true", "gpus: True ... 1 to 1024"),
+        ("seed = 1.5", "seed: 1.5 ... a whole number"),
+        ('model = "voodoo2"', f"model 'voodoo2' ... {', '.join(MODEL_NAMES)}"),
+        ("model = 7", "model: 7 ... the name of a model, or a list with one for each"),
+        ("model = []", "model: [] ... the name of a model, or a list"),
         (
             'gpus = 3\nmodel = ["h100", "t4"]',
             "model: 2 models are not one for each of 3 GPUs",
         ),
-        ('model = ["h100", "voodoo2"]', "model 'voodoo2' is not known; allowed: "),
+        ('model = ["h100", "voodoo2"]', "model 'voodoo2' ... "),
         (
             'model = ["h100", "t4"]\npower_limit = 300',
             "power_limit: 300 W is not allowed on Tesla T4; allowed: 60 to 70",
@@ -280,7 +281,7 @@ def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
             'model = "mi300x"\npower_limit = 133',
             "power_limit: 133 W is not allowed on AMD Instinct MI300X OAM; allowed: 134 to 750",
         ),
-        ('driver_version = "new"', "driver_version: 'new' is not allowed; allowed: numbers with dots"),
+        ('driver_version = "new"', "driver_version: 'new' ... numbers with dots"),
         (
             "power_limit = 10",
             "power_limit: 10 W is not allowed on NVIDIA H100 80GB HBM3; allowed: 200 to 700",
@@ -289,28 +290,27 @@ def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
         ("[[workload]]", "workload 1: shape: is missing"),
         (
             '[[workload]]\nshape = "mining"',
-            "workload 1: shape: 'mining' is not allowed; "
-            "allowed: training, inference, notebook, unrequested, hang, idle",
+            "workload 1: shape: 'mining' ... allowed: training, inference, notebook, unrequested, hang, idle",
         ),
         (
             '[[workload]]\nshape = "idle"\n[[workload]]\nshape = "idle"\nspeed = 1',
-            "workload 2: speed: is not known; allowed: shape, gpus, start, ",
+            "workload 2: speed: ... shape, gpus, start, ",
         ),
         (
             '[[workload]]\nshape = "idle"\ngpus = 3',
-            'workload 1: gpus: 3 is not allowed; allowed: "all", or a list',
+            'workload 1: gpus: 3 ... "all", or a list',
         ),
         (
             '[[workload]]\nshape = "idle"\ngpus = [8]',
             "workload 1: gpus: there is no GPU 8 here; allowed: 0 to 7",
         ),
-        ('[[workload]]\nshape = "idle"\ngpus = []', "workload 1: gpus: [] is not allowed; "),
+        ('[[workload]]\nshape = "idle"\ngpus = []', "workload 1: gpus: [] ... "),
         (
             '[[workload]]\nshape = "idle"\nstart = -1',
-            "workload 1: start: -1 is not allowed; allowed: whole seconds",
+            "workload 1: start: -1 ... whole seconds",
         ),
-        ('[[workload]]\nshape = "idle"\nstart = "5 m"', "workload 1: start: '5 m' is not allowed; "),
-        ('[[workload]]\nshape = "idle"\nstart = ""', "workload 1: start: '' is not allowed; "),
+        ('[[workload]]\nshape = "idle"\nstart = "5 m"', "workload 1: start: '5 m' ... "),
+        ('[[workload]]\nshape = "idle"\nstart = ""', "workload 1: start: '' ... "),
         (
             '[[workload]]\nshape = "idle"\nstart = 5\nstop = 5',
             "workload 1: stop: 5 s is not after start (5 s)",
@@ -324,19 +324,19 @@ def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
             '[[workload]]\nshape = "idle"\nstop = "2h"\nevery = "1h"',
             "workload 1: every: 3600 s is shorter than what it repeats (7200 s)",
         ),
-        ('[[workload]]\nshape = "idle"\ncount = 0', "workload 1: count: 0 is not allowed; allowed: 1 to 100"),
+        ('[[workload]]\nshape = "idle"\ncount = 0', "workload 1: count: 0 ... 1 to 100"),
         (
             '[[workload]]\nshape = "idle"\nmemory = 5',
-            "workload 1: memory: 5 is not allowed; allowed: such as",
+            "workload 1: memory: 5 ... such as",
         ),
         (
             '[[workload]]\nshape = "idle"\nmemory = "101%"',
-            "workload 1: memory: '101%' is not allowed; allowed: at",
+            "workload 1: memory: '101%' ... at",
         ),
         *(
             (
                 f'[[workload]]\nshape = "training"\nleak = {leak!r}',
-                f"workload 1: leak: {leak!r} is not allowed; allowed: such as",
+                f"workload 1: leak: {leak!r} ... such as",
             )
             for leak in ("5%", 5, "much")
         ),
@@ -350,23 +350,23 @@ def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
         ),
         (
             '[[workload]]\nshape = "idle"\nload = "2GiB"',
-            "workload 1: load: '2GiB' is not allowed; allowed: a share",
+            "workload 1: load: '2GiB' ... a share",
         ),
         (
             '[[workload]]\nshape = "idle"\nload = "0%"',
-            "workload 1: load: 0 is not allowed; allowed: 1 to 100",
+            "workload 1: load: 0 ... 1 to 100",
         ),
         (
             '[[workload]]\nshape = "idle"\nname = "a\\nb"',
-            "workload 1: name: 'a\\nb' is not allowed; allowed: text on",
+            "workload 1: name: 'a\\nb' ... text on",
         ),
         (
             '[[workload]]\nshape = "idle"\nkind = "vulkan"',
-            "workload 1: kind: 'vulkan' is not known; allowed: compute, graphics, mps",
+            "workload 1: kind: 'vulkan' ... compute, graphics, mps",
         ),
         (
             '[[workload]]\nshape = "idle"\nvideo = 1',
-            "workload 1: video: 1 is not allowed; allowed: true, false",
+            "workload 1: video: 1 ... true, false",
         ),
         (
             '[[workload]]\nshape = "idle"\ninstance = 1',
@@ -374,34 +374,34 @@ def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
         ),
         (
             '[[workload]]\nshape = "idle"\npower = "101%"',
-            "workload 1: power: 101 is not allowed; allowed: 1 to 100",
+            "workload 1: power: 101 ... 1 to 100",
         ),
         *(
             (
                 f'[[workload]]\nshape = "idle"\npod = "{pod}"',
-                f"workload 1: pod: {pod!r} is not allowed; allowed: namespace/name, such as",
+                f"workload 1: pod: {pod!r} ... namespace/name, such as",
             )
             for pod in ("b", "a/", "/b", "a/B", "a/b/c", "a{run}/b_", "-/b", "a/b-", "a" * 64 + "/b")
         ),
         (
             '[[workload]]\nshape = "idle"\npod = 7',
-            "workload 1: pod: 7 is not allowed; allowed: namespace/name, such as",
+            "workload 1: pod: 7 ... namespace/name, such as",
         ),
         (
             '[[workload]]\nshape = "idle"\npod = "{run}/b"',
-            "workload 1: pod: '{run}/b' is not allowed; allowed: namespace/name, such as",
+            "workload 1: pod: '{run}/b' ... namespace/name, such as",
         ),
         (
             '[[workload]]\nshape = "idle"\npod = "a/b"\ncontainer = "C"',
-            "workload 1: container: 'C' is not allowed; allowed: the name of a container",
+            "workload 1: container: 'C' ... the name of a container",
         ),
         (
             '[[workload]]\nshape = "idle"\npod = "a/b"\ncontroller = "pretrain"',
-            "workload 1: controller: 'pretrain' is not allowed; allowed: Kind/name, such as",
+            "workload 1: controller: 'pretrain' ... Kind/name, such as",
         ),
         (
             '[[workload]]\nshape = "idle"\npod = "a/b"\nrequested = 1',
-            "workload 1: requested: 1 is not allowed; allowed: true, false",
+            "workload 1: requested: 1 ... true, false",
         ),
         *(
             (f'[[workload]]\nshape = "idle"\n{key}', f"workload 1: {key.split()[0]}: needs a pod as well")
@@ -413,14 +413,14 @@ def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
         ),
         (
             '[[workload]]\nshape = "training"\nowner = "pod/b"',
-            "workload 1: owner: 'pod/b' is not allowed; "
+            "workload 1: owner: 'pod/b' ... "
             'allowed: kind/name, such as "slurm/42", of docker, podman, slurm, service, session, process',
         ),
         (
             '[[workload]]\nshape = "training"\nowner = "slurm/"',
-            "workload 1: owner: 'slurm/' is not allowed; ",
+            "workload 1: owner: 'slurm/' ... ",
         ),
-        ('[[workload]]\nshape = "training"\nowner = [1]', "workload 1: owner: [1] is not allowed; "),
+        ('[[workload]]\nshape = "training"\nowner = [1]', "workload 1: owner: [1] ... "),
         (
             '[[workload]]\nshape = "idle"\nowner = "slurm/1"',
             "workload 1: owner: without a process only a pod can hold a GPU",
@@ -428,40 +428,40 @@ def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
         ("[[fault]]", "fault 1: kind: is missing"),
         (
             '[[fault]]\nkind = "fire"',
-            "fault 1: kind: 'fire' is not allowed; allowed: xid, ecc, throttle, lost, ",
+            "fault 1: kind: 'fire' ... xid, ecc, throttle, lost, ",
         ),
         ('[[fault]]\nkind = "xid"\nat = 1', "fault 1: code: is missing"),
         ('[[fault]]\nkind = "xid"\ncode = 31', "fault 1: at: is missing"),
-        ('[[fault]]\nkind = "xid"\ncode = 0\nat = 1', "fault 1: code: 0 is not allowed; allowed: 1 to 999"),
+        ('[[fault]]\nkind = "xid"\ncode = 0\nat = 1', "fault 1: code: 0 ... 1 to 999"),
         (
             '[[fault]]\nkind = "xid"\ncode = 31\nat = 1\nstart = 2',
-            "fault 1: start: is not known; allowed: kind, gpus, at, every, code",
+            "fault 1: start: ... kind, gpus, at, every, code",
         ),
         ('[[fault]]\nkind = "ecc"\nat = 1', "fault 1: needs corrected or uncorrected, at least 1"),
         (
             '[[fault]]\nkind = "ecc"\nat = 1\ncorrected = -1',
-            "fault 1: corrected: -1 is not allowed; allowed: a whole",
+            "fault 1: corrected: -1 ... a whole",
         ),
         (
             '[[fault]]\nkind = "ecc"\nat = 1\ncorrected = 1\nlocation = "sky"',
-            "fault 1: location: 'sky' is not allowed; allowed: device_memory, l2_cache",
+            "fault 1: location: 'sky' ... device_memory, l2_cache",
         ),
         (
             'model = "rtx4090"\n[[fault]]\nkind = "ecc"\nat = 1\ncorrected = 1',
-            "fault 1: kind: ecc cannot be, NVIDIA GeForce RTX 4090 has no ECC",
+            "fault 1: kind: ecc ... NVIDIA GeForce RTX 4090 has no ECC",
         ),
         ('[[fault]]\nkind = "throttle"', "fault 1: reason: is missing"),
         (
             '[[fault]]\nkind = "throttle"\nreason = "gpu_idle"',
-            "fault 1: reason: 'gpu_idle' is not allowed; allowed: applications_clocks_setting, ",
+            "fault 1: reason: 'gpu_idle' ... applications_clocks_setting, ",
         ),
         (
             '[[fault]]\nkind = "lost"\nat = 5',
-            "fault 1: at: is not known; allowed: kind, gpus, start, stop, every",
+            "fault 1: at: ... kind, gpus, start, stop, every",
         ),
         (
             'model = "gtx1080ti"\n[[fault]]\nkind = "row_remap_pending"',
-            "fault 1: kind: row_remap_pending cannot be, NVIDIA GeForce GTX 1080 Ti has no spare memory rows",
+            "fault 1: kind: row_remap_pending ... NVIDIA GeForce GTX 1080 Ti has no spare memory rows",
         ),
         ('[[fault]]\nkind = "nvlink_down"', "fault 1: links: is missing"),
         (
@@ -470,19 +470,19 @@ def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
         ),
         (
             'model = "t4"\n[[fault]]\nkind = "nvlink_down"\nlinks = [0]',
-            "fault 1: kind: nvlink_down cannot be, Tesla T4 has no NVLink",
+            "fault 1: kind: nvlink_down ... Tesla T4 has no NVLink",
         ),
         (
             '[[fault]]\nkind = "recovery"\naction = "pray"',
-            "fault 1: action: 'pray' is not allowed; allowed: none, gpu_reset, node_reboot, ",
+            "fault 1: action: 'pray' ... none, gpu_reset, node_reboot, ",
         ),
         (
             'model = "t4"\n[[fault]]\nkind = "recovery"\naction = "gpu_reset"',
-            "fault 1: kind: recovery cannot be, Tesla T4 has no recovery action",
+            "fault 1: kind: recovery ... Tesla T4 has no recovery action",
         ),
         (
             'model = "t4"\n[[fault]]\nkind = "row_remap_failure"',
-            "fault 1: kind: row_remap_failure cannot be, Tesla T4 has no spare memory rows",
+            "fault 1: kind: row_remap_failure ... Tesla T4 has no spare memory rows",
         ),
         ('[[fault]]\nkind = "nvlink_errors"\nlinks = [0]', "fault 1: type: is missing"),
         (
@@ -491,7 +491,7 @@ def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
         ),
         (
             '[[fault]]\nkind = "nvlink_errors"\nlinks = [0]\ntype = "receive"\nrate = 1',
-            "fault 1: type: 'receive' is not known; allowed: replay, recovery, crc_flit, crc_data",
+            "fault 1: type: 'receive' ... replay, recovery, crc_flit, crc_data",
         ),
         (
             '[[fault]]\nkind = "nvlink_errors"\nlinks = [18]\ntype = "replay"\nrate = 1',
@@ -507,70 +507,70 @@ def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
         ('[[fault]]\nkind = "pcie_degraded"', "fault 1: needs generation or width"),
         (
             '[[fault]]\nkind = "pcie_degraded"\ngeneration = 6',
-            "fault 1: generation: 6 is not allowed; allowed: 1 to 5",
+            "fault 1: generation: 6 ... 1 to 5",
         ),
         (
             '[[fault]]\nkind = "pcie_degraded"\nwidth = 3',
-            "fault 1: width: 3 is not allowed; allowed: 1, 2, 4, 8, 12, 16",
+            "fault 1: width: 3 ... 1, 2, 4, 8, 12, 16",
         ),
-        ('[[fault]]\nkind = "hot"\nmargin = 21', "fault 1: margin: 21 is not allowed; allowed: 0 to 20"),
+        ('[[fault]]\nkind = "hot"\nmargin = 21', "fault 1: margin: 21 ... 0 to 20"),
         (
             'model = "gtx1080ti"\n[[fault]]\nkind = "energy_stuck"',
-            "fault 1: kind: energy_stuck cannot be, NVIDIA GeForce GTX 1080 Ti has no energy counter",
+            "fault 1: kind: energy_stuck ... NVIDIA GeForce GTX 1080 Ti has no energy counter",
         ),
         (
             '[[fault]]\nkind = "source_down"\ngpus = [0]',
-            "fault 1: gpus: is not known; allowed: kind, start, stop, every, source",
+            "fault 1: gpus: ... kind, start, stop, every, source",
         ),
         (
             '[[fault]]\nkind = "source_down"\nsource = "kubelet"',
-            "fault 1: source: 'kubelet' is not allowed; allowed: simulated, simulated_pods",
+            "fault 1: source: 'kubelet' ... simulated, simulated_pods",
         ),
         (
             '[[fault]]\nkind = "ras"\nat = 1\nblock = "umc"\ntype = "corrected"',
-            "fault 1: kind: ras cannot be, NVIDIA H100 80GB HBM3 has no RAS errors",
+            "fault 1: kind: ras ... NVIDIA H100 80GB HBM3 has no RAS errors",
         ),
         ('[[fault]]\nkind = "ras"\nat = 1\ntype = "corrected"', "fault 1: block: is missing"),
         ('[[fault]]\nkind = "ras"\nat = 1\nblock = "umc"', "fault 1: type: is missing"),
         (
             'model = "mi210"\n[[fault]]\nkind = "ras"\nat = 1\nblock = "pcie_bif"\ntype = "corrected"',
-            "fault 1: block: 'pcie_bif' is not known; allowed: gfx, mmhub, sdma, umc",
+            "fault 1: block: 'pcie_bif' ... gfx, mmhub, sdma, umc",
         ),
         (
             'model = "mi210"\n[[fault]]\nkind = "ras"\nat = 1\nblock = "umc"\ntype = "deferred"',
-            "fault 1: type: 'deferred' is not known; allowed: uncorrected, corrected",
+            "fault 1: type: 'deferred' ... uncorrected, corrected",
         ),
         (
             'model = "mi210"\n[[fault]]\nkind = "ras"\nat = 1\nblock = "umc"\ntype = "corrected"\ncount = 0',
-            "fault 1: count: 0 is not allowed; allowed: a whole number, 1 to 1000000",
+            "fault 1: count: 0 ... a whole number, 1 to 1000000",
         ),
         (
             'model = "mi210"\n[[fault]]\nkind = "xgmi_down"\nlinks = [0]',
-            "fault 1: kind: xgmi_down cannot be, AMD Instinct MI210 has no XGMI links",
+            "fault 1: kind: xgmi_down ... AMD Instinct MI210 has no XGMI links",
         ),
         (
             'model = "mi300x"\n[[fault]]\nkind = "xid"\nat = 1\ncode = 79',
-            "fault 1: kind: xid cannot be, AMD Instinct MI300X OAM has no XID errors",
+            "fault 1: kind: xid ... AMD Instinct MI300X OAM has no XID errors",
         ),
         (
             'model = "mi300x"\n[[fault]]\nkind = "ecc"\nat = 1\ncorrected = 1',
-            "fault 1: kind: ecc cannot be, AMD Instinct MI300X OAM has no ECC by location: take ras",
+            "fault 1: kind: ecc ... AMD Instinct MI300X OAM has no ECC by location: take ras",
         ),
         (
             'model = "mi300x"\n[[fault]]\nkind = "nvlink_down"\nlinks = [0]',
-            "fault 1: kind: nvlink_down cannot be, AMD Instinct MI300X OAM has no NVLink",
+            "fault 1: kind: nvlink_down ... AMD Instinct MI300X OAM has no NVLink",
         ),
         (
             'model = "mi300x"\n[[fault]]\nkind = "throttle"\nreason = "hw_power_brake_slowdown"',
-            "fault 1: reason: 'hw_power_brake_slowdown' is not known; allowed: sw_power_cap, hw_slowdown, ",
+            "fault 1: reason: 'hw_power_brake_slowdown' ... sw_power_cap, hw_slowdown, ",
         ),
         (
             'model = ["h100", "mi300x"]\n[[fault]]\nkind = "xid"\nat = 1\ncode = 79',
-            "fault 1: kind: xid cannot be, AMD Instinct MI300X OAM has no XID errors",
+            "fault 1: kind: xid ... AMD Instinct MI300X OAM has no XID errors",
         ),
         ('model = "mi300x"\n[[mig]]\nprofiles = ["1g.5gb"]', "mig 1: AMD Instinct MI300X OAM has no MIG"),
         ("[[mig]]", "mig 1: profiles: is missing"),
-        ("[[mig]]\nprofiles = 7", "mig 1: profiles: 7 is not allowed; allowed: a list of texts"),
+        ("[[mig]]\nprofiles = 7", "mig 1: profiles: 7 ... a list of texts"),
         ("[[mig]]\nprofiles = []", "mig 1: profiles: needs at least one; allowed: 1g.10gb, 1g.20gb, "),
         (
             '[[mig]]\nprofiles = ["1g.5gb"]',
@@ -592,24 +592,26 @@ def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
         ),
     ],
 )
-def test_a_wrong_file_is_refused_in_one_line_that_says_where_and_what(
+def test_a_wrong_file_is_refused_in_one_line_with_location_and_value(
     path: Path, text: str, complaint: str
 ) -> None:
     path.write_text(text)
     with pytest.raises(ScenarioError) as error:
         load_scenario(path)
     message = str(error.value)
-    assert message.startswith(f"{path}: {complaint}")
+    where, *terms = complaint.split(" ... ")
+    assert message.startswith(f"{path}: {where}")
+    assert missing(message, *terms) == []
     assert "\n" not in message
 
 
-def test_a_file_that_is_not_there_is_named(path: Path) -> None:
+def test_a_missing_file_is_named(path: Path) -> None:
     with pytest.raises(ScenarioError) as error:
         load_scenario(path)
-    assert str(error.value) == f"{path}: cannot be read: No such file or directory"
+    assert missing(str(error.value), f"{path}: ", "No such file") == []
 
 
-def test_a_file_that_is_no_text_is_refused(path: Path) -> None:
+def test_a_binary_file_is_refused(path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ScenarioError) as error:
         load_scenario(path)
@@ -653,9 +655,7 @@ _table = st.dictionaries(st.sampled_from(_KEYS), _anything | _words | st.integer
 @given(
     _table, st.fixed_dictionaries({}, optional={k: st.lists(_table) for k in ("workload", "fault", "mig")})
 )
-def test_whatever_the_tables_hold_the_answer_is_a_scenario_or_a_scenario_error(
-    top: dict[str, Any], lists: dict[str, Any]
-) -> None:
+def test_any_tables_are_a_scenario_or_a_scenario_error(top: dict[str, Any], lists: dict[str, Any]) -> None:
     try:
         scenario = parse_scenario(top | lists)
     except ScenarioError as error:

@@ -49,7 +49,7 @@ def directory(reader: SimulatedReader) -> PodIndex:
     return index_pods({source.name: report})
 
 
-def test_all_processes_of_a_workload_are_of_one_pod(clock: Clock) -> None:
+def test_all_processes_of_a_workload_belong_to_one_pod(clock: Clock) -> None:
     reader = play(clock, work(TRAINER, 0, 1, count=3, span=Span(30)))
     clock.now += 100
     found = SimulatedOwners(reader).find(pids(*reader.read().readings), NOTHING)
@@ -60,7 +60,7 @@ def test_all_processes_of_a_workload_are_of_one_pod(clock: Clock) -> None:
     assert {one.started_at_seconds for one in found.values()} == {BEGAN + 30}
 
 
-def test_a_pod_has_the_same_uid_wherever_it_is_named_and_another_with_another_seed(clock: Clock) -> None:
+def test_a_pod_has_one_uid_and_another_with_another_seed(clock: Clock) -> None:
     uids = []
     for seed in (1, 1, 2):
         reader = play(clock, work(TRAINER), seed=seed)
@@ -71,7 +71,7 @@ def test_a_pod_has_the_same_uid_wherever_it_is_named_and_another_with_another_se
     assert uids[0] == uids[1] != uids[2]
 
 
-def test_the_host_has_owners_too(clock: Clock) -> None:
+def test_owners_outside_of_pods(clock: Clock) -> None:
     reader = play(clock, work(HostOwner("slurm", "42")), work(HostOwner("docker", "c41d7be09a52")))
     found = SimulatedOwners(reader).find(pids(reader.read().readings[0]), NOTHING)
     assert [one.owner for one in found.values()] == [
@@ -81,7 +81,7 @@ def test_the_host_has_owners_too(clock: Clock) -> None:
     assert directory(reader).by_uid == {}
 
 
-def test_what_the_scenario_does_not_say_is_not_known(clock: Clock) -> None:
+def test_processes_without_an_owner_in_the_scenario_are_unknown(clock: Clock) -> None:
     reader = play(clock, work(None))
     (pid,) = pids(reader.read().readings[0])
     found = SimulatedOwners(reader).find([pid, pid, 999_999], NOTHING)
@@ -90,7 +90,7 @@ def test_what_the_scenario_does_not_say_is_not_known(clock: Clock) -> None:
     assert len(found) == 2
 
 
-def test_each_run_is_a_pod_of_its_own_where_its_name_has_a_number(clock: Clock) -> None:
+def test_each_run_of_a_numbered_pod_is_another_pod(clock: Clock) -> None:
     churn = PodOwner("risk", "backtest-{run}", controller="Job/backtest-{run}")
     reader = play(clock, work(churn, span=Span(0, 20, 30)))
     owners = SimulatedOwners(reader)
@@ -106,7 +106,7 @@ def test_each_run_is_a_pod_of_its_own_where_its_name_has_a_number(clock: Clock) 
     assert directory(reader).by_name["risk", "backtest-3"].workload == "Job/backtest-3"
 
 
-def test_a_process_that_has_ended_is_still_known_while_the_driver_tells_of_it(clock: Clock) -> None:
+def test_an_exited_process_is_known_while_the_driver_lists_it(clock: Clock) -> None:
     reader = play(clock, work(TRAINER, span=Span(0, 50)))
     reader.read()
     clock.now += 119
@@ -118,7 +118,7 @@ def test_a_process_that_has_ended_is_still_known_while_the_driver_tells_of_it(cl
     assert found.owner.pod == "train-0"
 
 
-def test_pods_hold_the_devices_that_they_asked_for(clock: Clock) -> None:
+def test_pods_hold_the_devices_that_they_requested(clock: Clock) -> None:
     reader = play(
         clock,
         work(TRAINER, 0, 1),
@@ -140,7 +140,7 @@ def test_pods_hold_the_devices_that_they_asked_for(clock: Clock) -> None:
     ]
 
 
-def test_a_pod_on_a_mig_device_holds_that_and_not_the_gpu(clock: Clock) -> None:
+def test_a_pod_on_a_mig_device_holds_the_device_and_not_the_gpu(clock: Clock) -> None:
     reader = play(clock, work(TRAINER, instance=1), mig=(MigLayout((0,), ("4g.40gb", "3g.40gb")),))
     mig = reader.read().readings[0].mig[1]
     assert [held.device_id for held in directory(reader).allocations or ()] == [mig.instance.uuid]
@@ -159,7 +159,7 @@ def test_several_containers_of_one_pod_are_one_pod(clock: Clock) -> None:
     assert [held.container for held in known.allocations or ()] == ["trainer"]
 
 
-def test_a_pod_is_known_a_little_before_and_after_it_holds_the_device(clock: Clock) -> None:
+def test_a_pod_is_known_shortly_before_and_after_its_allocation(clock: Clock) -> None:
     reader = play(clock, work(TRAINER, span=Span(60, 90)))
 
     def at(second: float) -> tuple[int, int]:
@@ -177,7 +177,7 @@ def test_a_pod_is_known_a_little_before_and_after_it_holds_the_device(clock: Clo
     ]
 
 
-def test_pods_are_given_the_gpus_of_their_maker(clock: Clock) -> None:
+def test_pods_request_the_resource_of_their_vendor(clock: Clock) -> None:
     reader = play(clock, work(TRAINER, 0, 1), model=("h100", "mi300x"))
     held = directory(reader).allocations or ()
     assert [holding.resource for holding in held] == ["nvidia.com/gpu", "amd.com/gpu"]
@@ -187,7 +187,7 @@ def test_pods_are_given_the_gpus_of_their_maker(clock: Clock) -> None:
     }
 
 
-def test_who_knows_the_pods_can_be_down_while_the_gpus_are_read(clock: Clock) -> None:
+def test_the_pod_source_can_be_down_while_gpus_are_read(clock: Clock) -> None:
     down = Fault(kind=FaultKind.SOURCE_DOWN, gpus=(), source="simulated_pods", span=Span(60, 120))
     reader = play(clock, work(TRAINER), faults=(down,))
     clock.now += 90

@@ -24,7 +24,7 @@ workloads = st.builds(
 
 @settings(max_examples=50)
 @given(st.lists(workloads, max_size=3), st.integers(0, 400), st.integers(0, 110))
-def test_each_process_has_one_sample_for_each_second_that_it_is_there(
+def test_each_process_has_one_sample_for_each_second_of_its_life(
     running: list[Workload], since: int, length: int
 ) -> None:
     (gpu,) = Engine(Scenario(gpus=1, workloads=tuple(running))).gpus

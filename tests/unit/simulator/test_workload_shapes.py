@@ -30,7 +30,7 @@ def over(engine: Engine, seconds: range, name: str) -> list[float]:
     return [getattr(read(engine, second), name) for second in seconds]
 
 
-def test_training_is_steadily_high_with_a_dip_for_each_checkpoint() -> None:
+def test_training_is_constantly_high_with_a_drop_for_each_checkpoint() -> None:
     engine = play(on_gpu_0(Shape.TRAINING))
     steady = over(engine, range(60, 560), "gpu_utilization_ratio")
     assert min(steady) >= 0.9
@@ -45,7 +45,7 @@ def test_training_is_steadily_high_with_a_dip_for_each_checkpoint() -> None:
     assert [process.kind for process in reading.processes] == ["compute"]
 
 
-def test_a_workload_that_waits_for_memory_draws_less_for_the_same_sm_time() -> None:
+def test_a_memory_bound_workload_draws_less_power_for_the_same_sm_time() -> None:
     usual, waiting = play(on_gpu_0(Shape.TRAINING)), play(on_gpu_0(Shape.TRAINING, power_percent=60))
     seconds = range(60, 120)
     for name in ("gpu_utilization_ratio", "memory_used_bytes"):
@@ -63,7 +63,7 @@ def test_inference_comes_in_bursts() -> None:
     assert max(loads) > 0.6
 
 
-def test_inference_has_a_busy_and_a_quiet_time_of_day() -> None:
+def test_inference_has_a_daily_cycle() -> None:
     engine = play(on_gpu_0(Shape.INFERENCE))
     noon, night = (
         mean(over(engine, range(start, start + 600, 2), "gpu_utilization_ratio"))
@@ -79,7 +79,7 @@ def test_inference_on_video_uses_the_video_engines() -> None:
     assert max(over(video, range(100, 200), "encoder_utilization_ratio")) > 0.1
 
 
-def test_a_notebook_holds_memory_and_does_nothing_almost_always() -> None:
+def test_a_notebook_holds_memory_and_is_mostly_idle() -> None:
     engine = play(on_gpu_0(Shape.NOTEBOOK))
     loads = over(engine, range(3600, 3600 * 3, 5), "gpu_utilization_ratio")
     assert 0 < mean(loads) < 0.05
@@ -90,13 +90,13 @@ def test_a_notebook_holds_memory_and_does_nothing_almost_always() -> None:
     assert len(reading.processes) == 1
 
 
-def test_holding_memory_costs_power_even_when_nothing_runs() -> None:
+def test_held_memory_increases_power_even_when_idle() -> None:
     held = min(over(play(on_gpu_0(Shape.NOTEBOOK)), range(600, 660), "power_watts"))
     bare = max(over(play(), range(600, 660), "power_watts"))
     assert bare < held < 1.3 * bare
 
 
-def test_an_unrequested_pod_uses_a_part_of_the_gpu() -> None:
+def test_an_unrequested_pod_uses_a_share_of_the_gpu() -> None:
     loads = over(play(on_gpu_0(Shape.UNREQUESTED)), range(60, 1200, 7), "gpu_utilization_ratio")
     assert 0.1 < min(loads) < max(loads) < 0.6
 
@@ -114,7 +114,7 @@ def test_a_hang_has_high_utilisation_and_low_power(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", MODEL_NAMES)
-def test_a_hang_is_told_from_work_by_the_power_limit_on_every_card(model: str) -> None:
+def test_a_hang_is_distinguished_from_work_by_power_on_every_model(model: str) -> None:
     """No card tells what it draws when idle: 30 % of its limit is between a hang and work on all of them."""
     hung, trains = play(on_gpu_0(Shape.HANG), model=model), play(on_gpu_0(Shape.TRAINING), model=model)
     for engine, least, most in ((hung, 0.0, 0.25), (trains, 0.8, 1.0)):
@@ -125,7 +125,7 @@ def test_a_hang_is_told_from_work_by_the_power_limit_on_every_card(model: str) -
 
 
 @pytest.mark.parametrize("model", ["h100", "mi300x"])
-def test_a_leak_grows_steadily_until_the_memory_is_full(model: str) -> None:
+def test_a_leak_grows_until_the_memory_is_full(model: str) -> None:
     leaking = on_gpu_0(Shape.INFERENCE, memory=Memory(percent=50), leak_mib=3600, count=2)
     engine, steady = play(leaking, model=model), play(on_gpu_0(Shape.INFERENCE, count=2), model=model)
     hours = [read(engine, 600 + hour * 3600).memory_used_bytes or 0 for hour in range(4)]
@@ -136,14 +136,14 @@ def test_a_leak_grows_steadily_until_the_memory_is_full(model: str) -> None:
     assert read(steady, 600).memory_used_bytes == read(steady, 4 * 3600).memory_used_bytes
 
 
-def test_idle_is_nothing_at_all() -> None:
+def test_idle_has_no_process() -> None:
     reading = read(play(on_gpu_0(Shape.IDLE)), 300)
     assert reading.processes == ()
     assert reading.process_samples == ()
     assert reading.gpu_utilization_ratio == 0
 
 
-def test_a_workload_is_there_from_its_start_to_its_stop() -> None:
+def test_a_workload_exists_from_its_start_to_its_stop() -> None:
     engine = play(on_gpu_0(Shape.TRAINING, span=Span(100, 205)))
     assert read(engine, 99.9).processes == ()
     assert len(read(engine, 100).processes or ()) == 1
@@ -186,7 +186,7 @@ def test_half_the_load_is_half_the_work() -> None:
     assert half == pytest.approx(full / 2, abs=0.02)
 
 
-def test_two_on_one_gpu_share_its_time_and_its_memory() -> None:
+def test_two_workloads_share_the_time_and_memory_of_a_gpu() -> None:
     engine = play(
         on_gpu_0(Shape.TRAINING, memory=Memory(percent=70)),
         on_gpu_0(Shape.TRAINING, memory=Memory(percent=70), count=2, name="second"),
@@ -226,7 +226,7 @@ def test_samples_cover_the_time_since_the_last_reading_once() -> None:
     assert stamps == [second * 1_000_000 for second in range(21, 61)]
 
 
-def test_samples_reach_back_as_far_as_the_drivers_buffer() -> None:
+def test_samples_cover_at_most_the_buffer_of_the_driver() -> None:
     engine = play(on_gpu_0(Shape.TRAINING))
     assert len(read(engine, 4000, since=10).process_samples or ()) == 120
     assert len(read(engine, 4000).process_samples or ()) == 120, "the first time, all of it"

@@ -17,7 +17,7 @@ def levels(findings: list[Finding]) -> dict[str, str]:
     return {finding.subject: finding.level for finding in findings}
 
 
-def test_what_is_not_given_is_not_checked() -> None:
+def test_parts_that_are_not_given_are_not_checked() -> None:
     found = verify(Installation())
     assert {one.level for one in found} == {NOT_CHECKED}
     assert [one.subject for one in found] == [
@@ -26,7 +26,7 @@ def test_what_is_not_given_is_not_checked() -> None:
     ]
 
 
-def test_an_exporter_answers_as_one() -> None:
+def test_an_exporter_is_recognised_by_its_metrics() -> None:
     with site({"/metrics": METRICS}) as served:
         assert levels(verify(Installation(exporters=(RemoteServer(served.url),))))["exporter"] == OK
     with site({"/metrics": b"node_load1 1\n"}) as served:
@@ -34,7 +34,7 @@ def test_an_exporter_answers_as_one() -> None:
         assert (found.level, found.final) == (FAILURE, True)
 
 
-def test_an_exporter_that_asks_for_a_login_is_not_checked() -> None:
+def test_an_exporter_that_requires_a_login_is_not_checked() -> None:
     with site({"/metrics": METRICS}, login="Basic x") as served:
         (found, *_) = verify(Installation(exporters=(RemoteServer(served.url),)))
     assert (found.level, "login required" in found.text) == (NOT_CHECKED, True)
@@ -48,13 +48,13 @@ def test_an_exporter_that_only_prometheus_can_reach_is_not_checked() -> None:
     assert found.level == FAILURE
 
 
-def test_a_prometheus_that_does_not_answer_fails_and_the_rest_is_not_checked() -> None:
+def test_a_prometheus_that_does_not_respond_fails_and_the_rest_is_not_checked() -> None:
     found = levels(verify(Installation(prometheus=refusing(RequestFailed("gone")))))
     assert found.pop("prometheus") == FAILURE
     assert set(found.values()) == {NOT_CHECKED}
 
 
-def test_a_prometheus_that_asks_for_a_login_is_not_checked() -> None:
+def test_a_prometheus_that_requires_a_login_is_not_checked() -> None:
     found = levels(verify(Installation(prometheus=refusing(LoginRequired("HTTP 401")))))
     assert set(found.values()) == {NOT_CHECKED}
     assert "prometheus" in found
@@ -67,7 +67,7 @@ def test_without_a_scraped_exporter_only_the_targets_and_rules_fail() -> None:
     assert found["gpus"] == found["records"] == NOT_CHECKED
 
 
-def test_servers_that_know_less_than_prometheus_are_not_at_fault() -> None:
+def test_servers_with_a_part_of_the_prometheus_api_do_not_fail() -> None:
     thanos = prometheus(
         {"gputally_": [], "up{": [({"node": "a"}, 1)]},
         rules=RequestFailed("no answer in 10 s"),

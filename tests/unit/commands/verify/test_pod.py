@@ -1,4 +1,4 @@
-"""Was a pod seen, used and charged?"""
+"""The check of one pod: sampled, used and charged."""
 
 from gputally.commands import FAILURE, NOT_CHECKED, OK
 from gputally.commands.verify.pod import PodLoad, verify_pod
@@ -17,7 +17,7 @@ def levels(queries: dict[str, list[Sample]]) -> list[str]:
     return [one.level for one in verify_pod(prometheus(queries), LOAD)]
 
 
-def test_a_pod_is_asked_for_by_namespace_and_name_over_the_window() -> None:
+def test_a_pod_is_queried_by_namespace_and_name_over_the_window() -> None:
     assert LOAD.series("x") == 'x{namespace="nlp",pod=~"train-.+"}[1800s]'
 
 
@@ -25,23 +25,23 @@ def test_a_pod_with_enough_use() -> None:
     assert levels({**SEEN, **CHARGED, "gputally_pod_sm_utilization": [({}, 0.9)]}) == [OK, OK, OK, OK]
 
 
-def test_a_pod_with_too_little() -> None:
+def test_a_pod_with_too_little_use() -> None:
     assert levels({**SEEN, **CHARGED, "gputally_pod_sm_utilization": [({}, 0.49)]}) == [OK, FAILURE, OK, OK]
 
 
-def test_where_the_driver_tells_nothing_by_process_the_gpu_is_asked() -> None:
+def test_without_process_samples_the_utilisation_of_the_gpu_is_used() -> None:
     assert levels({**SEEN, **CHARGED, "gputally_gpu_utilization_ratio": [({}, 0.8)]}) == [OK, OK, OK, OK]
     assert levels({**SEEN, **CHARGED}) == [OK, NOT_CHECKED, OK, OK]
 
 
-def test_a_pod_that_is_charged_nothing() -> None:
+def test_a_pod_without_a_charge() -> None:
     assert levels({**SEEN, "gputally_pod_sm_utilization": [({}, 0.9)]}) == [OK, OK, FAILURE, FAILURE]
 
 
-def test_a_pod_that_was_not_seen() -> None:
+def test_a_pod_without_series() -> None:
     assert levels({}) == [FAILURE, NOT_CHECKED, NOT_CHECKED, NOT_CHECKED]
 
 
-def test_no_prometheus() -> None:
+def test_an_unreachable_prometheus() -> None:
     (found,) = verify_pod(Prometheus(RemoteServer("http://127.0.0.1:1"), ""), LOAD)
     assert (found.level, found.subject) == (FAILURE, "prometheus")

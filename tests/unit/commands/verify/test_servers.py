@@ -19,7 +19,7 @@ from gputally.commands.verify.servers import (
 from tests.support.fake_servers import site
 
 
-def test_an_answer_is_given_with_the_query_as_it_was_meant() -> None:
+def test_the_query_reaches_the_server_unchanged() -> None:
     with site({"/a": {"b": 1}}) as served:
         assert RemoteServer(served.url + "/").get_json("/a", query='up{job="x y"}') == {"b": 1}
         assert served.asked == [("/a", {"query": 'up{job="x y"}'})]
@@ -36,19 +36,19 @@ def test_an_answer_is_given_with_the_query_as_it_was_meant() -> None:
         (b"<html>not JSON", RequestFailed, "the response is not JSON"),
     ],
 )
-def test_a_refusal_is_told_in_one_line(page: object, kind: type[Exception], said: str) -> None:
+def test_a_refusal_is_one_line(page: object, kind: type[Exception], said: str) -> None:
     with site({"/a": page}) as served, pytest.raises(kind, match=f"^{said}"):
         RemoteServer(served.url).get_json("/a")
 
 
-def test_nobody_there_is_told_in_one_line() -> None:
+def test_a_refused_connection_is_one_line() -> None:
     with pytest.raises(RequestFailed, match=r"^connection refused$"):
         RemoteServer("http://127.0.0.1:1").get("/")
     with pytest.raises(RequestFailed, match=r"not known|resolution"):
         RemoteServer("http://nowhere.invalid").get("/")
 
 
-def test_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     with site({"/a": b"here"}) as served:
         assert RemoteServer(served.url).get("/a") == b"here"
@@ -75,7 +75,7 @@ class _Hello(BaseHTTPRequestHandler):
         pass
 
 
-def test_tls_is_checked_against_the_authority_and_the_name_that_are_given(tmp_path: Path) -> None:
+def test_tls_is_verified_with_the_given_authority_and_name(tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.crt")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

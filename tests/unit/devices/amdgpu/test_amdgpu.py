@@ -63,14 +63,14 @@ def test_the_gpus_of_a_host(tree: str, gpus: list[tuple[int, str, bool]]) -> Non
     reader.close()
 
 
-def test_a_reading_is_of_its_card_and_its_driver() -> None:
+def test_a_reading_has_the_identity_of_its_card_and_its_driver() -> None:
     (primary, secondary) = reader_of(planted("mi250")).read().readings
     assert (primary.power_watts, secondary.power_watts) == (89.0, None)
     assert primary.gpu.driver_version == "6.8.5"
     assert secondary.gpu.pci_bus_id == "0000:2c:00.0"
 
 
-def test_throughput_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_throughput_is_read_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     field = "pcie_throughput_bytes_per_second"
     report = reader_of(planted("mi250"), pcie_throughput=True).read()
     assert [getattr(reading, field) for reading in report.readings] == [
@@ -91,7 +91,7 @@ def test_processes_are_listed_on_their_card(tmp_path: Path) -> None:
     assert pids == [[4711], [4712]]
 
 
-def test_partitions_and_who_is_on_them(tmp_path: Path) -> None:
+def test_partitions_and_their_processes(tmp_path: Path) -> None:
     tree = plant("mi300x-cpx", tmp_path)
     add_kfd(tree, range(0x500, 0x508), {4711: 3})
     (reading,) = reader_of(tree).read().readings
@@ -110,19 +110,19 @@ def test_partitions_have_the_names_of_their_devices() -> None:
     ]
 
 
-def test_errors_about_processes_are_counted_too(tmp_path: Path) -> None:
+def test_errors_of_processes_are_counted(tmp_path: Path) -> None:
     tree = plant("mi210", tmp_path)
     add_kfd(tree, [], {})
     (tree / "sys/class/kfd/kfd/topology/nodes/1/gpu_id").mkdir(parents=True)
     assert reader_of(tree).read().errors == {("kfd", "eisdir"): 1}
 
 
-def test_no_gpu_is_a_refusal(tmp_path: Path) -> None:
+def test_without_a_gpu_the_reader_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="no AMD GPU"):
         reader_of(tmp_path).read()
 
 
-def test_a_gpu_keeps_its_index_when_another_goes_and_comes(tmp_path: Path) -> None:
+def test_a_gpu_keeps_its_index_when_another_disappears_and_returns(tmp_path: Path) -> None:
     tree = plant("card10", tmp_path)
     first, second = "GPU-946d7e1ef9b172dd", "GPU-5d2c8e7a90b1f346"
     directory = device(tree, 2)
@@ -134,7 +134,7 @@ def test_a_gpu_keeps_its_index_when_another_goes_and_comes(tmp_path: Path) -> No
     assert ups(reader.read()) == [(0, first, True), (1, second, True)]
 
 
-def test_one_card_that_does_not_answer_leaves_the_others(
+def test_one_failing_card_does_not_affect_the_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -156,7 +156,7 @@ def test_one_card_that_does_not_answer_leaves_the_others(
     ]
 
 
-def test_a_card_that_resets_stays_who_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_in_reset_keeps_its_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = reader_of(planted("mi210"))
     uuid = "GPU-4c7b1d52e60893af"
     assert ups(reader.read()) == [(0, uuid, True)]
@@ -167,7 +167,7 @@ def test_a_card_that_resets_stays_who_it_was(monkeypatch: pytest.MonkeyPatch) ->
     assert ups(reader.read()) == [(0, uuid, True)]
 
 
-def test_a_card_that_never_said_who_it_is_has_no_name_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_without_identity_has_no_name_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = reader_of(planted("mi210"))
     with monkeypatch.context() as patch:
         fail_files(patch, errno.EPERM, lambda path: path.name == "unique_id")
@@ -187,7 +187,7 @@ def test_another_card_in_the_same_slot_is_another_gpu(tmp_path: Path) -> None:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(ALL_TREES), st.integers(0, 2**32), st.sampled_from([0.02, 0.3, 0.9]))
-def test_whatever_files_do_a_look_ends_well(
+def test_any_file_error_gives_a_valid_report(
     monkeypatch: pytest.MonkeyPatch, tree: str, seed: int, spoiled: float
 ) -> None:
     chance = random.Random(seed)

@@ -257,7 +257,7 @@ MI300X: Values = {
     "xgmi_up": {(str(link),): 1.0 for link in range(6)} | {("6",): 0.0},
     **pcie(5, pcie_replays=2),
 }
-# Its table is of a version that does not tell which links there are.
+# Its table is of a version that does not list the links.
 MI300X_CPX: Values = {name: value for name, value in MI300X.items() if name != "xgmi_up"} | {
     "xgmi_bytes": MI300X["xgmi_bytes"] | {("7", "read"): 0, ("7", "write"): 0}
 }
@@ -288,7 +288,7 @@ def read(reader: CardReader, residents: Mapping[int | None, FoundProcesses] | No
 @pytest.mark.parametrize(
     ("tree", "card", "values"), EXPECTED, ids=[f"{tree}-{card}" for tree, card, _ in EXPECTED]
 )
-def test_all_that_a_card_says(tree: str, card: int, values: Values) -> None:
+def test_every_value_of_a_card(tree: str, card: int, values: Values) -> None:
     errors: Errors = Counter()
     reading = read(card_reader(planted(tree), card, errors))
     assert reading == Reading(gpu=GPU, **values)
@@ -296,7 +296,7 @@ def test_all_that_a_card_says(tree: str, card: int, values: Values) -> None:
     assert drop_implausible(reading) == (reading, ())
 
 
-def test_the_second_die_has_no_power_even_where_it_has_no_file_for_it(tmp_path: Path) -> None:
+def test_the_second_die_has_no_power_even_without_a_file_for_it(tmp_path: Path) -> None:
     tree = plant("mi250", tmp_path)
     (device(tree, 1) / "hwmon/hwmon3/power1_average").unlink()
     (device(tree, 1) / "gpu_metrics").write_bytes(
@@ -316,7 +316,7 @@ def test_the_generation_of_a_link(tmp_path: Path, speed: str, generation: int | 
     assert read(card_reader(tree, 1)).pcie_generation == generation
 
 
-def test_the_table_fills_what_no_file_says(tmp_path: Path) -> None:
+def test_the_table_supplies_values_that_no_file_has(tmp_path: Path) -> None:
     tree = plant("mi300x", tmp_path)
     directory = device(tree, 1)
     for name in ("gpu_busy_percent", "mem_busy_percent", "pcie_replay_count", "current_link_speed"):
@@ -346,7 +346,7 @@ def test_a_table_of_an_unknown_version_is_skipped_and_counted(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("content", [b"\x78", b"\x78\0\1\3" + bytes(20)])
-def test_a_broken_table_is_skipped_and_counted(tmp_path: Path, content: bytes) -> None:
+def test_a_malformed_table_is_skipped_and_counted(tmp_path: Path, content: bytes) -> None:
     tree = plant("mi210", tmp_path)
     (device(tree, 0) / "gpu_metrics").write_bytes(content)
     errors: Errors = Counter()
@@ -354,7 +354,7 @@ def test_a_broken_table_is_skipped_and_counted(tmp_path: Path, content: bytes) -
     assert errors == {("gpu_metrics", "malformed"): 1}
 
 
-def test_what_throttled_since_the_last_look(tmp_path: Path) -> None:
+def test_throttling_since_the_last_sample(tmp_path: Path) -> None:
     tree = plant("mi300x", tmp_path)
     reader = card_reader(tree, 1)
 
@@ -373,7 +373,7 @@ def test_what_throttled_since_the_last_look(tmp_path: Path) -> None:
     assert look(ppt=3, socket_thm=0, prochot=0) == CALM  # the card was reset
 
 
-def test_ras_counts_that_cannot_be_had_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ras_counts_that_are_temporarily_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = plant("mi210", tmp_path)
     (device(tree, 0) / "ras/umc_err_count").write_text("Query currently inaccessible\n")
     fail_files(monkeypatch, errno.EINVAL, lambda path: path.name == "sdma_err_count")
@@ -412,7 +412,7 @@ def test_processes_of_a_card_and_of_its_partitions() -> None:
     )
 
 
-def test_one_file_that_fails_costs_one_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_failing_file_affects_one_value(monkeypatch: pytest.MonkeyPatch) -> None:
     fail_files(monkeypatch, errno.EBUSY, lambda path: path.name == "power1_average")
     errors: Errors = Counter()
     reading = read(card_reader(planted("vega-no-mem-busy"), 0, errors))
@@ -429,7 +429,7 @@ def test_a_card_whose_files_all_fail_is_lost(monkeypatch: pytest.MonkeyPatch, co
     assert read(reader) == Reading(gpu=GPU, **MI300X)
 
 
-def test_a_card_of_which_only_the_kernel_speaks_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_with_values_of_the_kernel_only_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     known = ("mem_info_", "current_link_", "max_link_", "ras")
     labels = ("_label", "_crit", "_emergency", "name")
     reader = card_reader(planted("mi210"), 0)
@@ -441,14 +441,14 @@ def test_a_card_of_which_only_the_kernel_speaks_is_lost(monkeypatch: pytest.Monk
     assert read(reader) == Reading(gpu=GPU, up=False)
 
 
-def test_a_card_that_vanished_is_lost(tmp_path: Path) -> None:
+def test_a_card_that_disappeared_is_lost(tmp_path: Path) -> None:
     tree = plant("mi210", tmp_path)
     reader = card_reader(tree, 0)
     device(tree, 0).rename(tmp_path / "gone")
     assert read(reader) == Reading(gpu=GPU, up=False)
 
 
-def test_a_card_that_may_not_be_read_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_without_read_permission_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     errors: Errors = Counter()
     reader = card_reader(planted("mi210"), 0, errors)
     fail_files(monkeypatch, errno.EACCES, lambda _: True)
@@ -457,7 +457,7 @@ def test_a_card_that_may_not_be_read_is_not_lost(monkeypatch: pytest.MonkeyPatch
     assert {error for _, error in errors} == {"eacces"}
 
 
-def test_a_card_that_sleeps_is_not_woken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suspended_card_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = plant("rx7900xtx", tmp_path)
     (device(tree, 0) / "power").mkdir()
     (device(tree, 0) / "power/runtime_status").write_text("suspended\n")

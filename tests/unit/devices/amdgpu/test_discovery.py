@@ -1,4 +1,4 @@
-"""Which cards are AMD's, in which order, and who they are."""
+"""Discovery of AMD cards, their order and identity."""
 
 import errno
 import shutil
@@ -27,7 +27,7 @@ def refusal(tree: Path) -> Unavailable:
     return refused.value
 
 
-def test_cards_come_by_number_and_those_of_others_not_at_all() -> None:
+def test_amd_cards_are_sorted_by_number_and_others_are_omitted() -> None:
     names = {path.name for path in (planted("card10") / "sys/class/drm").iterdir()}
     assert {"card0", "card1", "card2", "card3", "card10", "card10-DP-3", "renderD138"} <= names
     assert [(card.number, card.pci_address) for card in cards(planted("card10"))] == [
@@ -36,7 +36,7 @@ def test_cards_come_by_number_and_those_of_others_not_at_all() -> None:
     ]
 
 
-def test_a_card_says_who_it_is() -> None:
+def test_a_card_has_its_identity() -> None:
     tree = planted("mi300x")
     (first, second) = cards(tree)
     assert first == DrmCard(
@@ -71,30 +71,30 @@ def test_a_card_says_who_it_is() -> None:
         ("mi210", "GPU-4c7b1d52e60893af", "AMD Instinct MI210"),
     ],
 )
-def test_names_of_cards_that_do_not_say_all(tree: str, uuid: str, model: str) -> None:
+def test_names_of_cards_with_incomplete_identity(tree: str, uuid: str, model: str) -> None:
     (card,) = cards(planted(tree))
     assert (card.uuid, card.model) == (uuid, model)
 
 
-def test_the_partitions_of_a_card_are_no_cards() -> None:
+def test_the_partitions_of_a_card_are_not_cards() -> None:
     assert (planted("mi300x-cpx") / "sys/class/drm/card8/device/uevent").exists()
     assert [card.number for card in cards(planted("mi300x-cpx"))] == [1]
 
 
-def test_a_model_that_nobody_knows(tmp_path: Path) -> None:
+def test_an_unknown_model(tmp_path: Path) -> None:
     tree = plant("rx7900xtx", tmp_path)
     (device(tree, 0) / "device").write_text("0x9999\n")
     assert cards(tree)[0].model == "AMD GPU 0x9999"
 
 
 @pytest.mark.parametrize("unique_id", ["0000000000000000\n", "", "\0" * 32, "no id"])
-def test_an_id_that_is_none_is_not_used(tmp_path: Path, unique_id: str) -> None:
+def test_an_invalid_id_is_not_used(tmp_path: Path, unique_id: str) -> None:
     tree = plant("rx7900xtx", tmp_path)
     (device(tree, 0) / "unique_id").write_text(unique_id)
     assert cards(tree)[0].uuid == "GPU-0000:03:00.0"
 
 
-def test_cards_of_one_id_are_told_apart_by_where_they_are(tmp_path: Path) -> None:
+def test_cards_with_the_same_id_are_distinguished_by_pci_address(tmp_path: Path) -> None:
     tree = plant("mi250", tmp_path)
     for card in (0, 1):
         (device(tree, card) / "unique_id").write_text("1f9de0957d137942\n")
@@ -104,14 +104,14 @@ def test_cards_of_one_id_are_told_apart_by_where_they_are(tmp_path: Path) -> Non
     ]
 
 
-def test_a_card_that_resets_does_not_take_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_in_reset_does_not_get_the_name_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     errors: Errors = Counter()
     fail_files(monkeypatch, errno.EPERM, lambda path: path.name == "unique_id")
     assert [card.uuid for card in find_cards(planted("card10") / "sys", errors)] == ["", ""]
     assert errors == {("uuid", "eperm"): 2}
 
 
-def test_a_card_that_leads_out_of_sysfs_is_none(tmp_path: Path) -> None:
+def test_a_card_link_that_leaves_sysfs_is_ignored(tmp_path: Path) -> None:
     tree = plant("card10", tmp_path)
     outside = tmp_path / "outside"
     shutil.copytree(device(tree, 10), outside, symlinks=True)
@@ -121,7 +121,7 @@ def test_a_card_that_leads_out_of_sysfs_is_none(tmp_path: Path) -> None:
     assert [card.number for card in cards(tree)] == [2]
 
 
-def test_a_card_that_vanishes_while_it_is_looked_at_is_none(
+def test_a_card_that_disappears_while_it_is_read_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = plant("card10", tmp_path)
@@ -130,14 +130,14 @@ def test_a_card_that_vanishes_while_it_is_looked_at_is_none(
     assert [card.number for card in find_cards(tree / "sys", Counter())] == [10]
 
 
-def test_the_version_of_amds_driver_or_of_the_kernel(tmp_path: Path) -> None:
+def test_the_version_of_the_amd_driver_or_of_the_kernel(tmp_path: Path) -> None:
     instinct, desktop = planted("mi210"), planted("rx7900xtx")
     assert read_driver_version(instinct / "sys", instinct / "proc") == "6.8.5"
     assert read_driver_version(desktop / "sys", desktop / "proc") == "6.11.0-29-generic"
     assert read_driver_version(tmp_path, tmp_path) is None
 
 
-def test_no_gpu_of_amd(tmp_path: Path) -> None:
+def test_a_host_without_an_amd_gpu(tmp_path: Path) -> None:
     assert refusal(tmp_path).reason == "no AMD GPU"
     tree = plant("card10", tmp_path)
     for card in (2, 3, 10):
@@ -154,7 +154,7 @@ def test_a_driver_that_is_not_loaded(tmp_path: Path) -> None:
     assert refused.fix == "load the driver: modprobe amdgpu"
 
 
-def test_gpus_that_were_given_to_a_virtual_machine(tmp_path: Path) -> None:
+def test_gpus_assigned_to_a_virtual_machine(tmp_path: Path) -> None:
     tree = plant("mi300x", tmp_path)
     for card in (1, 9):
         directory = device(tree, card)
@@ -166,7 +166,7 @@ def test_gpus_that_were_given_to_a_virtual_machine(tmp_path: Path) -> None:
     assert "bind them to amdgpu" in refused.fix
 
 
-def test_a_driver_that_failed_to_start_a_gpu(tmp_path: Path) -> None:
+def test_a_driver_that_failed_to_initialise_a_gpu(tmp_path: Path) -> None:
     tree = plant("mi210", tmp_path)
     (device(tree, 0) / "driver").unlink()
     shutil.rmtree(tree / "sys/class/drm")
@@ -176,7 +176,7 @@ def test_a_driver_that_failed_to_start_a_gpu(tmp_path: Path) -> None:
     assert "dmesg" in refused.fix
 
 
-def test_files_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_without_read_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     fail_files(monkeypatch, errno.EACCES, lambda path: path.name == "vendor")
     refused = refusal(planted("mi300x"))
     assert "no permission" in refused.reason

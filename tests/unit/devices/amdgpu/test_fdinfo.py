@@ -29,7 +29,7 @@ def parse(text: str) -> Client | None:
     return parse_fdinfo(text.encode())
 
 
-def test_older_kernel_says_memory_and_engines() -> None:
+def test_older_kernels_report_memory_and_engines() -> None:
     text = fdinfo(
         217,
         drm_memory_vram="2068 KiB",
@@ -47,7 +47,7 @@ def test_older_kernel_says_memory_and_engines() -> None:
     )
 
 
-def test_newer_kernel_says_what_is_resident() -> None:
+def test_newer_kernels_report_resident_memory() -> None:
     text = fdinfo(
         3,
         drm_total_vram="96 MiB",
@@ -63,13 +63,13 @@ def test_newer_kernel_says_what_is_resident() -> None:
     assert client.memory_bytes == {"vram": 64 * MIB, "gtt": 1 << 30, "cpu": 4096}
 
 
-def test_engines_that_are_several() -> None:
+def test_engines_with_several_units() -> None:
     client = parse(fdinfo(3, drm_engine_dec="7 ns", drm_engine_capacity_dec="2", drm_engine_capacity_enc="0"))
     assert client is not None
     assert (client.engine_ns, client.capacity) == ({"dec": 7}, {"dec": 2})
 
 
-def test_two_generations_of_one_block_are_added_up() -> None:
+def test_two_generations_of_one_engine_are_summed() -> None:
     client = parse(fdinfo(3) + "drm-engine-dec: 7 ns\ndrm-engine-dec: 5 ns\n")
     assert client is not None
     assert client.engine_ns == {"dec": 12}
@@ -87,19 +87,19 @@ def test_two_generations_of_one_block_are_added_up() -> None:
         fdinfo(1, address=""),
     ],
 )
-def test_what_is_no_client_of_this_driver_is_none(text: str) -> None:
+def test_other_files_are_not_clients_of_this_driver(text: str) -> None:
     assert parse(text) is None
 
 
 @pytest.mark.parametrize("value", ["-5 ns", "5", "five ns", "5 s", "", "99999999999999999999999 ns", "٣ ns"])
-def test_time_that_is_none_counts_nothing(value: str) -> None:
+def test_an_invalid_time_is_ignored(value: str) -> None:
     client = parse(fdinfo(1, drm_engine_gfx=value))
     assert client is not None
     assert client.engine_ns == {"gfx": 0}
 
 
 @pytest.mark.parametrize("value", ["-5 KiB", "5 XiB", "much", ""])
-def test_memory_that_is_no_number_is_not_known(value: str) -> None:
+def test_invalid_memory_is_unknown(value: str) -> None:
     client = parse(fdinfo(1, drm_memory_vram=value))
     assert client is not None
     assert client.memory_bytes == {}
@@ -123,7 +123,7 @@ LINES = st.tuples(
 
 
 @given(st.binary(max_size=300) | st.lists(LINES, max_size=12).map(lambda lines: "\n".join(lines).encode()))
-def test_any_text_is_survived(text: bytes) -> None:
+def test_any_text_is_parsed_without_an_error(text: bytes) -> None:
     client = parse_fdinfo(text)
     if client is not None:
         assert all(ns >= 0 for ns in client.engine_ns.values())
@@ -132,13 +132,13 @@ def test_any_text_is_survived(text: bytes) -> None:
 
 
 @given(st.integers(0, 2**64 - 1), st.dictionaries(st.sampled_from(["gfx", "dec"]), st.integers(0, 2**63)))
-def test_what_the_driver_writes_is_read(client_id: int, engines: dict[str, int]) -> None:
+def test_the_format_of_the_driver_is_parsed(client_id: int, engines: dict[str, int]) -> None:
     text = fdinfo(client_id, **{f"drm_engine_{name}": f"{ns} ns" for name, ns in engines.items()})
     assert parse(text) == Client(CARD, client_id, engine_ns=engines)
 
 
 @given(st.text(max_size=20), st.integers(0, 2**63))
-def test_a_name_may_hold_anything(name: str, started: int) -> None:
+def test_a_process_name_may_contain_any_character(name: str, started: int) -> None:
     stat = f"7 ({name}) S {' '.join('0' * 18)} {started} 3 4\n".encode()
     task = parse_task(7, stat)
     assert task == Task(7, started, "")
@@ -146,7 +146,7 @@ def test_a_name_may_hold_anything(name: str, started: int) -> None:
 
 
 @given(st.binary(max_size=80))
-def test_any_stat_is_survived(text: bytes) -> None:
+def test_any_stat_is_parsed_without_an_error(text: bytes) -> None:
     parse_task(7, text)
 
 
@@ -156,13 +156,13 @@ PARENT, CHILD = Task(500, 100, "train"), Task(400, 200, "worker")
 LOGIND, COMPOSITOR = Task(300, 50, "systemd-logind"), Task(900, 80, "gnome-shell")
 
 
-def test_client_that_a_fork_inherits_counts_once_for_the_older_process() -> None:
+def test_a_client_inherited_by_a_fork_counts_once_for_the_older_process() -> None:
     client = Client(CARD, 1)
     (held,) = join_holders([Opened(client, CHILD), Opened(client, PARENT, 128), Opened(client, PARENT)])
     assert (held.owner, held.holders, held.render_minor) == (PARENT, frozenset({PARENT, CHILD}), 128)
 
 
-def test_client_that_a_broker_handed_on_counts_for_the_one_who_uses_it() -> None:
+def test_a_client_passed_on_by_a_broker_counts_for_its_user() -> None:
     client = Client(CARD, 1)
     (held,) = join_holders([Opened(client, LOGIND), Opened(client, COMPOSITOR)])
     assert held.owner == COMPOSITOR
@@ -175,7 +175,7 @@ def test_clients_of_two_cards_may_have_the_same_id() -> None:
     assert len(held) == 2
 
 
-def test_client_is_fresh_only_when_nobody_can_have_had_it_before() -> None:
+def test_a_client_is_new_only_if_no_process_can_have_had_it_before() -> None:
     client = Client(CARD, 1)
     both = [Opened(client, PARENT, fresh=True), Opened(client, CHILD, fresh=False)]
     assert [held.fresh for held in join_holders(both)] == [False]
@@ -220,9 +220,7 @@ def scanner(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> Scanner:
     return Scanner(host, monkeypatch)
 
 
-def test_processes_without_a_gpu_are_looked_at_again_after_30_seconds(
-    host: FakeHost, scanner: Scanner
-) -> None:
+def test_processes_without_a_gpu_are_scanned_every_30_seconds(host: FakeHost, scanner: Scanner) -> None:
     host.starts(30)  # 30 % 30: due again after one second, then every 30
     host.starts(59)  # due again after 30
     host.starts(77)
@@ -234,7 +232,7 @@ def test_processes_without_a_gpu_are_looked_at_again_after_30_seconds(
     assert seen == [[30, 59, 77], [77], [30, 77], [77], [77], [59, 77], [30, 77]]
 
 
-def test_named_processes_are_always_looked_at(host: FakeHost, scanner: Scanner) -> None:
+def test_named_processes_are_always_scanned(host: FakeHost, scanner: Scanner) -> None:
     host.starts(59)
     scanner.scan(0)
     scan = scanner.scan(1, always=(59, 60))
@@ -242,7 +240,7 @@ def test_named_processes_are_always_looked_at(host: FakeHost, scanner: Scanner) 
     assert scan.tasks == {59: Task(59, 1000, "python3")}
 
 
-def test_a_new_process_is_looked_at_even_under_an_old_pid(host: FakeHost, scanner: Scanner) -> None:
+def test_a_new_process_is_scanned_even_with_an_old_pid(host: FakeHost, scanner: Scanner) -> None:
     host.starts(59, started=1000)
     scanner.scan(0)
     host.starts(59, started=2000)
@@ -253,7 +251,7 @@ def test_a_new_process_is_looked_at_even_under_an_old_pid(host: FakeHost, scanne
     assert [held.owner for held in scan.held] == [Task(59, 2000, "python3")]
 
 
-def test_what_may_have_run_unseen_is_not_fresh(host: FakeHost, scanner: Scanner) -> None:
+def test_a_client_that_may_have_run_before_is_not_new(host: FakeHost, scanner: Scanner) -> None:
     host.starts(59)
     host.starts(77)
     host.runs(77, 1, gfx=5)
@@ -277,7 +275,7 @@ def test_what_may_have_run_unseen_is_not_fresh(host: FakeHost, scanner: Scanner)
         ("/var/lib/lxc/box/rootfs/dev/dri/renderD130", 130),
     ],
 )
-def test_devices_of_cards_are_known_by_their_name(
+def test_devices_of_cards_are_recognised_by_name(
     host: FakeHost, scanner: Scanner, device: str, minor: int | None
 ) -> None:
     host.starts(77)
@@ -294,7 +292,7 @@ def test_other_files_are_not_read(host: FakeHost, scanner: Scanner, device: str)
     assert scanner.looked_at == []
 
 
-def test_kfd_is_no_client_but_its_user_is_watched(host: FakeHost, scanner: Scanner) -> None:
+def test_kfd_is_not_a_client_but_its_process_is_scanned(host: FakeHost, scanner: Scanner) -> None:
     host.starts(59)
     host.opens(59, 3, "pos:\t0\n", "/dev/kfd")
     assert scanner.scan(0).held == ()
@@ -302,7 +300,7 @@ def test_kfd_is_no_client_but_its_user_is_watched(host: FakeHost, scanner: Scann
     assert scanner.looked_at == [59]
 
 
-def test_no_processes_is_no_procfs(host: FakeHost) -> None:
+def test_an_empty_procfs_is_unavailable(host: FakeHost) -> None:
     assert ClientScan(host.procfs, Counter()).scan(0, ()) is None
     assert ClientScan(host.procfs / "nowhere", Counter()).scan(0, ()) is None
 
@@ -318,7 +316,7 @@ def deny(monkeypatch: pytest.MonkeyPatch, pid: int, code: int) -> None:
     monkeypatch.setattr(os, "open", open_)
 
 
-def test_denied_processes_are_one_error_per_look(
+def test_denied_processes_are_one_error_per_sample(
     host: FakeHost, scanner: Scanner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for pid in (58, 59, 77):
@@ -332,7 +330,7 @@ def test_denied_processes_are_one_error_per_look(
 
 
 @pytest.mark.parametrize(("code", "counted"), [(errno.EIO, 1), (errno.ENOENT, 0), (errno.ESRCH, 0)])
-def test_who_cannot_be_looked_at_once_is_looked_at_again(
+def test_a_process_that_cannot_be_scanned_once_is_scanned_again(
     host: FakeHost, scanner: Scanner, monkeypatch: pytest.MonkeyPatch, code: int, counted: int
 ) -> None:
     host.starts(77)
@@ -345,7 +343,7 @@ def test_who_cannot_be_looked_at_once_is_looked_at_again(
     assert sum(scanner.errors.values()) == counted
 
 
-def test_links_that_may_not_be_read_are_denied_too(
+def test_links_without_permission_count_as_denied(
     host: FakeHost, scanner: Scanner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.starts(77)
@@ -363,7 +361,7 @@ def test_links_that_may_not_be_read_are_denied_too(
     assert (len(scan.held), scan.denied) == (1, False)
 
 
-def test_files_that_vanish_while_they_are_read_are_no_error(host: FakeHost, scanner: Scanner) -> None:
+def test_files_that_disappear_while_they_are_read_are_not_an_error(host: FakeHost, scanner: Scanner) -> None:
     host.starts(77)
     host.runs(77, 1, gfx=5)
     host.runs(77, 2, gfx=5)
@@ -374,7 +372,7 @@ def test_files_that_vanish_while_they_are_read_are_no_error(host: FakeHost, scan
     assert scanner.errors == {}
 
 
-def test_a_real_procfs_is_read_without_harm() -> None:
+def test_a_real_procfs_is_scanned_without_an_error() -> None:
     scan = ClientScan(Path("/proc"), Counter()).scan(0, (os.getpid(),))
     assert scan is not None
     assert os.getpid() in scan.pids

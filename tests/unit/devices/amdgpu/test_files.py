@@ -38,20 +38,20 @@ def test_a_number(directory: Files, content: str, number: int) -> None:
     assert directory.succeeded == {"field"}
 
 
-def test_what_is_no_number_is_counted(directory: Files) -> None:
+def test_an_invalid_number_is_counted(directory: Files) -> None:
     (directory.directory / "file").write_text("Query currently inaccessible\n")
     assert directory.number("power_watts", "file") is None
     assert directory.errors == {("power_watts", "malformed"): 1}
 
 
-def test_an_empty_file_says_nothing(directory: Files) -> None:
+def test_an_empty_file_has_no_value(directory: Files) -> None:
     (directory.directory / "file").write_bytes(b"\n\0")
     assert directory.text("field", "file") is None
     assert directory.number("field", "file") is None
     assert not directory.errors
 
 
-def test_a_missing_file_is_a_thing_the_card_does_not_have(directory: Files) -> None:
+def test_a_missing_file_is_not_supported(directory: Files) -> None:
     assert directory.raw("field", "file") is None
     assert directory.number("field", "no/such/directory/file") is None
     assert directory.divided("field", "file", 1000) is None
@@ -61,7 +61,7 @@ def test_a_missing_file_is_a_thing_the_card_does_not_have(directory: Files) -> N
 
 
 @pytest.mark.parametrize("code", [errno.ENODATA, errno.EOPNOTSUPP])
-def test_a_card_may_say_that_it_has_no_such_thing(
+def test_a_file_may_report_not_supported(
     directory: Files, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     fail_files(monkeypatch, code, lambda _: True)
@@ -91,14 +91,16 @@ def test_an_error_is_counted_by_its_name(
     assert directory.failed == {"power_watts"}
 
 
-def test_a_denial_is_no_failure_of_the_card(directory: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_permission_error_does_not_mark_the_card_as_lost(
+    directory: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fail_files(monkeypatch, errno.EACCES, lambda _: True)
     assert directory.raw("gpu_metrics", "gpu_metrics") is None
     assert directory.errors == {("gpu_metrics", "eacces"): 1}
     assert (directory.failed, directory.denied) == (set(), {"gpu_metrics"})
 
 
-def test_a_new_look_forgets_who_answered_but_not_the_errors(
+def test_a_new_sample_resets_the_readable_files_but_not_the_errors(
     directory: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (directory.directory / "good").write_text("1")
@@ -159,7 +161,7 @@ def test_levels(text: str, current: int | None, highest: int | None) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \n", "0: 8.0GT/s, x16 *\n", "failed to get levels"])
-def test_no_levels(text: str) -> None:
+def test_a_file_without_levels(text: str) -> None:
     assert parse_levels(text) is None
 
 
@@ -184,19 +186,19 @@ def test_counts_of_any_size(counts: dict[str, int]) -> None:
     assert parse_counts("".join(f"{name}: {count}\n" for name, count in counts.items())) == counts
 
 
-def test_lines_that_count_nothing_are_left_out() -> None:
+def test_lines_without_a_count_are_omitted() -> None:
     assert parse_counts("ue: 1\nQuery currently inaccessible\nce: -1\nde: x\nCE:2\n") == {"ue": 1, "ce": 2}
 
 
 @given(st.text() | st.text(alphabet="0123456789:*Mhz \nScued"))
-def test_no_text_makes_a_parser_fail(text: str) -> None:
+def test_any_text_is_parsed_without_an_exception(text: str) -> None:
     parse_levels(text)
     parse_counts(text)
     parse_number(text)
 
 
 @pytest.mark.parametrize("count", [20, 400, 10_000])
-def test_a_number_of_endless_digits_is_none(count: int) -> None:
+def test_a_number_with_too_many_digits_is_none(count: int) -> None:
     digits = "9" * count
     assert parse_number(digits) is None
     assert parse_levels(f"0: {digits}Mhz *") is None

@@ -62,7 +62,7 @@ def nothing_measured(version: Version) -> GpuMetrics:
 
 
 @pytest.mark.parametrize("version", LAYOUTS)
-def test_every_version_is_as_long_as_the_kernel_makes_it(version: Version) -> None:
+def test_every_version_has_the_size_of_the_kernel_struct(version: Version) -> None:
     size, _ = LAID_OUT[version]
     table = build(version)
     assert (len(table), HEADER.unpack_from(table)) == (size, (size, *version))
@@ -72,7 +72,7 @@ def test_every_version_is_as_long_as_the_kernel_makes_it(version: Version) -> No
     ("version", "name", "offset"),
     [(version, name, at) for version, (_, offsets) in LAID_OUT.items() for name, at in offsets.items()],
 )
-def test_a_field_lies_where_the_kernel_puts_it(version: Version, name: str, offset: int) -> None:
+def test_every_field_has_the_offset_of_the_kernel_struct(version: Version, name: str, offset: int) -> None:
     table = bytearray(build(version))
     table[offset] = 0x5A
     places, all_ones = LAYOUTS[version].fields[name]
@@ -87,12 +87,12 @@ def test_a_field_lies_where_the_kernel_puts_it(version: Version, name: str, offs
 
 
 @pytest.mark.parametrize("version", CARD_VERSIONS)
-def test_a_table_of_ones_measures_nothing(version: Version) -> None:
+def test_a_table_of_ones_has_no_values(version: Version) -> None:
     assert decode(build(version)) == nothing_measured(version)
 
 
 @given(st.data())
-def test_every_field_of_every_version_comes_back_as_it_was_built(data: st.DataObject) -> None:
+def test_every_field_of_every_version_is_decoded(data: st.DataObject) -> None:
     version = data.draw(st.sampled_from(list(LAYOUTS)))
     fields = LAYOUTS[version].fields
     chosen = data.draw(st.lists(st.sampled_from(list(fields)), unique=True))
@@ -113,7 +113,7 @@ def test_every_field_of_every_version_comes_back_as_it_was_built(data: st.DataOb
 
 
 @pytest.mark.parametrize("version", LAYOUTS)
-def test_a_longer_table_of_a_known_version_is_read_and_a_shorter_is_broken(version: Version) -> None:
+def test_a_longer_table_of_a_known_version_is_read_and_a_shorter_one_is_malformed(version: Version) -> None:
     table = build(version, average_gfx_activity=50)
     size = len(table)
     longer = struct.pack("@H", size + 8) + table[2:] + bytes(8)
@@ -123,18 +123,18 @@ def test_a_longer_table_of_a_known_version_is_read_and_a_shorter_is_broken(versi
 
 
 @pytest.mark.parametrize("version", CARD_VERSIONS)
-def test_a_table_that_ends_before_its_size_is_broken(version: Version) -> None:
+def test_a_table_shorter_than_its_size_field_is_malformed(version: Version) -> None:
     with pytest.raises(BrokenTable):
         decode(build(version, average_gfx_activity=50)[:-1])
 
 
-def test_what_stands_behind_the_table_is_not_read() -> None:
+def test_bytes_after_the_table_are_ignored() -> None:
     table = build((1, 3), temperature_edge=40)
     assert decode(table + bytes(4096 - len(table))) == decode(table)
 
 
 @pytest.mark.parametrize("version", [(0, 0), (1, 10), (2, 5), (3, 1), (4, 0), (255, 255)])
-def test_a_version_from_the_future_is_unknown_and_says_which(version: Version) -> None:
+def test_an_unknown_version_is_named(version: Version) -> None:
     with pytest.raises(UnknownTable) as unknown:
         decode(HEADER.pack(HEADER.size, *version))
     assert (unknown.value.format_revision, unknown.value.content_revision) == version
@@ -157,13 +157,13 @@ tables = st.one_of(
 
 
 @given(tables)
-def test_any_bytes_are_metrics_or_unknown_or_broken(table: bytes) -> None:
+def test_any_bytes_are_metrics_unknown_or_malformed(table: bytes) -> None:
     with suppress(UnknownTable, BrokenTable):
         assert isinstance(decode(table), GpuMetrics)
 
 
 @given(st.integers(-1, 4) | st.integers(-(2**31), 2**31 - 1), st.binary(max_size=200))
-def test_any_list_of_attributes_is_metrics_or_broken(count: int, body: bytes) -> None:
+def test_any_list_of_attributes_is_metrics_or_malformed(count: int, body: bytes) -> None:
     table = struct.pack("@i", count) + body
     with suppress(BrokenTable):
         metrics = decode(claim(ATTRIBUTES_VERSION, table, 0))
@@ -196,7 +196,7 @@ CARD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("version", [(1, 0), (1, 1), (1, 2), (1, 3)])
-def test_a_radeon_counts_in_degrees_percent_and_watts(version: Version) -> None:
+def test_a_radeon_reports_degrees_percent_and_watts(version: Version) -> None:
     metrics = decode(build(version, **CARD))
     assert metrics == GpuMetrics(
         format_revision=1,
@@ -219,21 +219,21 @@ def test_a_radeon_counts_in_degrees_percent_and_watts(version: Version) -> None:
 
 
 @pytest.mark.parametrize("version", [(1, 1), (1, 2), (1, 3)])
-def test_mi200_counts_energy_in_sixteenth_powers_of_two(version: Version) -> None:
+def test_mi200_counts_energy_in_units_of_2_to_the_minus_16_joules(version: Version) -> None:
     metrics = decode(build(version, **MEASURED_BY_MI200, energy_accumulator=3 * 2**16 + 2**15))
     assert metrics.energy_millijoules == 3500
 
 
-def test_the_energy_counter_of_a_radeon_is_not_believed() -> None:
+def test_the_energy_counter_of_a_radeon_is_not_used() -> None:
     assert decode(build((1, 3), **CARD, energy_accumulator=17_691_682)).energy_millijoules is None
 
 
-def test_the_second_die_of_an_mi250_measures_no_power() -> None:
+def test_the_second_die_of_an_mi250_has_no_power() -> None:
     metrics = decode(build((1, 3), **MEASURED_BY_MI200, energy_accumulator=0, average_socket_power=0))
     assert (metrics.power_watts, metrics.energy_millijoules) == (None, None)
 
 
-def test_no_watts_are_a_measurement_where_the_energy_counts() -> None:
+def test_zero_watts_are_a_measurement_if_energy_is_counted() -> None:
     metrics = decode(build((1, 3), **MEASURED_BY_MI200, energy_accumulator=2**16, average_socket_power=0))
     assert metrics.power_watts == 0
 
@@ -243,7 +243,7 @@ def test_an_energy_counter_at_zero_does_not_hide_power() -> None:
     assert (metrics.power_watts, metrics.energy_millijoules) == (90, None)
 
 
-def test_hbm_stacks_have_a_temperature_each_and_a_missing_one_none() -> None:
+def test_each_hbm_stack_has_a_temperature_and_a_missing_one_none() -> None:
     metrics = decode(build((1, 3), temperature_hbm=[50, 0, 52]))
     assert metrics.temperatures_celsius == {("hbm0",): 50, ("hbm2",): 52}
 
@@ -297,12 +297,12 @@ def of_instinct(version: Version, **more: Any) -> GpuMetrics:
 
 
 @pytest.mark.parametrize("version", [(1, 4), (1, 5), (1, 6), (1, 7), (1, 8), (1, 9)])
-def test_an_mi300_says_the_same_in_every_version(version: Version) -> None:
+def test_an_mi300_reports_the_same_in_every_version(version: Version) -> None:
     assert decode(build(version, **INSTINCT)) == of_instinct(version)
 
 
 @pytest.mark.parametrize(("version", "fields"), [((1, 4), {}), ((1, 5), {"jpeg_activity": [3, 6]})])
-def test_an_mi300_shows_its_busiest_jpeg_engine(version: Version, fields: dict[str, Any]) -> None:
+def test_the_busiest_jpeg_engine_of_an_mi300_is_reported(version: Version, fields: dict[str, Any]) -> None:
     metrics = decode(build(version, **INSTINCT, vcn_activity=[1, 9], throttle_status=1, **fields))
     jpeg = 0.06 if fields else None
     assert metrics == of_instinct(version, jpeg_activity_ratio=jpeg)
@@ -325,7 +325,7 @@ def test_newer_drivers_count_the_cycles_of_each_throttler(version: Version) -> N
 
 
 @pytest.mark.parametrize("version", [(1, 7), (1, 8), (1, 9)])
-def test_a_link_is_up_or_down_or_not_there(version: Version) -> None:
+def test_a_link_is_up_down_or_absent(version: Version) -> None:
     metrics = decode(build(version, **INSTINCT, xgmi_link_status=[2, 1, 0]))
     assert metrics == of_instinct(version, xgmi_up={("1",): 1.0, ("2",): 0.0})
 
@@ -342,7 +342,7 @@ PARTITIONED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("version", [(1, 6), (1, 7), (1, 8)])
-def test_a_card_tells_its_partitions_apart_and_shows_the_busiest(version: Version) -> None:
+def test_the_busiest_of_the_partitions_is_reported_for_the_card(version: Version) -> None:
     assert decode(build(version, **INSTINCT, **PARTITIONED)) == of_instinct(
         version,
         jpeg_activity_ratio=0.2,
@@ -353,11 +353,11 @@ def test_a_card_tells_its_partitions_apart_and_shows_the_busiest(version: Versio
     )
 
 
-def test_more_partitions_than_a_card_can_have_are_the_eight_there_are() -> None:
+def test_at_most_eight_partitions_are_read() -> None:
     assert len(decode(build((1, 8), num_partition=500)).partitions) == 8
 
 
-def test_the_list_of_attributes_shows_the_jpeg_engines_of_the_whole_card() -> None:
+def test_the_list_of_attributes_has_the_jpeg_engines_of_the_whole_card() -> None:
     metrics = decode(build((1, 9), **INSTINCT, num_partition=8, vcn_busy=[4, 40], jpeg_busy=[6]))
     assert metrics == of_instinct((1, 9), jpeg_activity_ratio=0.06)
 
@@ -380,7 +380,7 @@ def test_an_attribute_may_have_any_width_and_any_number_of_values() -> None:
     )
 
 
-def test_unknown_attributes_and_unknown_units_are_passed_over() -> None:
+def test_unknown_attributes_and_units_are_skipped() -> None:
     table = build_attributes(
         ATTRIBUTES_VERSION,
         attribute_of(1000, "Q", 1, 2, 3, unit=0),
@@ -410,14 +410,12 @@ def test_unknown_attributes_and_unknown_units_are_passed_over() -> None:
         ("temperature_xcd", 51, 2),
     ],
 )
-def test_an_attribute_has_the_id_and_the_unit_that_the_kernel_gives_it(
-    name: str, number: int, unit: int
-) -> None:
+def test_attributes_have_the_ids_and_units_of_the_kernel(name: str, number: int, unit: int) -> None:
     table = build_attributes(ATTRIBUTES_VERSION, attribute_of(number, "Q", 6, unit=unit))
     assert read_table(table)[1] == {name: (6,)}
 
 
-def test_attributes_behind_the_size_of_the_table_are_not_there() -> None:
+def test_attributes_after_the_size_of_the_table_are_ignored() -> None:
     table = build_attributes(ATTRIBUTES_VERSION, attribute("temperature_hotspot", "H", 40))
     with pytest.raises(BrokenTable):
         decode(HEADER.pack(len(table) - 2, *ATTRIBUTES_VERSION) + table[HEADER.size :])
@@ -434,7 +432,7 @@ def test_attributes_behind_the_size_of_the_table_are_not_there() -> None:
     ],
     ids=["no count", "negative count", "no attribute", "no value", "no such type"],
 )
-def test_a_list_of_attributes_that_does_not_hold_them_is_broken(table: bytes) -> None:
+def test_an_incomplete_list_of_attributes_is_malformed(table: bytes) -> None:
     with pytest.raises(BrokenTable):
         decode(table)
 
@@ -469,7 +467,7 @@ def of_apu(version: Version, **more: Any) -> GpuMetrics:
 @pytest.mark.parametrize(
     ("version", "watts"), [((2, 0), None), ((2, 1), 9.839), ((2, 2), None), ((2, 3), 9.839), ((2, 4), 9.839)]
 )
-def test_an_apu_counts_in_hundredths_and_milliwatts_unless_it_may_be_renoir(
+def test_an_apu_reports_hundredths_and_milliwatts_unless_it_may_be_renoir(
     version: Version, watts: float | None
 ) -> None:
     metrics = decode(build(version, **APU, average_socket_power=9839, average_mm_activity=100))
@@ -480,7 +478,7 @@ def test_an_apu_counts_in_hundredths_and_milliwatts_unless_it_may_be_renoir(
     )
 
 
-def test_a_newer_apu_has_residencies_and_a_skin() -> None:
+def test_a_newer_apu_has_residencies_and_a_skin_temperature() -> None:
     metrics = decode(
         build(
             (3, 0),
@@ -501,7 +499,7 @@ def test_a_newer_apu_has_residencies_and_a_skin() -> None:
 
 
 @pytest.mark.parametrize("version", [(1, 3), (2, 2), (2, 3), (2, 4)])
-def test_the_throttlers_have_names_and_unnamed_bits_none(version: Version) -> None:
+def test_throttlers_have_names_and_unnamed_bits_have_none(version: Version) -> None:
     mask = 1 << 0 | 1 << 7 | 1 << 16 | 1 << 23 | 1 << 32 | 1 << 40 | 1 << 47 | 1 << 57 | 1 << 63
     assert decode(build(version, indep_throttle_status=mask)).throttlers == frozenset(
         {"ppt0", "sppt_apu", "tdc_gfx", "apcc", "temp_gpu", "temp_vr_mem0", "prochot_gfx", "fit"}
@@ -516,7 +514,7 @@ def test_the_generation_of_the_bus_follows_from_its_speed(speed: int, generation
     assert decode(build((1, 3), pcie_link_speed=speed)).pcie_generation == generation
 
 
-def test_throttlers_become_the_common_reasons() -> None:
+def test_throttlers_are_mapped_to_common_reasons() -> None:
     assert throttle_active({"ppt0", "vrhot1", "fit"}) == {
         ("sw_power_cap",): 1.0,
         ("hw_slowdown",): 0.0,
@@ -525,6 +523,6 @@ def test_throttlers_become_the_common_reasons() -> None:
     }
 
 
-def test_every_throttler_has_a_common_reason_but_two() -> None:
+def test_every_throttler_except_two_has_a_common_reason() -> None:
     assert set(THROTTLE_REASON_OF.values()) <= set(THROTTLE_REASONS)
     assert set(THROTTLERS.values()) - set(THROTTLE_REASON_OF) == {"ppm", "fit"}

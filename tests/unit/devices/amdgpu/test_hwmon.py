@@ -43,12 +43,12 @@ def test_a_desktop_card() -> None:
     )
 
 
-def test_a_card_without_sensors_says_nothing(files: Files) -> None:
+def test_a_card_without_sensors_has_no_values(files: Files) -> None:
     assert read_hwmon(files) == Hwmon()
     assert not files.errors
 
 
-def test_the_sensors_of_another_driver_are_not_the_cards(files: Files) -> None:
+def test_sensors_of_another_driver_are_ignored(files: Files) -> None:
     write(files, {"temp1_input": 99000}, name="nvme", number=1)
     assert read_hwmon(files) == Hwmon()
     write(files, {"temp1_input": 40000}, number=10)
@@ -65,16 +65,14 @@ def test_old_kernels_do_not_label_their_sensors(files: Files) -> None:
     assert hwmon.clock_hertz == {"graphics": 852e6, "memory": 167e6}
 
 
-def test_a_mean_that_the_driver_cannot_tell_is_no_error(
-    files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unsupported_average_is_not_an_error(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     write(files, {"power1_input": 3142000, "power1_average": 3103000})
     fail_files(monkeypatch, errno.EOPNOTSUPP, lambda path: path.name == "power1_average")
     assert read_hwmon(files).power_watts == 3.142
     assert not files.errors
 
 
-def test_limits_of_zero_are_none(files: Files) -> None:
+def test_limits_of_zero_are_absent(files: Files) -> None:
     write(
         files,
         {
@@ -124,7 +122,7 @@ def test_the_fan(files: Files, values: dict[str, int], ratio: float | None) -> N
     assert read_hwmon(files).fan_ratio == ratio
 
 
-def test_one_sensor_that_fails_leaves_the_others(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_failing_sensor_does_not_affect_the_others(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     write(
         files,
         {"temp1_input": 40000, "temp1_label": "edge", "temp3_input": 50000, "temp3_label": "mem"},

@@ -30,7 +30,7 @@ def kfd(host: FakeHost, errors: Counter[tuple[str, str]]) -> Kfd:
     return Kfd(host.sysfs, errors)
 
 
-def test_a_host_without_kfd_has_nothing_to_tell(kfd: Kfd, errors: Counter[tuple[str, str]]) -> None:
+def test_a_host_without_kfd_has_no_processes(kfd: Kfd, errors: Counter[tuple[str, str]]) -> None:
     assert kfd.read() == ((), None)
     assert errors == {}
 
@@ -47,13 +47,13 @@ def test_nodes_are_the_gpus_in_the_order_of_their_numbers(kfd: Kfd, host: FakeHo
     assert processes == {}
 
 
-def test_node_whose_units_cannot_be_counted_has_none(kfd: Kfd, host: FakeHost) -> None:
+def test_a_node_with_unreadable_compute_units_has_none(kfd: Kfd, host: FakeHost) -> None:
     host.node(1, 111, location_id(0xC1), simd_per_cu=0)
     host.node(2, 222, location_id(0xC2), simd_count=2)
     assert [node.compute_units for node in kfd.read()[0]] == [None, None]
 
 
-def test_processes_say_what_they_use(kfd: Kfd, host: FakeHost) -> None:
+def test_processes_have_their_memory_and_queues(kfd: Kfd, host: FakeHost) -> None:
     host.node(1, 111, location_id(0xC1))
     host.node(2, 222, location_id(0xC2))
     host.computes(4242, 111, vram=1 << 34, occupied=76, queues=2)
@@ -61,7 +61,7 @@ def test_processes_say_what_they_use(kfd: Kfd, host: FakeHost) -> None:
     assert kfd.read()[1] == {4242: {111: ComputeUse(1 << 34, 76, True), 222: ComputeUse(0, 0, False)}}
 
 
-def test_only_memory_queues_or_filled_units_put_a_process_on_a_gpu() -> None:
+def test_only_memory_queues_or_occupied_units_place_a_process_on_a_gpu() -> None:
     assert ComputeUse(1, 0, False).resident
     assert ComputeUse(0, None, True).resident
     assert ComputeUse(0, 1, None).resident
@@ -69,23 +69,21 @@ def test_only_memory_queues_or_filled_units_put_a_process_on_a_gpu() -> None:
     assert not ComputeUse(None, None, None).resident
 
 
-def test_card_that_cannot_count_filled_units_says_none_only_while_there_are_queues(
-    kfd: Kfd, host: FakeHost
-) -> None:
+def test_a_card_without_occupancy_reports_0_only_without_queues(kfd: Kfd, host: FakeHost) -> None:
     host.node(1, 111, location_id(0xC1))
     host.computes(1, 111, vram=5, queues=1)
     host.computes(2, 111, vram=5)
     assert kfd.read()[1] == {1: {111: ComputeUse(5, None, True)}, 2: {111: ComputeUse(5, 0, False)}}
 
 
-def test_kernel_that_does_not_list_queues(kfd: Kfd, host: FakeHost) -> None:
+def test_a_kernel_that_does_not_list_queues(kfd: Kfd, host: FakeHost) -> None:
     host.node(1, 111, location_id(0xC1))
     host.computes(1, 111, vram=5, occupied=3)
     (host.kfd / "proc/1/queues").rmdir()
     assert kfd.read()[1] == {1: {111: ComputeUse(5, 3, None)}}
 
 
-def test_further_contexts_of_a_process_are_its_own(kfd: Kfd, host: FakeHost) -> None:
+def test_secondary_contexts_belong_to_the_process(kfd: Kfd, host: FakeHost) -> None:
     host.node(1, 111, location_id(0xC1))
     host.computes(7, 111, vram=100, occupied=4, queues=1)
     host.write(host.kfd / "proc/7/context_2/vram_111", "50\n")
@@ -96,7 +94,7 @@ def test_further_contexts_of_a_process_are_its_own(kfd: Kfd, host: FakeHost) -> 
     assert kfd.read()[1] == {7: {111: ComputeUse(150, 4, True)}}
 
 
-def test_topology_is_read_again_when_an_unknown_gpu_is_met(kfd: Kfd, host: FakeHost) -> None:
+def test_the_topology_is_read_again_for_an_unknown_gpu(kfd: Kfd, host: FakeHost) -> None:
     host.node(1, 111, location_id(0xC1))
     assert [node.gpu_id for node in kfd.read()[0]] == [111]
     host.node(1, 333, location_id(0xC1))
@@ -118,7 +116,7 @@ def node(number: int, location: int, domain: int = 0) -> Node:
     return Node(number, 1000 + number, domain, location)
 
 
-def test_a_card_with_one_node_is_whole() -> None:
+def test_a_card_with_one_node_has_no_partitions() -> None:
     one = node(1, location_id(0xC1, 0x1E, 3), domain=0x10000)
     assert locate_nodes([one], ["10000:c1:1e.3"]) == {("10000:c1:1e.3", None): one}
     assert locate_nodes([one], [CARD]) == {}
@@ -135,13 +133,13 @@ def test_partitions_in_place_of_the_function() -> None:
     assert locate_nodes(parts, [address]) == {(address, part): parts[part] for part in range(3)}
 
 
-def test_a_function_that_is_a_card_of_its_own_is_no_partition() -> None:
+def test_a_function_that_is_a_separate_card_is_no_partition() -> None:
     cards = [node(1, location_id(0xA4, 0, 0)), node(2, location_id(0xA4, 0, 1))]
     addresses = ["0000:a4:00.0", "0000:a4:00.1"]
     assert locate_nodes(cards, addresses) == {(addresses[0], None): cards[0], (addresses[1], None): cards[1]}
 
 
-def test_partitions_that_nothing_tells_apart_go_by_the_node() -> None:
+def test_partitions_without_a_distinction_are_numbered_by_node() -> None:
     parts = [node(number, location_id(0xC1)) for number in (9, 7, 8)]
     assert [one.number for one in locate_nodes(parts, [CARD]).values()] == [7, 8, 9]
 
@@ -159,7 +157,7 @@ def fail(monkeypatch: pytest.MonkeyPatch, part: str, code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOENT, errno.ENODEV, errno.ESRCH])
-def test_what_vanishes_while_it_is_read_is_no_error(
+def test_files_that_disappear_while_they_are_read_are_not_an_error(
     kfd: Kfd,
     host: FakeHost,
     errors: Counter[tuple[str, str]],
@@ -177,7 +175,7 @@ def test_what_vanishes_while_it_is_read_is_no_error(
     ("code", "counted"),
     [(errno.EIO, {("kfd", "eio"): 1}), (errno.EACCES, {("kfd", "permission"): 1})],
 )
-def test_one_file_that_fails_does_not_hide_the_others(
+def test_one_failing_file_does_not_hide_the_others(
     kfd: Kfd,
     host: FakeHost,
     errors: Counter[tuple[str, str]],
@@ -192,7 +190,7 @@ def test_one_file_that_fails_does_not_hide_the_others(
     assert errors == counted
 
 
-def test_hidden_nodes_are_counted_once_per_look(
+def test_hidden_nodes_are_counted_once_per_sample(
     kfd: Kfd, host: FakeHost, errors: Counter[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.node(1, 111, location_id(0xC1))
@@ -203,7 +201,7 @@ def test_hidden_nodes_are_counted_once_per_look(
     assert errors == {("kfd", "permission"): 2}
 
 
-def test_properties_that_are_no_numbers_are_left_out() -> None:
+def test_properties_that_are_not_numbers_are_omitted() -> None:
     text = b"simd_count 608\nname aldebaran\n\nhive_id -1\nx 1 2\n\xff\xfe 3\n"
     text += b"unique_id 18446744073709551615\nmore 18446744073709551616\n"
     assert parse_properties(text) == {
@@ -214,7 +212,7 @@ def test_properties_that_are_no_numbers_are_left_out() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_properties_are_survived(text: bytes) -> None:
+def test_any_properties_are_parsed_without_an_error(text: bytes) -> None:
     assert all(0 <= number < 2**64 for number in parse_properties(text).values())
 
 
@@ -226,7 +224,9 @@ def test_any_properties_are_survived(text: bytes) -> None:
         max_size=6,
     )
 )
-def test_any_content_is_survived(tmp_path_factory: pytest.TempPathFactory, content: list[bytes]) -> None:
+def test_any_content_is_parsed_without_an_error(
+    tmp_path_factory: pytest.TempPathFactory, content: list[bytes]
+) -> None:
     host = FakeHost(tmp_path_factory.mktemp("host"))
     host.node(1, 111, location_id(0xC1))
     host.computes(7, 111, vram=100, occupied=4, queues=1)
@@ -240,7 +240,7 @@ def test_any_content_is_survived(tmp_path_factory: pytest.TempPathFactory, conte
     assert all((use.vram_bytes or 0) >= 0 for use in processes[7].values())
 
 
-def test_things_of_another_kind_in_place_of_files_are_survived(
+def test_other_file_types_in_place_of_files_are_ignored(
     kfd: Kfd, host: FakeHost, errors: Counter[tuple[str, str]]
 ) -> None:
     host.node(1, 111, location_id(0xC1))

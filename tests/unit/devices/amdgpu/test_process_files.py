@@ -22,7 +22,7 @@ def files(errors: Counter[tuple[str, str]]) -> ProcessFiles:
     return ProcessFiles("kfd", errors)
 
 
-def test_what_is_not_there_is_no_error(
+def test_a_missing_file_is_not_an_error(
     files: ProcessFiles, errors: Counter[tuple[str, str]], tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -34,7 +34,7 @@ def test_what_is_not_there_is_no_error(
     assert (errors, files.denied) == ({}, False)
 
 
-def test_folder_is_told_by_names_numbers_and_links(files: ProcessFiles, tmp_path: Path) -> None:
+def test_a_directory_is_listed_by_names_numbers_and_links(files: ProcessFiles, tmp_path: Path) -> None:
     for name in ("7", "0", "007x", "self"):
         (tmp_path / name).mkdir()
     assert sorted(files.names(str(tmp_path)) or ()) == ["0", "007x", "7", "self"]
@@ -43,7 +43,7 @@ def test_folder_is_told_by_names_numbers_and_links(files: ProcessFiles, tmp_path
     assert files.links(f"{tmp_path}/7") == [("3", "/dev/dri/renderD128")]
 
 
-def test_one_link_that_fails_does_not_hide_the_others(
+def test_one_failing_link_does_not_hide_the_others(
     files: ProcessFiles, errors: Counter[tuple[str, str]], tmp_path: Path
 ) -> None:
     (tmp_path / "1").write_text("no link")
@@ -52,7 +52,7 @@ def test_one_link_that_fails_does_not_hide_the_others(
     assert errors == {("kfd", "einval"): 1}
 
 
-def test_no_descriptor_stays_open(
+def test_no_file_descriptor_is_left_open(
     files: ProcessFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "2").symlink_to("socket:[5]")
@@ -71,18 +71,20 @@ def test_no_descriptor_stays_open(
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_denials_are_counted_when_asked_for(files: ProcessFiles, errors: Counter[tuple[str, str]]) -> None:
+def test_permission_errors_are_counted_on_request(
+    files: ProcessFiles, errors: Counter[tuple[str, str]]
+) -> None:
     files.count_denial()
     assert errors == {("kfd", "permission"): 1}
 
 
 @given(st.integers(0, 2**64 - 1))
-def test_every_number_of_the_kernel_is_read(number: int) -> None:
+def test_every_number_of_the_kernel_is_parsed(number: int) -> None:
     assert parse_count(str(number)) == number
 
 
 @pytest.mark.parametrize(
     "text", ["", "-1", "+1", "0x10", "1.0", "1_000", " 1", "²", "٣", str(2**64), "9" * 5000]
 )
-def test_what_the_kernel_never_writes_is_no_number(text: str) -> None:
+def test_other_texts_are_not_numbers(text: str) -> None:
     assert parse_count(text) == -1

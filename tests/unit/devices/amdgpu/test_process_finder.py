@@ -1,4 +1,4 @@
-"""Who is on which card: KFD's list and the driver's clients, apart and together."""
+"""Processes of each card, from KFD and from the clients of the driver."""
 
 import errno
 import os
@@ -54,7 +54,7 @@ def sm(found: FoundProcesses) -> dict[int, float]:
 # KFD alone.
 
 
-def test_compute_process_has_kfds_memory_and_the_units_it_fills(rocm: FakeHost) -> None:
+def test_a_compute_process_has_memory_and_occupied_units_of_kfd(rocm: FakeHost) -> None:
     rocm.starts(4242, "vllm")
     rocm.computes(4242, GPU, vram=100 * GIB, occupied=76, queues=4)
     rocm.computes(4242, OTHER_GPU)
@@ -68,19 +68,19 @@ def test_compute_process_has_kfds_memory_and_the_units_it_fills(rocm: FakeHost) 
     assert finder.errors == {}
 
 
-def test_the_first_look_covers_no_time(rocm: FakeHost) -> None:
+def test_the_first_sample_covers_no_time(rocm: FakeHost) -> None:
     rocm.starts(4242)
     rocm.computes(4242, GPU, vram=1, occupied=304, queues=1)
     (sample,) = found(rocm.finder()).samples or ()
     assert (sample.sm_ratio, sample.covers_us) == (1.0, 0)
 
 
-def test_process_that_is_not_in_this_procfs_has_no_name(rocm: FakeHost) -> None:
+def test_a_process_outside_of_this_procfs_has_no_name(rocm: FakeHost) -> None:
     rocm.computes(4242, GPU, vram=5)
     assert found(rocm.finder()).processes == (Process(4242, "compute", None, 5),)
 
 
-def test_hip_on_a_card_that_cannot_count_its_units_leaves_all_shares_open(rocm: FakeHost) -> None:
+def test_hip_on_a_card_without_occupancy_has_unknown_shares(rocm: FakeHost) -> None:
     rocm.starts(10, "hip")
     rocm.computes(10, GPU, vram=GIB, queues=1)
     rocm.starts(11, "compositor")
@@ -94,21 +94,21 @@ def test_hip_on_a_card_that_cannot_count_its_units_leaves_all_shares_open(rocm: 
     assert both.samples is None
 
 
-def test_process_with_memory_but_no_queue_is_idle_on_any_card(host: FakeHost) -> None:
+def test_a_process_with_memory_but_without_a_queue_is_idle_on_any_card(host: FakeHost) -> None:
     host.node(1, GPU, location_id(0xC1), simd_count=0)
     host.starts(10)
     host.computes(10, GPU, vram=GIB)
     assert sm(found(host.finder())) == {10: 0.0}
 
 
-def test_part_of_a_number_of_units_that_is_not_known_is_not_known(host: FakeHost) -> None:
+def test_a_share_of_an_unknown_number_of_units_is_unknown(host: FakeHost) -> None:
     host.node(1, GPU, location_id(0xC1), simd_count=0)
     host.starts(10)
     host.computes(10, GPU, vram=GIB, occupied=3, queues=1)
     assert found(host.finder()).samples is None
 
 
-def test_units_are_rounded_up_and_so_may_be_more_than_there_are(rocm: FakeHost) -> None:
+def test_units_are_rounded_up_and_may_exceed_the_total(rocm: FakeHost) -> None:
     rocm.starts(10)
     rocm.computes(10, GPU, vram=GIB, occupied=305, queues=1)
     finder = rocm.finder()
@@ -144,19 +144,21 @@ def test_graphics_without_kfd(host: FakeHost) -> None:
         ({}, "graphics"),
     ],
 )
-def test_kind_goes_by_the_engines(host: FakeHost, engines: dict[str, int], kind: str) -> None:
+def test_the_kind_of_a_process_follows_from_its_engines(
+    host: FakeHost, engines: dict[str, int], kind: str
+) -> None:
     host.starts(10)
     host.runs(10, 1, **engines)
     assert [process.kind for process in found(host.finder()).processes or ()] == [kind]
 
 
-def test_an_open_device_alone_is_nobodys(host: FakeHost) -> None:
+def test_an_open_device_alone_does_not_make_a_process_of_the_card(host: FakeHost) -> None:
     host.starts(10)
     host.opens(10, 3, fdinfo(1, drm_memory_vram="0 KiB", drm_engine_gfx="0 ns"))
     assert found(host.finder()) == FoundProcesses((), ())
 
 
-def test_clients_of_a_process_are_added_up_and_duplicates_are_not(host: FakeHost) -> None:
+def test_clients_of_a_process_are_summed_without_duplicates(host: FakeHost) -> None:
     host.starts(10, started=50)
     host.starts(11, started=60)
     for pid, number, client in ((10, 3, 1), (10, 4, 1), (10, 5, 2), (11, 3, 1)):
@@ -171,7 +173,7 @@ def test_clients_of_a_process_are_added_up_and_duplicates_are_not(host: FakeHost
     assert sm(found(finder)) == {10: 0.5}
 
 
-def test_engine_that_is_there_twice_is_full_after_twice_the_time(host: FakeHost) -> None:
+def test_an_engine_with_two_units_is_full_after_twice_the_time(host: FakeHost) -> None:
     host.starts(10)
     host.opens(10, 3, fdinfo(1, drm_engine_dec="1 ns", drm_engine_capacity_dec="2"))
     finder = host.finder()
@@ -182,13 +184,13 @@ def test_engine_that_is_there_twice_is_full_after_twice_the_time(host: FakeHost)
     assert sample.decoder_ratio == 0.5
 
 
-def test_clients_of_cards_that_were_not_asked_for_are_left_out(host: FakeHost) -> None:
+def test_clients_of_other_cards_are_omitted(host: FakeHost) -> None:
     host.starts(10)
     host.runs(10, 1, "0000:99:00.0", gfx=5)
     assert found(host.finder()).processes == ()
 
 
-def test_new_process_counts_from_its_beginning(host: FakeHost) -> None:
+def test_a_new_process_counts_from_its_start(host: FakeHost) -> None:
     host.starts(10)
     finder = host.finder()
     found(finder)
@@ -198,7 +200,7 @@ def test_new_process_counts_from_its_beginning(host: FakeHost) -> None:
     assert sm(found(finder)) == {11: 0.5}
 
 
-def test_new_process_under_an_old_pid_starts_a_new_count(host: FakeHost) -> None:
+def test_a_new_process_with_an_old_pid_starts_a_new_count(host: FakeHost) -> None:
     host.starts(10, started=100)
     host.runs(10, 1, gfx=50 * SECOND_NS)
     finder = host.finder()
@@ -212,7 +214,7 @@ def test_new_process_under_an_old_pid_starts_a_new_count(host: FakeHost) -> None
     assert sm(found(finder)) == {10: 0.5}
 
 
-def test_two_looks_at_one_moment_tell_nothing_about_time(host: FakeHost) -> None:
+def test_two_samples_at_the_same_time_have_no_utilisation(host: FakeHost) -> None:
     host.starts(10)
     host.runs(10, 1, gfx=5)
     finder = host.finder()
@@ -223,7 +225,7 @@ def test_two_looks_at_one_moment_tell_nothing_about_time(host: FakeHost) -> None
 # Both.
 
 
-def test_process_that_computes_and_draws_is_one_process(rocm: FakeHost) -> None:
+def test_a_process_with_compute_and_graphics_is_one_process(rocm: FakeHost) -> None:
     rocm.starts(10, "blender")
     rocm.computes(10, GPU, vram=3 * GIB, occupied=152, queues=1)
     rocm.runs(10, 1, gfx=0)
@@ -242,14 +244,14 @@ def test_process_that_computes_and_draws_is_one_process(rocm: FakeHost) -> None:
     assert sm(both) == {10: 0.75}
 
 
-def test_memory_is_the_larger_of_two_views_of_the_same(rocm: FakeHost) -> None:
+def test_memory_is_the_larger_of_both_sources(rocm: FakeHost) -> None:
     rocm.starts(10)
     rocm.computes(10, GPU, vram=GIB, queues=1)
     rocm.opens(10, 3, fdinfo(1, drm_memory_vram="2048 MiB"))
     assert [process.memory_used_bytes for process in found(rocm.finder()).processes or ()] == [2 * GIB]
 
 
-def test_time_on_an_engine_is_not_all_that_a_compute_process_does(rocm: FakeHost) -> None:
+def test_engine_time_is_not_the_full_utilisation_of_a_compute_process(rocm: FakeHost) -> None:
     rocm.starts(10)
     rocm.computes(10, GPU, vram=GIB, queues=1)
     rocm.runs(10, 1, gfx=1)
@@ -260,7 +262,7 @@ def test_time_on_an_engine_is_not_all_that_a_compute_process_does(rocm: FakeHost
     assert found(finder).samples is None
 
 
-def test_devices_that_rocm_opens_everywhere_put_nobody_on_a_card(rocm: FakeHost) -> None:
+def test_devices_that_rocm_opens_on_every_card_are_ignored(rocm: FakeHost) -> None:
     rocm.starts(10)
     rocm.computes(10, GPU, vram=GIB, occupied=1, queues=1)
     rocm.computes(10, OTHER_GPU)
@@ -273,14 +275,14 @@ def test_devices_that_rocm_opens_everywhere_put_nobody_on_a_card(rocm: FakeHost)
     assert [process.kind for process in found(finder, (OTHER, None)).processes or ()] == ["graphics"]
 
 
-def test_compute_process_is_known_as_one_where_kfd_does_not_say_on_which_card(host: FakeHost) -> None:
+def test_a_compute_process_is_recognised_if_kfd_does_not_name_its_card(host: FakeHost) -> None:
     host.starts(10)
     host.computes(10, GPU, vram=GIB, queues=1)
     host.runs(10, 1)
     assert found(host.finder()).processes == (Process(10, "compute", "python3", 2 * MIB),)
 
 
-def test_late_client_of_a_compute_process_does_not_hide_what_kfd_tells(rocm: FakeHost) -> None:
+def test_a_late_client_of_a_compute_process_does_not_hide_the_values_of_kfd(rocm: FakeHost) -> None:
     rocm.starts(10)
     rocm.computes(10, GPU, vram=GIB, occupied=76, queues=1)
     rocm.runs(10, 1, gfx=5)
@@ -290,7 +292,7 @@ def test_late_client_of_a_compute_process_does_not_hide_what_kfd_tells(rocm: Fak
 # More than there was time.
 
 
-def test_all_together_never_do_more_than_there_was_time(host: FakeHost) -> None:
+def test_the_sum_of_all_processes_never_exceeds_the_time(host: FakeHost) -> None:
     for pid in (10, 11):
         host.starts(pid)
         host.runs(pid, pid, gfx=0, compute=0)
@@ -314,7 +316,7 @@ def test_all_together_never_do_more_than_there_was_time(host: FakeHost) -> None:
         max_size=4,
     )
 )
-def test_whatever_the_counters_do(
+def test_any_counter_history_gives_plausible_utilisation(
     tmp_path_factory: pytest.TempPathFactory, looks: list[list[tuple[int, int, int]]]
 ) -> None:
     host = FakeHost(tmp_path_factory.mktemp("host"))
@@ -378,7 +380,7 @@ def test_each_partition_has_its_processes_and_the_card_has_all(cpx: FakeHost) ->
     assert sm(looked[CARD, None]) == {10: 0.375, 11: 0.0}
 
 
-def test_partitions_weigh_as_many_units_as_they_have(cpx: FakeHost) -> None:
+def test_partitions_are_weighted_by_their_units(cpx: FakeHost) -> None:
     cpx.node(5, GPU + 1, location_id(0xC1) | 1 << 28, simd_count=3 * 152)
     cpx.starts(10)
     cpx.computes(10, GPU + 1, vram=1, occupied=3 * 38, queues=1)
@@ -386,7 +388,7 @@ def test_partitions_weigh_as_many_units_as_they_have(cpx: FakeHost) -> None:
     assert (sm(looked[CARD, 1]), sm(looked[CARD, None])) == ({10: 1.0}, {10: 0.5})
 
 
-def test_what_cannot_be_told_of_a_partition_cannot_be_told_of_the_card(cpx: FakeHost) -> None:
+def test_an_unknown_value_of_a_partition_is_unknown_for_the_card(cpx: FakeHost) -> None:
     cpx.starts(10)
     cpx.computes(10, GPU, vram=1, queues=1)
     cpx.computes(10, GPU + 1, vram=1, occupied=38, queues=1)
@@ -399,7 +401,7 @@ def test_what_cannot_be_told_of_a_partition_cannot_be_told_of_the_card(cpx: Fake
     assert [looked[CARD, part].samples is None for part in (0, 1, None)] == [False, True, True]
 
 
-def test_client_of_a_partition_is_known_by_its_render_device(cpx: FakeHost) -> None:
+def test_a_client_of_a_partition_is_recognised_by_its_render_device(cpx: FakeHost) -> None:
     def runs(ns: int) -> None:
         cpx.opens(10, 3, fdinfo(1, drm_engine_compute=f"{ns} ns"), "/dev/dri/renderD129")
         cpx.opens(11, 3, fdinfo(2, drm_engine_compute=f"{ns} ns"), "/dev/dri/card1")
@@ -420,20 +422,20 @@ def test_client_of_a_partition_is_known_by_its_render_device(cpx: FakeHost) -> N
 # What cannot be read.
 
 
-def test_nothing_that_can_be_read_is_not_nobody(tmp_path: Path) -> None:
+def test_unreadable_sources_do_not_mean_that_there_is_no_process(tmp_path: Path) -> None:
     finder = ProcessFinder(tmp_path / "sys", tmp_path / "proc")
     assert finder.find([CARD]) == {(CARD, None): FoundProcesses(None, None)}
     assert finder.find([]) == {}
     assert finder.errors == {}
 
 
-def test_nodes_alone_do_not_say_that_nobody_is_there(host: FakeHost) -> None:
+def test_nodes_without_a_process_list_do_not_mean_that_there_is_no_process(host: FakeHost) -> None:
     host.node(1, GPU, location_id(0xC1))
     (host.kfd / "proc").rmdir()
     assert found(host.finder()) == FoundProcesses(None, None)
 
 
-def test_compute_on_a_card_that_kfd_hides_is_not_told_to_be_idle(
+def test_compute_on_a_card_that_kfd_hides_is_not_reported_as_idle(
     rocm: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rocm.starts(10, "vllm")
@@ -460,7 +462,7 @@ def test_compute_on_a_card_that_kfd_hides_is_not_told_to_be_idle(
     assert [sample.pid for sample in found(finder).samples or ()] == [11]
 
 
-def test_nobody_is_nobody(rocm: FakeHost) -> None:
+def test_an_empty_list_means_that_there_is_no_process(rocm: FakeHost) -> None:
     assert found(rocm.finder()) == FoundProcesses((), (), render_minor=128)
 
 
@@ -480,7 +482,9 @@ def deny_files(monkeypatch: pytest.MonkeyPatch, procfs: Path) -> None:
     monkeypatch.setattr(os, "open", open_)
 
 
-def test_without_permission_kfd_still_tells(rocm: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_permission_kfd_still_lists_processes(
+    rocm: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rocm.starts(10, "hip")
     rocm.computes(10, GPU, vram=GIB, occupied=76, queues=1)
     rocm.runs(10, 1, gfx=5)
@@ -494,7 +498,7 @@ def test_without_permission_kfd_still_tells(rocm: FakeHost, monkeypatch: pytest.
     assert finder.errors == {("fdinfo", "permission"): 2}
 
 
-def test_without_permission_and_without_kfd_nobody_can_tell(
+def test_without_permission_and_without_kfd_processes_are_unknown(
     host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.starts(1, "systemd")
@@ -504,7 +508,7 @@ def test_without_permission_and_without_kfd_nobody_can_tell(
     assert found(host.finder()) == FoundProcesses(None, None)
 
 
-def test_everything_may_fail_at_any_moment(rocm: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_read_may_fail_at_any_time(rocm: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     rocm.starts(10)
     rocm.computes(10, GPU, vram=GIB, occupied=76, queues=1)
     rocm.runs(10, 1, gfx=5)

@@ -17,14 +17,14 @@ from tests.unit.devices.amdgpu.trees import device, fail_files
 MI250 = [device(planted("mi250"), card) for card in (0, 1)]
 
 
-def test_packets_times_the_most_that_one_holds() -> None:
+def test_throughput_is_packets_times_their_maximum_size() -> None:
     errors: Errors = Counter()
     measured = read_throughput(MI250, errors)
     assert measured == {card: {("rx",): 1834 * 256, ("tx",): 20711 * 256} for card in MI250}
     assert not errors
 
 
-def test_a_card_that_cannot_tell_is_left_out() -> None:
+def test_a_card_without_support_is_omitted() -> None:
     errors: Errors = Counter()
     assert read_throughput([device(planted("apu"), 1)], errors) == {}
     assert not errors
@@ -45,7 +45,7 @@ def test_all_cards_measure_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> 
     assert not errors
 
 
-def test_what_fails_or_makes_no_sense_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_and_malformed_values_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = plant("mi250", tmp_path)
     directories = [device(tree, card) for card in (0, 1)]
     (directories[0] / "pcie_bw").write_text("12 34\n")
@@ -56,7 +56,7 @@ def test_what_fails_or_makes_no_sense_is_counted(tmp_path: Path, monkeypatch: py
     assert errors == {(field, "malformed"): 1, (field, "ebusy"): 1}
 
 
-def test_a_card_that_sleeps_is_not_woken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suspended_card_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = device(plant("mi210", tmp_path), 0)
     (directory / "power").mkdir()
     (directory / "power/runtime_status").write_text("suspended\n")
@@ -67,7 +67,7 @@ def test_a_card_that_sleeps_is_not_woken_up(tmp_path: Path, monkeypatch: pytest.
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.integers(128, 4096))
-def test_received_comes_first(received: int, sent: int, most_bytes: int) -> None:
+def test_received_is_the_first_value(received: int, sent: int, most_bytes: int) -> None:
     assert parse_packets(f"{received} {sent} {most_bytes}") == {
         ("rx",): received * most_bytes,
         ("tx",): sent * most_bytes,
@@ -75,5 +75,5 @@ def test_received_comes_first(received: int, sent: int, most_bytes: int) -> None
 
 
 @given(st.text() | st.text(alphabet="0123456789 -\n"))
-def test_no_text_makes_it_fail(text: str) -> None:
+def test_any_text_is_parsed_without_an_error(text: str) -> None:
     parse_packets(text)

@@ -71,7 +71,7 @@ class CapturedNvidiaSmi:
         self._write()
 
     def answer(self, flag: str, text: str, exit_code: int = 0) -> None:
-        """Answer this to whoever gives an argument that begins with `flag` and chooses no GPUs."""
+        """The output for calls with an argument that begins with `flag` and no selection of GPUs."""
         self.answers[flag] = (text, exit_code)
         self._write()
 

@@ -26,7 +26,7 @@ def processes(rows: str) -> tuple[Process, ...]:
 
 
 @pytest.mark.parametrize("capture", ["h100-processes", "h100-failing"])
-def test_captured_processes_are_on_their_gpus(capture: str) -> None:
+def test_captured_processes_belong_to_their_gpus(capture: str) -> None:
     parsed = parse_compute_apps((CAPTURES / capture / "query-compute-apps.csv").read_text())
     assert parsed is not None
     assert parsed.errors == {}
@@ -38,7 +38,7 @@ def test_captured_processes_are_on_their_gpus(capture: str) -> None:
         )
 
 
-def test_no_processes_is_an_empty_table_not_an_error() -> None:
+def test_without_processes_the_table_is_empty_and_no_error() -> None:
     assert parse_compute_apps((CAPTURES / "a100" / "query-compute-apps.csv").read_text()) == ComputeApps(
         {}, {}
     )
@@ -63,7 +63,7 @@ def test_names_of_processes(printed: str, name: str | None) -> None:
 
 
 @pytest.mark.parametrize("memory", ["[N/A]", "N/A", "[Not Supported]"])
-def test_memory_that_the_driver_does_not_tell_is_none(memory: str) -> None:
+def test_unreported_memory_is_none(memory: str) -> None:
     assert processes(f"GPU-1, 7, a, {memory}\n") == (Process(7, "compute", "a", None),)
 
 
@@ -80,12 +80,12 @@ def test_a_process_with_two_contexts_is_one_process() -> None:
     )
 
 
-def test_a_gpu_that_cannot_list_processes_has_none_rather_than_no_processes() -> None:
+def test_a_gpu_that_cannot_list_processes_has_none_instead_of_an_empty_list() -> None:
     rows = "GPU-1, [Not Supported], [Not Supported], [Not Supported]\nGPU-2, 7, a, 1 MiB\n"
     assert apps(rows).processes == {"GPU-1": None, "GPU-2": (Process(7, "compute", "a", 2**20),)}
 
 
-def test_what_cannot_be_read_is_counted_and_the_rest_goes_on() -> None:
+def test_malformed_rows_are_counted_and_the_others_are_read() -> None:
     rows = (
         "GPU-1, seven, a, 1 MiB\nGPU-1, 0, a, 1 MiB\nNo running processes found\n"
         "GPU-1, [Unknown Error], a, 1 MiB\nGPU-1, 8, b, ERR!\nGPU-1, 9, c, 3 M"
@@ -96,12 +96,12 @@ def test_what_cannot_be_read_is_counted_and_the_rest_goes_on() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "Failed to initialize NVML", HEADER.strip(), "uuid, index\nGPU-1, 0\n"])
-def test_what_is_no_table_of_processes_is_none(text: str) -> None:
+def test_another_output_than_a_table_of_processes_is_none(text: str) -> None:
     assert parse_compute_apps(text) is None
 
 
 @given(st.text())
-def test_no_output_makes_the_parser_fall_over(text: str) -> None:
+def test_any_output_is_parsed_without_an_exception(text: str) -> None:
     parse_compute_apps(text)
     parsed = apps(text)
     assert all(count > 0 for count in parsed.errors.values())
@@ -111,7 +111,7 @@ LISTED = (CAPTURES / "h100-processes" / "query-compute-apps.csv").read_text()
 
 
 @given(st.integers(0, len(LISTED)))
-def test_output_cut_at_any_byte_invents_no_process(length: int) -> None:
+def test_truncated_output_invents_no_process(length: int) -> None:
     whole, cut = parse_compute_apps(LISTED), parse_compute_apps(LISTED[:length])
     assert whole is not None
     for uuid, of_gpu in (cut.processes if cut else {}).items():

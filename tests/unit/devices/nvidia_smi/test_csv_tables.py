@@ -137,7 +137,7 @@ def test_every_cell_of_every_capture_has_its_value(capture: Path) -> None:
             assert type(value) in (type(expected), float if isinstance(expected, int) else None)
 
 
-def test_the_captures_are_the_ones_we_know() -> None:
+def test_the_captures_are_the_expected_ones() -> None:
     assert len(QUERY_CAPTURES) == 15
     tables = {path.parent.name: parse_query_gpu(path.read_text()) for path in QUERY_CAPTURES}
     sick = tables["h100-failing"].rows[0]
@@ -157,7 +157,7 @@ def test_the_captures_are_the_ones_we_know() -> None:
 
 @pytest.mark.parametrize("bare", ["N/A", "Not Supported", "No data", "Function Not Found", "Not Available"])
 @pytest.mark.parametrize("column", ["power.draw", "pstate", "serial", "mig.mode.current", "memory.used"])
-def test_every_way_to_say_not_supported_is_none(column: str, bare: str) -> None:
+def test_every_form_of_not_supported_is_none(column: str, bare: str) -> None:
     for text in (bare, f"[{bare}]", f" [{bare.upper()}] "):
         assert parse_value(column, text) is None
     assert parse_value(column, "[Requested functionality has been deprecated]") is None
@@ -184,7 +184,7 @@ def test_every_way_to_say_not_supported_is_none(column: str, bare: str) -> None:
         ("9" * 400, "malformed"),
     ],
 )
-def test_errors_and_nonsense_are_told_apart_from_not_supported(text: str, error: str) -> None:
+def test_errors_and_malformed_values_differ_from_not_supported(text: str, error: str) -> None:
     assert parse_value("power.draw", text) == Unreadable(error)
 
 
@@ -217,25 +217,25 @@ def test_errors_and_nonsense_are_told_apart_from_not_supported(text: str, error:
         ("process_name", "[Insufficient Permissions]", Unreadable("insufficient_permissions")),
     ],
 )
-def test_values_of_other_driver_generations(column: str, text: str, value: Value) -> None:
+def test_values_of_other_driver_versions(column: str, text: str, value: Value) -> None:
     parsed = parse_value(column, text)
     assert parsed == value
     assert isinstance(parsed, bool) == isinstance(value, bool)
 
 
 @given(column=st.sampled_from(sorted(COLUMNS)) | st.text(), text=st.text())
-def test_no_cell_makes_the_parser_fall_over(column: str, text: str) -> None:
+def test_any_cell_is_parsed_without_an_exception(column: str, text: str) -> None:
     value = parse_value(column, text)
     assert value is None or isinstance(value, int | float | str | Unreadable)
     assert value == value, "NaN is no value"
 
 
-def test_without_units_in_the_cells_the_header_gives_them() -> None:
+def test_without_units_in_the_cells_the_header_has_them() -> None:
     table = parse_query_gpu("uuid, memory.used [GiB], power.draw [W], pstate\nGPU-1, 3, [N/A], P0\n")
     assert table.rows == ({"uuid": "GPU-1", "memory.used": "3 GiB", "power.draw": "[N/A]", "pstate": "P0"},)
 
 
-def test_windows_line_ends_and_warnings_around_the_table_do_no_harm() -> None:
+def test_windows_line_ends_and_warnings_around_the_table_are_ignored() -> None:
     table = parse_query_gpu(
         "WARNING: persistence mode is off\r\nuuid, index\r\nGPU-1, 0\r\n\r\nWARNING: infoROM is corrupted\r\n"
     )
@@ -257,7 +257,7 @@ WHOLE = parse_query_gpu(HEALTHY)
 
 
 @given(st.integers(0, len(HEALTHY)))
-def test_output_cut_at_any_byte_gives_whole_rows_only(length: int) -> None:
+def test_truncated_output_gives_complete_rows_only(length: int) -> None:
     table = parse_query_gpu(HEALTHY[:length])
     assert table.rows == WHOLE.rows[: len(table.rows)]
     assert len(table.rows) == max(0, HEALTHY[:length].count("\n") - 1)
@@ -266,30 +266,30 @@ def test_output_cut_at_any_byte_gives_whole_rows_only(length: int) -> None:
 
 
 @given(st.text() | st.binary().map(lambda noise: noise.decode("utf-8", "replace")))
-def test_noise_is_no_table(noise: str) -> None:
+def test_random_text_is_no_table(noise: str) -> None:
     table = parse_query_gpu(noise)
     assert table.columns == () or "uuid" in table.columns
     assert all(tuple(row) == table.columns for row in table.rows if len(set(table.columns)) == len(row))
 
 
 @given(st.text())
-def test_noise_after_a_good_header_is_counted_or_a_row(noise: str) -> None:
+def test_random_text_after_a_valid_header_is_counted_or_a_row(noise: str) -> None:
     table = parse_query_gpu("uuid, index, pstate\n" + noise)
     assert table.columns == ("uuid", "index", "pstate")
     assert len(table.rows) + table.malformed <= noise.count("\n") + 1
 
 
 @pytest.mark.parametrize("capture", ["h100", "h100-processes"])
-def test_half_an_xml_is_no_table(capture: str) -> None:
+def test_incomplete_xml_is_no_table(capture: str) -> None:
     assert parse_query_gpu((CAPTURES / capture / "q-x-crashed.xml").read_text()) == Table()
 
 
-def test_the_plain_table_of_the_tool_is_not_taken_for_csv() -> None:
+def test_the_plain_table_of_the_tool_is_not_parsed_as_csv() -> None:
     assert parse_query_gpu((CAPTURES / "h100" / "plain.txt").read_text()) == Table()
 
 
 @pytest.mark.parametrize(("tool", "columns"), [("535", 141), ("550", 144)])
-def test_the_columns_that_the_tool_offers_are_found_by_all_their_names(tool: str, columns: int) -> None:
+def test_supported_columns_are_found_by_all_their_names(tool: str, columns: int) -> None:
     text = (CAPTURES / f"tool-{tool}" / "help-query-gpu.txt").read_text()
     lines = [line for line in text.splitlines() if re.match(r'"[^"]*"( or "[^"]*")?$', line)]
     assert len(lines) == columns
@@ -301,11 +301,11 @@ def test_the_columns_that_the_tool_offers_are_found_by_all_their_names(tool: str
 
 
 @given(st.text())
-def test_no_help_text_makes_the_parser_fall_over(text: str) -> None:
+def test_any_help_text_is_parsed_without_an_exception(text: str) -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9_.]+", name) for name in parse_help_columns(text))
 
 
-def test_the_list_names_the_gpus_that_answer() -> None:
+def test_the_list_contains_the_gpus_that_respond() -> None:
     lost = (CAPTURES / "h100-lost" / "list.txt").read_text(errors="replace")
     assert parse_list(lost) == (0, 1, 3, 4, 5, 6, 7)
     assert parse_list((CAPTURES / "gb200" / "list.txt").read_text()) == tuple(range(8))
@@ -313,16 +313,16 @@ def test_the_list_names_the_gpus_that_answer() -> None:
 
 
 @given(st.text())
-def test_no_list_makes_the_parser_fall_over(text: str) -> None:
+def test_any_list_is_parsed_without_an_exception(text: str) -> None:
     assert all(index >= 0 for index in parse_list(text))
 
 
-def test_the_cuda_version_is_told_by_tools_that_know_it() -> None:
+def test_the_cuda_version_is_read_if_the_tool_prints_it() -> None:
     assert parse_cuda_version((CAPTURES / "tool-550" / "version.txt").read_text()) == "12.4"
     assert parse_cuda_version((CAPTURES / "tool-535" / "version.txt").read_text()) is None
 
 
 @given(st.text() | st.text().map("CUDA Version : ".__add__))
-def test_no_version_makes_the_parser_fall_over(text: str) -> None:
+def test_any_version_text_is_parsed_without_an_exception(text: str) -> None:
     version = parse_cuda_version(text)
     assert version is None or re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", version)

@@ -118,7 +118,7 @@ def test_a_failing_h100_field_by_field() -> None:
 
 
 @pytest.mark.parametrize("capture", QUERY_CAPTURES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_no_column_of_a_healthy_capture_is_an_error(capture: Path) -> None:
+def test_a_healthy_capture_has_no_errors(capture: Path) -> None:
     for row in parse_query_gpu(capture.read_text()).rows:
         if is_lost(row):
             assert capture.parent.name == "h100-lost"
@@ -152,7 +152,7 @@ NEWER = {
 }
 
 
-def test_what_only_newer_drivers_tell_is_read() -> None:
+def test_columns_of_newer_drivers_are_read() -> None:
     reading, errors = read(NEWER)
     assert errors == {}
     assert reading.recovery_action is not None
@@ -179,19 +179,19 @@ def test_what_only_newer_drivers_tell_is_read() -> None:
         ("Drain and Reset", "drain_and_reset"),
     ],
 )
-def test_every_recovery_action_is_known(word: str, action: str) -> None:
+def test_every_recovery_action_is_recognised(word: str, action: str) -> None:
     reading, _ = read({"gpu_recovery_action": word})
     assert reading.recovery_action is not None
     assert [name for (name,), value in reading.recovery_action.items() if value] == [action]
 
 
-def test_a_state_that_we_do_not_know_is_counted_not_guessed() -> None:
+def test_an_unknown_state_is_counted_and_not_guessed() -> None:
     reading, errors = read({"gpu_recovery_action": "Pray", "compute_mode": "[Unknown Error]"})
     assert reading == Reading(gpu=GPU)
     assert errors == {("recovery_action", "unknown_state"): 1, ("compute_mode", "unknown_error"): 1}
 
 
-def test_errors_count_under_the_field_that_lacks_its_value() -> None:
+def test_errors_are_counted_for_the_field_without_a_value() -> None:
     reading, errors = read(
         {
             "power.draw": "[Unknown Error]",
@@ -221,14 +221,14 @@ def test_throttle_reasons_without_a_column_come_from_the_mask() -> None:
     assert reading.throttle_active == {("gpu_idle",): 1, ("sw_power_cap",): 0, ("display_clock_setting",): 1}
 
 
-def test_a_gpu_that_says_that_it_is_lost_is_lost() -> None:
+def test_a_gpu_that_is_reported_as_lost_is_lost() -> None:
     assert is_lost(captured("h100-lost", index=2))
     assert not is_lost(captured("h100-lost", index=1))
     assert is_lost({"uuid": "GPU-1", "power.draw": "[GPU is lost]", "pstate": "P0"})
 
 
 @pytest.mark.parametrize("word", ["[Unknown Error]", "ERR!", "[GPU requires reset]"])
-def test_a_gpu_without_one_vital_sign_is_lost_whatever_the_driver_has_cached(word: str) -> None:
+def test_a_gpu_without_an_essential_value_is_lost(word: str) -> None:
     row = {"uuid": "GPU-1", "power.draw": word, "temperature.gpu": word, "pstate": word, "memory.used": word}
     assert is_lost({**row, "persistence_mode": "Enabled", "fan.speed": "[N/A]"})
     assert not is_lost({**row, "temperature.gpu": "40"})
@@ -246,7 +246,7 @@ def test_a_row_without_identity_is_no_gpu(row: TableRow) -> None:
 
 
 @pytest.mark.parametrize("tool", ["535", "550"])
-def test_all_wanted_columns_of_a_driver_are_chosen_by_the_names_it_has(tool: str) -> None:
+def test_columns_are_requested_by_the_names_of_the_driver(tool: str) -> None:
     offered = parse_help_columns((CAPTURES / f"tool-{tool}" / "help-query-gpu.txt").read_text())
     chosen = choose_columns(offered)
     assert set(chosen) <= offered
@@ -258,7 +258,7 @@ def test_all_wanted_columns_of_a_driver_are_chosen_by_the_names_it_has(tool: str
     }
 
 
-def test_a_driver_that_has_only_the_old_names_is_asked_by_them() -> None:
+def test_a_driver_with_old_column_names_only() -> None:
     assert choose_columns(frozenset({"uuid", "clocks_throttle_reasons.gpu_idle", "new.column"})) == (
         "uuid",
         "clocks_throttle_reasons.gpu_idle",
@@ -274,7 +274,7 @@ CELLS = (
 
 
 @given(st.dictionaries(st.sampled_from(WANTED), CELLS))
-def test_no_row_makes_the_mapping_fall_over(row: dict[str, str]) -> None:
+def test_any_row_is_mapped_without_an_exception(row: dict[str, str]) -> None:
     is_lost(row)
     build_gpu(row, None)
     _, errors = read(row)

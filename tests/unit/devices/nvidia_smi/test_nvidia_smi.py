@@ -69,7 +69,7 @@ def test_gpus_without_processes_have_an_empty_list(tmp_path: Path) -> None:
     assert last.gpu.index == 3
 
 
-def test_after_a_driver_change_the_columns_are_asked_again(
+def test_after_a_driver_change_the_columns_are_queried_again(
     tool: CapturedNvidiaSmi, reader: NvidiaSmiReader
 ) -> None:
     reader.read()
@@ -81,7 +81,7 @@ def test_after_a_driver_change_the_columns_are_asked_again(
     assert [call for call in tool.calls() if call == ["--help-query-gpu"]] == [["--help-query-gpu"]] * 2
 
 
-def test_a_column_that_is_gone_is_noticed_and_the_sample_still_succeeds(
+def test_a_removed_column_is_noticed_and_the_sample_still_succeeds(
     tool: CapturedNvidiaSmi, reader: NvidiaSmiReader, tmp_path: Path
 ) -> None:
     reader.read()
@@ -100,7 +100,7 @@ def test_a_column_that_is_gone_is_noticed_and_the_sample_still_succeeds(
     assert report.readings[0].gpu.cuda_version == "12.6"
 
 
-def test_a_tool_that_never_accepts_its_own_columns_is_unavailable(
+def test_a_tool_that_rejects_its_own_columns_is_unavailable(
     tool: CapturedNvidiaSmi, reader: NvidiaSmiReader
 ) -> None:
     tool.answer("--query-gpu", (CAPTURES / "tool-550" / "unknown-column.txt").read_text(), 2)
@@ -136,7 +136,7 @@ def test_a_tool_that_never_accepts_its_own_columns_is_unavailable(
     ],
 )
 @pytest.mark.parametrize("when", ["--help-query-gpu", "--query-gpu"])
-def test_a_tool_that_fails_says_why_and_what_helps(
+def test_a_failing_tool_is_unavailable_with_reason_and_fix(
     tool: CapturedNvidiaSmi,
     reader: NvidiaSmiReader,
     when: str,
@@ -154,7 +154,7 @@ def test_a_tool_that_fails_says_why_and_what_helps(
     assert ups(reader.read().readings) == [True] * 8, "it goes on when the tool does"
 
 
-def test_a_host_without_the_tool_is_told_what_is_missing(tmp_path: Path) -> None:
+def test_a_host_without_the_tool_is_unavailable_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="nvidia-smi was not found") as failure:
         NvidiaSmiReader(command=str(tmp_path / "nvidia-smi"), timeout_seconds=30).read()
     assert "install" in failure.value.fix
@@ -184,7 +184,7 @@ def test_all_runs_of_a_sample_share_one_timeout(
         reader.read()
 
 
-def test_a_slow_tool_gets_there_step_by_step(
+def test_a_slow_tool_succeeds_after_several_samples(
     tmp_path: Path, tool: CapturedNvidiaSmi, clock: ToolClock
 ) -> None:
     slow = tmp_path / "slow"
@@ -213,7 +213,7 @@ def test_a_slow_tool_gets_there_step_by_step(
     ],
     ids=["half an XML", "plain table", "header alone", "half a header", "half a row", "noise"],
 )
-def test_half_an_output_or_another_one_is_unavailable_and_quoted(
+def test_incomplete_or_other_output_is_unavailable_and_quoted(
     tool: CapturedNvidiaSmi, reader: NvidiaSmiReader, text: str
 ) -> None:
     tool.answer("--query-gpu", text)
@@ -223,9 +223,7 @@ def test_half_an_output_or_another_one_is_unavailable_and_quoted(
     assert len(failure.value.reason) < 1000
 
 
-def test_output_that_ends_early_keeps_the_rows_it_has(
-    tool: CapturedNvidiaSmi, reader: NvidiaSmiReader
-) -> None:
+def test_truncated_output_keeps_its_complete_rows(tool: CapturedNvidiaSmi, reader: NvidiaSmiReader) -> None:
     whole = reader.read()
     columns = next(call for call in tool.calls() if call[0].startswith("--query-gpu="))[0].split("=")[1]
     header = columns.replace(",", ", ")
@@ -241,7 +239,7 @@ def test_output_that_ends_early_keeps_the_rows_it_has(
     assert report.errors == {("gpu", "malformed"): 1, ("gpu", "missing"): 7}
 
 
-def test_a_tool_that_crashes_after_some_rows_is_used_and_counted(
+def test_the_rows_of_a_tool_that_crashes_are_used_and_the_error_is_counted(
     tool: CapturedNvidiaSmi, reader: NvidiaSmiReader
 ) -> None:
     tool.answer("--query-gpu", "uuid, index, power.draw [W]\nGPU-1, 0, 7.00 W\n", 14)
@@ -250,7 +248,9 @@ def test_a_tool_that_crashes_after_some_rows_is_used_and_counted(
     assert report.errors[("gpu", "exit_code_14")] == 1
 
 
-def test_another_versions_columns_are_read_by_name(tool: CapturedNvidiaSmi, reader: NvidiaSmiReader) -> None:
+def test_columns_of_another_version_are_read_by_name(
+    tool: CapturedNvidiaSmi, reader: NvidiaSmiReader
+) -> None:
     tool.answer(
         "--query-gpu",
         "pstate, brand.new, index, clocks_throttle_reasons.hw_slowdown, uuid, memory.used [MiB]\n"
@@ -262,7 +262,7 @@ def test_another_versions_columns_are_read_by_name(tool: CapturedNvidiaSmi, read
     assert reading.memory_used_bytes == 17 * 2**20
 
 
-def test_a_gpu_whose_row_says_lost_is_down_and_the_others_go_on(
+def test_a_gpu_whose_row_reports_lost_is_down_and_the_others_are_read(
     tool: CapturedNvidiaSmi, reader: NvidiaSmiReader
 ) -> None:
     before = reader.read()
@@ -277,7 +277,7 @@ def test_a_gpu_whose_row_says_lost_is_down_and_the_others_go_on(
     assert ups(reader.read().readings) == [True] * 8, "and it may come back"
 
 
-def test_a_gpu_that_cannot_be_opened_does_not_take_the_others_along(
+def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(
     tool: CapturedNvidiaSmi, reader: NvidiaSmiReader
 ) -> None:
     reader.read()
@@ -293,7 +293,7 @@ def test_a_gpu_that_cannot_be_opened_does_not_take_the_others_along(
     assert tool.calls()[-1][:2] == ["-i", "0,1,3,4,5,6,7"]
 
 
-def test_a_gpu_lost_before_the_first_look_leaves_the_others_to_see(
+def test_a_gpu_lost_before_the_first_sample_does_not_affect_the_others(
     tool: CapturedNvidiaSmi, reader: NvidiaSmiReader
 ) -> None:
     tool.answer("--query-gpu", NO_HANDLE, 15)
@@ -304,7 +304,7 @@ def test_a_gpu_lost_before_the_first_look_leaves_the_others_to_see(
 
 
 @pytest.mark.parametrize(("text", "exit_code"), [(NO_HANDLE, 15), ("No devices were found\n", 6)])
-def test_when_every_gpu_is_gone_those_we_knew_are_down(
+def test_if_every_gpu_disappears_the_known_ones_are_down(
     tool: CapturedNvidiaSmi, reader: NvidiaSmiReader, text: str, exit_code: int
 ) -> None:
     reader.read()
@@ -313,7 +313,7 @@ def test_when_every_gpu_is_gone_those_we_knew_are_down(
     assert ups(reader.read().readings) == [False] * 8
 
 
-def test_when_the_only_gpu_is_lost_from_the_start_the_reason_says_so(
+def test_if_the_only_gpu_is_lost_from_the_start_the_reason_names_it(
     tool: CapturedNvidiaSmi, reader: NvidiaSmiReader
 ) -> None:
     tool.answer("--query-gpu", NO_HANDLE, 15)
@@ -323,7 +323,7 @@ def test_when_the_only_gpu_is_lost_from_the_start_the_reason_says_so(
     assert "gpu-reset" in failure.value.fix
 
 
-def test_a_gpu_that_no_longer_tells_its_uuid_is_known_by_its_place(
+def test_a_gpu_without_its_uuid_is_recognised_by_its_pci_address(
     tool: CapturedNvidiaSmi, reader: NvidiaSmiReader
 ) -> None:
     reader.read()
@@ -347,7 +347,7 @@ def test_one_gpu_is_never_reported_twice(tool: CapturedNvidiaSmi, reader: Nvidia
     assert report.errors[("gpu", "duplicate")] == 1
 
 
-def test_gpus_are_reported_even_when_processes_cannot_be(
+def test_gpus_are_reported_if_processes_cannot_be_read(
     tool: CapturedNvidiaSmi, reader: NvidiaSmiReader
 ) -> None:
     tool.answer("--query-compute-apps", "Failed to list: Unknown Error\n", 255)
@@ -358,7 +358,7 @@ def test_gpus_are_reported_even_when_processes_cannot_be(
         assert report.errors == {("processes", "exit_code_255"): times}, "errors only ever grow"
 
 
-def test_gpus_are_reported_even_when_the_list_of_processes_hangs(
+def test_gpus_are_reported_if_the_list_of_processes_hangs(
     tmp_path: Path, tool: CapturedNvidiaSmi, clock: ToolClock
 ) -> None:
     hanging = tmp_path / "hanging"

@@ -33,7 +33,7 @@ def differences(actual: Any, expected: Any) -> dict[str, tuple[Any, Any]]:
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def test_every_field_of_the_model_is_told_by_some_card() -> None:
+def test_every_field_of_the_model_is_reported_by_some_card() -> None:
     only_amd = {metric.field for metric in GPU_METRICS if "nvml" not in readers_of(metric)} | {
         "process_samples"
     }
@@ -50,7 +50,7 @@ def test_every_field_of_the_model_is_told_by_some_card() -> None:
 
 
 @pytest.mark.parametrize("kind", CARDS)
-def test_reading_equals_what_the_driver_says(driver: Driver, kind: str) -> None:
+def test_every_reading_equals_the_values_of_the_driver(driver: Driver, kind: str) -> None:
     expected = CARDS[kind]()
     driver.shows(expected)
     reader = driver.reader(
@@ -81,7 +81,7 @@ def test_reading_equals_what_the_driver_says(driver: Driver, kind: str) -> None:
     assert (seen[0].xid_last_timestamp_seconds or {}).keys() == (expected.xid_errors or {}).keys()
 
 
-def test_many_cards_are_read_side_by_side(driver: Driver) -> None:
+def test_several_cards_are_read_together(driver: Driver) -> None:
     cards = [card(index) for index, card in enumerate(CARDS.values())]
     driver.shows(*cards)
     report = driver.reader().read()
@@ -90,13 +90,13 @@ def test_many_cards_are_read_side_by_side(driver: Driver) -> None:
     assert [len(reading.mig) for reading in report.readings] == [len(card.mig) for card in cards]
 
 
-def test_pcie_throughput_is_read_only_when_asked_for(driver: Driver) -> None:
+def test_pcie_throughput_is_read_only_on_request(driver: Driver) -> None:
     driver.shows(l40s())
     (reading,) = driver.reader().read().readings
     assert reading.pcie_throughput_bytes_per_second is None
 
 
-def test_values_that_change_are_read_anew(driver: Driver) -> None:
+def test_changed_values_are_read_again(driver: Driver) -> None:
     driver.shows(h100())
     reader = driver.reader()
     reader.read()
@@ -125,7 +125,7 @@ def test_nvlink_counters_appear_when_a_link_comes_up(driver: Driver) -> None:
     assert reading.nvlink_up == card.nvlink_up
 
 
-def test_link_that_sleeps_is_up() -> None:
+def test_a_link_in_low_power_mode_is_up() -> None:
     values: dict[str, Any] = {"nvlink_up": {("0",): 0, ("1",): 1, ("2",): 2}}
     complete_links(Query(Library(), None), 3, values)
     assert values["nvlink_up"] == {("0",): 0.0, ("1",): 1.0, ("2",): 1.0}

@@ -1,4 +1,4 @@
-"""GPUs and drivers come and go under the running reader."""
+"""GPUs and drivers change while the reader runs."""
 
 import _ctypes
 from dataclasses import replace
@@ -23,13 +23,13 @@ def quiet(reading: Reading) -> Reading:
     return replace(reading, xid_errors={})
 
 
-def test_no_gpu_is_not_an_error(driver: Driver) -> None:
+def test_a_host_without_a_gpu_is_not_an_error(driver: Driver) -> None:
     driver.shows()
     report = driver.reader().read()
     assert (report.readings, report.errors) == ((), {})
 
 
-def test_lost_gpu_is_down_and_the_others_go_on(driver: Driver) -> None:
+def test_a_lost_gpu_is_down_and_the_others_are_read(driver: Driver) -> None:
     cards = [quiet(h100(index)) for index in range(3)]
     driver.shows(*cards)
     reader = driver.reader()
@@ -69,7 +69,7 @@ def test_gpu_that_needs_a_reset_is_down(driver: Driver) -> None:
     assert report.errors == {}
 
 
-def test_gpu_that_is_lost_before_it_says_who_it_is_is_counted_as_down(driver: Driver) -> None:
+def test_a_gpu_lost_before_its_identity_was_read_is_counted_as_down(driver: Driver) -> None:
     fault = Fault(FaultKind.LOST, gpu=0)
     driver.shows(t4(0), t4(1), faults=[fault])
     readings = driver.reader().read().readings
@@ -77,7 +77,7 @@ def test_gpu_that_is_lost_before_it_says_who_it_is_is_counted_as_down(driver: Dr
     assert readings[1].up
 
 
-def test_lost_gpu_keeps_its_name_when_the_driver_starts_anew(driver: Driver) -> None:
+def test_a_lost_gpu_keeps_its_identity_when_the_driver_is_initialised_again(driver: Driver) -> None:
     cards = [quiet(t4(0)), quiet(t4(1))]
     driver.shows(*cards)
     reader = driver.reader()
@@ -91,7 +91,7 @@ def test_lost_gpu_keeps_its_name_when_the_driver_starts_anew(driver: Driver) -> 
     ]
 
 
-def test_gpu_that_is_not_listed_any_more_stays_as_down(driver: Driver) -> None:
+def test_a_gpu_that_is_no_longer_listed_is_down(driver: Driver) -> None:
     cards = [quiet(h100(index)) for index in range(3)]
     driver.shows(*cards)
     reader = driver.reader()
@@ -109,7 +109,7 @@ def test_gpu_that_is_not_listed_any_more_stays_as_down(driver: Driver) -> None:
     assert [reading.gpu.uuid for reading in readings] == [card.gpu.uuid for card in cards]
 
 
-def test_gpu_that_is_added_is_picked_up(driver: Driver) -> None:
+def test_an_added_gpu_is_read(driver: Driver) -> None:
     driver.shows(t4(0))
     reader = driver.reader()
     assert len(reader.read().readings) == 1
@@ -130,14 +130,14 @@ def test_another_gpu_at_the_same_index_is_another_gpu(driver: Driver) -> None:
     ]
 
 
-def test_library_starts_anew_while_a_gpu_is_lost(driver: Driver) -> None:
+def test_the_library_is_initialised_again_while_a_gpu_is_lost(driver: Driver) -> None:
     driver.shows(t4(0), lost(t4(1)))
     reader = driver.reader(retry_lost_seconds=0)
     for _ in range(3):
         assert [reading.up for reading in reader.read().readings] == [True, False]
 
 
-def test_driver_reload_is_survived_within_one_read(driver: Driver) -> None:
+def test_a_driver_reload_is_handled_within_one_read(driver: Driver) -> None:
     driver.shows(h100())
     reader = driver.reader()
     reader.read()
@@ -158,7 +158,7 @@ def test_driver_reload_is_survived_within_one_read(driver: Driver) -> None:
     assert reading.sm_active_ratio == h100().sm_active_ratio
 
 
-def test_driver_of_another_version_than_the_library_is_explained(driver: Driver) -> None:
+def test_a_version_mismatch_of_driver_and_library_is_explained(driver: Driver) -> None:
     driver.shows(t4(), faults=[Fault(FaultKind.VERSION_MISMATCH)])
     reader = driver.reader()
     with pytest.raises(Unavailable) as caught:
@@ -169,7 +169,7 @@ def test_driver_of_another_version_than_the_library_is_explained(driver: Driver)
 
 
 @pytest.mark.parametrize(("hangs", "unloaded"), [(False, 1), (True, 0)])
-def test_upgraded_driver_is_loaded_anew_unless_a_thread_hangs_in_the_old_one(
+def test_an_upgraded_driver_is_loaded_again_unless_a_thread_hangs_in_the_old_one(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, hangs: bool, unloaded: int
 ) -> None:
     closed: list[int] = []
@@ -223,7 +223,7 @@ def test_mig_devices_reconfigured(driver: Driver) -> None:
     assert reading.mig[0].sm_active_ratio == 0.25
 
 
-def test_mig_device_gone_between_two_reads(driver: Driver) -> None:
+def test_a_mig_device_is_destroyed_between_two_reads(driver: Driver) -> None:
     before = a100_mig()
     driver.shows(before)
     reader = driver.reader()
@@ -233,7 +233,7 @@ def test_mig_device_gone_between_two_reads(driver: Driver) -> None:
     assert [mig.instance.profile for mig in reading.mig] == ["1g.5gb"]
 
 
-def test_stale_handle_is_renewed_in_the_same_read(driver: Driver) -> None:
+def test_an_invalid_handle_is_renewed_in_the_same_read(driver: Driver) -> None:
     driver.shows(t4(0), t4(1))
     reader = driver.reader()
     reader.read()
@@ -245,7 +245,7 @@ def test_stale_handle_is_renewed_in_the_same_read(driver: Driver) -> None:
     }
 
 
-def test_gpu_whose_name_the_driver_cannot_tell_does_not_hide_the_others(driver: Driver) -> None:
+def test_a_gpu_without_a_readable_name_does_not_hide_the_others(driver: Driver) -> None:
     fault = Fault(FaultKind.ERROR, function="nvmlDeviceGetUUID", gpu=0, value=UNKNOWN)
     driver.shows(t4(0), t4(1), faults=[fault])
     report = driver.reader().read()

@@ -61,21 +61,21 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     return pids
 
 
-def test_layouts_are_the_drivers() -> None:
+def test_struct_layouts_are_those_of_the_driver() -> None:
     assert PID.size == ctypes.sizeof(ctypes.c_uint)
     assert STATS.size == ctypes.sizeof(pynvml.c_nvmlAccountingStats_t)
 
 
-def test_who_ended_since_the_last_look_is_told_once(driver: Driver) -> None:
+def test_a_process_that_ended_since_the_last_sample_is_reported_once(driver: Driver) -> None:
     driver.shows(card(ended(1)))
     reader = driver.reader(accounting=True)
-    assert accounted(reader) == (), "it had ended before anybody looked"
+    assert accounted(reader) == (), "it had ended before the first sample"
     driver.shows(card(ended(1), ended(2), ended(3, 5, sm_ratio=0.0, ran_us=0, memory_peak_bytes=None)))
     assert accounted(reader) == (ended(2), ended(3, 5, sm_ratio=0.0, ran_us=0, memory_peak_bytes=None))
     assert accounted(reader) == ()
 
 
-def test_a_running_process_is_told_when_it_has_ended(driver: Driver) -> None:
+def test_a_running_process_is_reported_when_it_has_ended(driver: Driver) -> None:
     shows(driver, f"7 10 0 {GIB} 0 {STARTED} 1")
     reader = driver.reader(accounting=True)
     assert accounted(reader) == ()
@@ -84,7 +84,7 @@ def test_a_running_process_is_told_when_it_has_ended(driver: Driver) -> None:
     assert accounted(reader) == (AccountedProcess(7, STARTED, 90_000, 0.1, GIB),)
 
 
-def test_only_who_may_have_ended_is_asked_about(driver: Driver, asked: Counter[int]) -> None:
+def test_only_processes_that_may_have_ended_are_queried(driver: Driver, asked: Counter[int]) -> None:
     running = (Process(7, "compute", "python3", GIB),)
     shows(driver, f"5 1 0 0 9 {STARTED} 0", f"7 1 0 0 0 {STARTED} 1", processes=running)
     reader = driver.reader(accounting=True)
@@ -97,7 +97,7 @@ def test_only_who_may_have_ended_is_asked_about(driver: Driver, asked: Counter[i
     assert asked == {5: 1, 7: 1}
 
 
-def test_a_pid_that_is_used_again_is_another_process(driver: Driver) -> None:
+def test_a_reused_pid_is_another_process(driver: Driver) -> None:
     driver.shows(card(ended(1), ended(2)))
     reader = driver.reader(accounting=True)
     assert accounted(reader) == ()
@@ -106,7 +106,7 @@ def test_a_pid_that_is_used_again_is_another_process(driver: Driver) -> None:
     assert accounted(reader) == ()
 
 
-def test_the_end_of_a_process_is_not_told_again_while_its_pid_runs_anew(driver: Driver) -> None:
+def test_the_end_of_a_process_is_not_reported_again_while_its_pid_is_reused(driver: Driver) -> None:
     first, second = f"7 1 0 0 9 {STARTED} 0", f"7 2 0 0 0 {STARTED + 50} 1"
     shows(driver)
     reader = driver.reader(accounting=True)
@@ -119,7 +119,7 @@ def test_the_end_of_a_process_is_not_told_again_while_its_pid_runs_anew(driver: 
     assert accounted(reader) == ()
 
 
-def test_what_the_driver_has_dropped_is_forgotten(driver: Driver) -> None:
+def test_processes_that_the_driver_has_dropped_are_forgotten(driver: Driver) -> None:
     driver.shows(card(ended(1), ended(2)))
     reader = driver.reader(accounting=True)
     accounted(reader)
@@ -129,7 +129,7 @@ def test_what_the_driver_has_dropped_is_forgotten(driver: Driver) -> None:
     assert list(reader._accounting._reported.values()) == [{2: STARTED}]
 
 
-def test_many_are_all_read(driver: Driver) -> None:
+def test_many_processes_are_all_read(driver: Driver) -> None:
     driver.shows(card())
     reader = driver.reader(accounting=True)
     accounted(reader)
@@ -138,7 +138,7 @@ def test_many_are_all_read(driver: Driver) -> None:
     assert accounted(reader) == many
 
 
-def test_who_ended_while_the_driver_was_let_go_is_told(driver: Driver) -> None:
+def test_a_process_that_ended_while_the_driver_was_released_is_reported(driver: Driver) -> None:
     driver.shows(card(ended(1)))
     reader = driver.reader(accounting=True, release_driver=True)
     assert accounted(reader) == ()
@@ -146,7 +146,7 @@ def test_who_ended_while_the_driver_was_let_go_is_told(driver: Driver) -> None:
     assert accounted(reader) == (ended(2),)
 
 
-def test_who_ended_since_the_mode_was_turned_on_is_told(driver: Driver) -> None:
+def test_processes_that_ended_since_accounting_was_enabled_are_reported(driver: Driver) -> None:
     driver.shows(t4())
     reader = driver.reader(accounting=True)
     assert accounted(reader) is None
@@ -163,7 +163,7 @@ def test_who_ended_since_the_mode_was_turned_on_is_told(driver: Driver) -> None:
     ],
     ids=["off", "not supported", "MIG mode"],
 )
-def test_without_accounting_nothing_is_told(driver: Driver, reading: Reading) -> None:
+def test_without_accounting_nothing_is_reported(driver: Driver, reading: Reading) -> None:
     driver.shows(reading)
     reader = driver.reader(accounting=True)
     report = reader.read()
@@ -171,7 +171,7 @@ def test_without_accounting_nothing_is_told(driver: Driver, reading: Reading) ->
     assert report.errors == {}
 
 
-def test_it_is_read_only_when_asked_for(driver: Driver, asked: Counter[int]) -> None:
+def test_accounting_is_read_only_on_request(driver: Driver, asked: Counter[int]) -> None:
     driver.shows(card(ended(1)))
     (reading,) = driver.reader().read().readings
     assert (reading.accounting_mode, reading.accounted) == (True, None)
@@ -203,7 +203,7 @@ def test_it_is_read_only_when_asked_for(driver: Driver, asked: Counter[int]) -> 
         "start not available",
     ],
 )
-def test_what_cannot_be_true_is_dropped_and_counted(driver: Driver, line: str) -> None:
+def test_impossible_values_are_dropped_and_counted(driver: Driver, line: str) -> None:
     shows(driver)
     reader = driver.reader(accounting=True)
     accounted(reader)
@@ -213,7 +213,7 @@ def test_what_cannot_be_true_is_dropped_and_counted(driver: Driver, line: str) -
     assert report.errors == {("accounted", "implausible"): 1}
 
 
-def test_a_list_that_fails_is_not_a_list_of_nobody(driver: Driver) -> None:
+def test_a_failing_list_is_not_an_empty_list(driver: Driver) -> None:
     driver.shows(card())
     reader = driver.reader(accounting=True)
     accounted(reader)
@@ -227,7 +227,7 @@ def test_a_list_that_fails_is_not_a_list_of_nobody(driver: Driver) -> None:
     assert accounted(reader) == (ended(1),)
 
 
-def test_statistics_that_fail_are_asked_for_again(driver: Driver) -> None:
+def test_failing_statistics_are_queried_again(driver: Driver) -> None:
     driver.shows(card())
     reader = driver.reader(accounting=True)
     accounted(reader)
@@ -238,7 +238,7 @@ def test_statistics_that_fail_are_asked_for_again(driver: Driver) -> None:
     assert accounted(reader) == (ended(1),)
 
 
-def test_what_could_not_be_read_at_the_first_look_has_ended_before_it(driver: Driver) -> None:
+def test_processes_unreadable_at_the_first_sample_ended_before_it(driver: Driver) -> None:
     fault = Fault(FaultKind.ERROR, function="nvmlDeviceGetAccountingStats", value=999)
     driver.shows(card(ended(1)), faults=[fault])
     reader = driver.reader(accounting=True)
@@ -247,14 +247,14 @@ def test_what_could_not_be_read_at_the_first_look_has_ended_before_it(driver: Dr
     assert accounted(reader) == ()
 
 
-def test_a_gpu_that_is_lost_while_it_is_asked_is_down(driver: Driver) -> None:
+def test_a_gpu_that_is_lost_during_the_query_is_down(driver: Driver) -> None:
     fault = Fault(FaultKind.ERROR, function="nvmlDeviceGetAccountingPids", value=15)
     driver.shows(card(), faults=[fault])
     (reading,) = driver.reader(accounting=True).read().readings
     assert not reading.up
 
 
-def test_who_was_asked_about_when_the_gpu_was_lost_is_told_when_it_is_back(driver: Driver) -> None:
+def test_processes_queried_when_the_gpu_was_lost_are_reported_after_its_return(driver: Driver) -> None:
     driver.shows(card())
     reader = driver.reader(accounting=True)
     accounted(reader)
@@ -265,7 +265,7 @@ def test_who_was_asked_about_when_the_gpu_was_lost_is_told_when_it_is_back(drive
     assert accounted(reader) == (ended(1), ended(2))
 
 
-def test_a_driver_that_lists_them_in_another_order_says_nothing_new(driver: Driver) -> None:
+def test_a_different_order_of_the_list_reports_nothing_new(driver: Driver) -> None:
     driver.shows(card(ended(1), ended(2)))
     reader = driver.reader(accounting=True)
     accounted(reader)

@@ -1,4 +1,4 @@
-"""The choke point: every error of the driver becomes None, a counted error, a lost GPU or a new start."""
+"""Every error of the driver becomes None, a counted error, a lost GPU or a new initialisation."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def library() -> Library:
 
 
 @pytest.mark.parametrize("code", [INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND, DEPRECATED, 25, 22])
-def test_what_a_card_lacks_is_no_error(library: Library, code: int) -> None:
+def test_unsupported_values_are_not_errors(library: Library, code: int) -> None:
     assert library.judge(code, "power_watts") is ErrorMeaning.UNSUPPORTED
     assert not library.errors
 
@@ -32,34 +32,34 @@ def test_what_a_card_lacks_is_no_error(library: Library, code: int) -> None:
     ("code", "name"),
     [(NO_PERMISSION, "no_permission"), (UNKNOWN, "unknown"), (NOT_READY, "not_ready"), (12345, "code_12345")],
 )
-def test_what_went_wrong_is_counted_by_field_and_name(library: Library, code: int, name: str) -> None:
+def test_errors_are_counted_by_field_and_name(library: Library, code: int, name: str) -> None:
     library.judge(code, "power_watts")
     assert library.judge(code, "power_watts") is ErrorMeaning.FAILED
     assert library.errors == {("power_watts", name): 2}
 
 
 @pytest.mark.parametrize("code", [15, 16, 28])
-def test_lost_device_is_told_apart(library: Library, code: int) -> None:
+def test_a_lost_device_is_distinguished(library: Library, code: int) -> None:
     with pytest.raises(DeviceLost):
         library.judge(code, "power_watts")
     assert not library.errors
 
 
 @pytest.mark.parametrize("code", [1, 9, 12, 18])
-def test_library_that_is_gone_is_told_apart(library: Library, code: int) -> None:
+def test_an_uninitialised_library_is_distinguished(library: Library, code: int) -> None:
     with pytest.raises(LibraryGone):
         library.judge(code, "power_watts")
     assert not library.errors
 
 
 @pytest.mark.parametrize("code", [1, 4, 9, 12, 17, 18, 999, 12345])
-def test_every_failed_start_says_why_and_what_helps(library: Library, code: int) -> None:
+def test_every_failed_initialisation_has_a_reason_and_a_fix(library: Library, code: int) -> None:
     unavailable = library.unavailable(code)
     assert len(unavailable.reason) > 10
     assert unavailable.fix
 
 
-def test_failing_function_costs_its_field_alone(driver: Driver) -> None:
+def test_a_failing_function_affects_only_its_field(driver: Driver) -> None:
     fault = Fault(FaultKind.ERROR, function="nvmlDeviceGetPowerUsage", gpu=1, value=UNKNOWN)
     driver.shows(t4(0), t4(1), faults=[fault])
     reader = driver.reader()
@@ -70,7 +70,7 @@ def test_failing_function_costs_its_field_alone(driver: Driver) -> None:
     assert report.errors == {("power_watts", "unknown"): 2}
 
 
-def test_permission_is_missed_and_counted(driver: Driver) -> None:
+def test_a_missing_permission_is_counted(driver: Driver) -> None:
     fault = Fault(FaultKind.ERROR, function="nvmlDeviceGetAccountingMode", value=NO_PERMISSION)
     driver.shows(t4(), faults=[fault])
     report = driver.reader().read()
@@ -78,7 +78,7 @@ def test_permission_is_missed_and_counted(driver: Driver) -> None:
     assert report.errors == {("accounting_mode", "no_permission"): 1}
 
 
-def test_all_fields_of_the_batch_failing_leaves_the_rest(driver: Driver) -> None:
+def test_failure_of_all_field_values_does_not_affect_other_values(driver: Driver) -> None:
     fault = Fault(FaultKind.ERROR, function="nvmlDeviceGetFieldValues", value=UNKNOWN)
     driver.shows(t4(), faults=[fault])
     report = driver.reader().read()
@@ -89,7 +89,7 @@ def test_all_fields_of_the_batch_failing_leaves_the_rest(driver: Driver) -> None
     assert report.errors["fields", "unknown"] > 0
 
 
-def test_what_is_read_once_is_read_again_when_it_failed(driver: Driver) -> None:
+def test_values_that_are_read_once_are_read_again_after_a_failure(driver: Driver) -> None:
     fault = Fault(FaultKind.ERROR, function="nvmlDeviceGetPowerManagementDefaultLimit", value=UNKNOWN)
     driver.shows(t4(), faults=[fault])
     reader = driver.reader()
@@ -98,7 +98,7 @@ def test_what_is_read_once_is_read_again_when_it_failed(driver: Driver) -> None:
     assert reader.read().readings[0].power_default_limit_watts == t4().power_default_limit_watts
 
 
-def test_not_available_is_none_and_no_error(driver: Driver) -> None:
+def test_not_available_is_none_and_not_an_error(driver: Driver) -> None:
     fault = Fault(FaultKind.GARBAGE, function="nvmlDeviceGetPowerUsage", value=2**32 - 1)
     driver.shows(replace(t4(), performance_state=32), faults=[fault])
     report = driver.reader().read()
@@ -107,7 +107,7 @@ def test_not_available_is_none_and_no_error(driver: Driver) -> None:
     assert report.errors == {}
 
 
-def test_state_that_nobody_knows_is_dropped_and_counted(driver: Driver) -> None:
+def test_an_unknown_state_is_dropped_and_counted(driver: Driver) -> None:
     fault = Fault(FaultKind.GARBAGE, function="nvmlDeviceGetComputeMode", value=77)
     driver.shows(t4(), faults=[fault])
     report = driver.reader().read()
@@ -179,7 +179,7 @@ def test_older_pynvml_without_newer_functions(driver: Driver, monkeypatch: pytes
     assert report.errors == {}
 
 
-def test_what_is_not_supported_is_not_asked_again(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_values_are_not_queried_again(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     driver.shows(t4())
     reader = driver.reader()
     reader.read()
@@ -190,7 +190,7 @@ def test_what_is_not_supported_is_not_asked_again(driver: Driver, monkeypatch: p
     assert asked == []
 
 
-def test_text_that_is_no_text_costs_its_field_alone(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_text_affects_only_its_field(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     def garbled(_: object) -> str:
         return b"\xff\xfe16".decode()
 
@@ -202,7 +202,7 @@ def test_text_that_is_no_text_costs_its_field_alone(driver: Driver, monkeypatch:
     assert report.errors == {("serial", "garbled"): 1}
 
 
-def test_library_that_is_not_installed_is_explained(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_explained(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     def not_found() -> None:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)  # type: ignore[no-untyped-call]
 

@@ -21,7 +21,7 @@ def packed(kind: int, number: float) -> int:
     return int.from_bytes(struct.pack(LITTLE[kind], number).ljust(8, b"\xaa"), "little")
 
 
-def test_layout_is_the_drivers() -> None:
+def test_the_struct_layout_is_that_of_the_driver() -> None:
     assert ENTRY.size == ctypes.sizeof(pynvml.c_nvmlFieldValue_t)
 
 
@@ -32,7 +32,7 @@ def test_signed_integers(number: int) -> None:
 
 
 @given(st.integers(0, 2**32 - 2))
-def test_unsigned_integers_ignore_the_bytes_that_are_not_theirs(number: int) -> None:
+def test_unsigned_integers_ignore_unused_bytes(number: int) -> None:
     assert decode(1, packed(1, number)) == number
 
 
@@ -114,21 +114,21 @@ class Fields(Library):
 RIVALS = (Slot("bytes", 1, ("tx",), 9), Slot("bytes", 2, ("tx",), 0), Slot("bytes", 2, ("tx",), 1))
 
 
-def test_first_supported_id_wins() -> None:
+def test_the_first_supported_id_is_used() -> None:
     library = Fields(f1_9=(0, 100), f2_0=(0, 30), f2_1=(0, 40))
     batch = FieldBatch(Query(library, None), RIVALS)
     assert [batch.read(), batch.read()] == [{"bytes": {("tx",): 100}}] * 2
     assert library.asked == ["f1_9"]
 
 
-def test_scopes_of_one_id_add_up_when_the_better_one_is_not_supported() -> None:
+def test_scopes_of_one_id_are_summed_if_the_preferred_one_is_not_supported() -> None:
     library = Fields(f2_0=(0, 30), f2_1=(0, 40))
     batch = FieldBatch(Query(library, None), RIVALS)
     assert [batch.read(), batch.read()] == [{"bytes": {("tx",): 70}}] * 2
     assert library.asked == ["f2_0", "f2_1"]
 
 
-def test_id_that_fails_at_first_is_not_counted_twice_later() -> None:
+def test_an_id_that_fails_at_first_is_not_counted_twice_later() -> None:
     library = Fields(f1_9=(999, 0), f2_0=(0, 30))
     batch = FieldBatch(Query(library, None), RIVALS)
     assert batch.read() == {}
@@ -137,7 +137,7 @@ def test_id_that_fails_at_first_is_not_counted_twice_later() -> None:
     assert library.errors == {("bytes", "unknown"): 1}
 
 
-def test_error_is_counted_every_time_and_value_returns() -> None:
+def test_an_error_is_counted_every_time_and_the_value_returns() -> None:
     slots = (Slot("ecc", 1, ("a",)), Slot("ecc", 2, ("b",)))
     library = Fields(f1_0=(0, 5), f2_0=(0, 6))
     batch = FieldBatch(Query(library, None), slots)
@@ -150,7 +150,7 @@ def test_error_is_counted_every_time_and_value_returns() -> None:
     assert batch.read() == whole
 
 
-def test_what_is_not_supported_is_asked_again_after_forgetting() -> None:
+def test_unsupported_ids_are_queried_again_after_a_reset() -> None:
     slots = (Slot("ecc", 1, ("a",)), Slot("ecc", 2, ("b",)))
     library = Fields(f1_0=(0, 5))
     batch = FieldBatch(Query(library, None), slots)

@@ -46,7 +46,7 @@ def test_profile_from_the_slices(
 
 
 @pytest.mark.parametrize("card", [a100_mig, h100_mig])
-def test_driver_that_does_not_name_profiles(
+def test_a_driver_that_does_not_name_profiles(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, card: Callable[[], Reading]
 ) -> None:
     plain = pynvml.nvmlDeviceGetName

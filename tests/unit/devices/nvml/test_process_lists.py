@@ -24,12 +24,12 @@ def garbage(function: str, value: int) -> Fault:
     return Fault(FaultKind.GARBAGE, function=function, value=value)
 
 
-def test_layouts_are_the_drivers() -> None:
+def test_struct_layouts_are_those_of_the_driver() -> None:
     assert PROCESS.size == ctypes.sizeof(pynvml.c_nvmlProcessInfo_v3_t)
     assert SAMPLE.size == ctypes.sizeof(pynvml.c_nvmlProcessUtilizationSample_t)
 
 
-def test_entries_that_the_driver_counts_but_does_not_fill_are_empty() -> None:
+def test_entries_that_the_driver_counts_but_does_not_fill_are_ignored() -> None:
     entries = Entries(PROCESS)
 
     def call(filled: int, counted: int) -> Callable[[Any], int]:
@@ -57,13 +57,13 @@ def test_many_processes_are_all_read(driver: Driver) -> None:
     assert report.errors == {}
 
 
-def test_nobody_is_on_the_gpu(driver: Driver) -> None:
+def test_a_gpu_without_processes_has_an_empty_list(driver: Driver) -> None:
     driver.shows(replace(t4(), processes=(), process_samples=()))
     (reading,) = driver.reader().read().readings
     assert (reading.processes, reading.process_samples) == ((), ())
 
 
-def test_card_that_lists_no_processes_says_nothing(driver: Driver) -> None:
+def test_a_card_without_support_has_no_list(driver: Driver) -> None:
     driver.shows(replace(t4(), processes=None, process_samples=None))
     report = driver.reader().read()
     assert (report.readings[0].processes, report.readings[0].process_samples) == (None, None)
@@ -71,7 +71,7 @@ def test_card_that_lists_no_processes_says_nothing(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("count", [100, 5000, ABSURD])
-def test_garbage_entries_and_counts_are_dropped_and_counted(driver: Driver, count: int) -> None:
+def test_implausible_entries_and_counts_are_dropped_and_counted(driver: Driver, count: int) -> None:
     driver.shows(
         t4(),
         faults=[
@@ -89,7 +89,7 @@ def test_garbage_entries_and_counts_are_dropped_and_counted(driver: Driver, coun
     assert all(sample.sm_ratio <= 1 for sample in reading.process_samples or ())
 
 
-def test_a_list_that_fails_is_not_a_list_of_nobody(driver: Driver) -> None:
+def test_a_failing_list_is_not_an_empty_list(driver: Driver) -> None:
     fault = Fault(FaultKind.ERROR, function="nvmlDeviceGetComputeRunningProcesses", value=999)
     driver.shows(t4(), faults=[fault])
     report = driver.reader().read()
@@ -97,14 +97,14 @@ def test_a_list_that_fails_is_not_a_list_of_nobody(driver: Driver) -> None:
     assert report.errors == {("processes", "unknown"): 1}
 
 
-def test_process_whose_name_is_not_known_has_none(driver: Driver) -> None:
+def test_a_process_with_an_unknown_name_has_none(driver: Driver) -> None:
     driver.shows(replace(t4(), processes=(Process(pid=77, kind="compute", memory_used_bytes=GIB),)))
     report = driver.reader().read()
     assert report.readings[0].processes == (Process(pid=77, kind="compute", memory_used_bytes=GIB),)
     assert report.errors == {}
 
 
-def test_names_are_asked_once_and_forgotten_with_the_process(driver: Driver) -> None:
+def test_names_are_queried_once_and_forgotten_with_the_process(driver: Driver) -> None:
     def named(name: str) -> Reading:
         return replace(t4(), processes=(Process(77, "compute", name, GIB),))
 
@@ -138,12 +138,12 @@ def test_short_names(command: str, name: str | None) -> None:
 
 
 @given(st.text())
-def test_short_name_takes_any_text(command: str) -> None:
+def test_a_short_name_can_be_made_from_any_text(command: str) -> None:
     name = short_name(command)
     assert name is None or name in command
 
 
-def test_samples_are_told_once_and_then_only_newer_ones(driver: Driver) -> None:
+def test_samples_are_reported_once(driver: Driver) -> None:
     first = ProcessSample(4711, SAMPLED_AT_US + 5, 0.5, 0.25, 0.0, 0.0)
     second = ProcessSample(4711, SAMPLED_AT_US + 9, 0.75, 0.5, 0.25, 0.01)
     driver.shows(replace(t4(), process_samples=(first,)))
@@ -154,14 +154,14 @@ def test_samples_are_told_once_and_then_only_newer_ones(driver: Driver) -> None:
     assert reader.read().readings[0].process_samples == (replace(second, covers_us=4),)
 
 
-def test_samples_are_not_told_again_after_a_new_start(driver: Driver) -> None:
+def test_samples_are_not_reported_again_after_a_new_initialisation(driver: Driver) -> None:
     driver.shows(t4())
     reader = driver.reader(release_driver=True)
     assert reader.read().readings[0].process_samples == t4().process_samples
     assert reader.read().readings[0].process_samples == ()
 
 
-def test_sample_from_the_future_is_dropped(driver: Driver) -> None:
+def test_a_sample_from_the_future_is_dropped(driver: Driver) -> None:
     now_us = time.time_ns() // 1000
     fine = ProcessSample(1, now_us, 0.5, 0.0, 0.0, 0.0)
     wrong = ProcessSample(2, now_us + 3_600_000_000, 0.5, 0.0, 0.0, 0.0)
@@ -172,7 +172,7 @@ def test_sample_from_the_future_is_dropped(driver: Driver) -> None:
     assert report.errors == {("process_samples", "implausible"): 1}
 
 
-def test_sample_above_a_hundred_percent_is_dropped(driver: Driver) -> None:
+def test_a_sample_above_100_percent_is_dropped(driver: Driver) -> None:
     wrong = ProcessSample(4711, SAMPLED_AT_US, 1.01, 0.0, 0.0, 0.0)
     driver.shows(replace(t4(), process_samples=(wrong,)))
     report = driver.reader().read()
@@ -180,7 +180,7 @@ def test_sample_above_a_hundred_percent_is_dropped(driver: Driver) -> None:
     assert report.errors == {("process_samples", "implausible"): 1}
 
 
-def test_samples_say_what_time_they_cover_since_the_look_before(driver: Driver) -> None:
+def test_samples_have_the_time_since_the_previous_sample(driver: Driver) -> None:
     now_us = time.time_ns() // 1000
     first, second, third, slept = (
         ProcessSample(pid, now_us - ago, 0.5, 0.25, 0.0, 0.0)

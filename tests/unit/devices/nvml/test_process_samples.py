@@ -89,22 +89,24 @@ def truth(levels: Levels) -> Counter[int]:
 
 @given(LEVELS, LOOKS, LAGS)
 @example([{}] * 16 + [{1: 100}], [SECOND] * 9, 0)  # it slept for four seconds, and then ran for one period
-def test_periodic_samples_sum_up_to_the_busy_time(levels: Levels, looks: list[int], lag_us: int) -> None:
+def test_periodic_samples_add_up_to_the_busy_time(levels: Levels, looks: list[int], lag_us: int) -> None:
     busy, _ = follow(every_sample, [*BEFORE, *levels], looks, lag_us)
     assert busy == truth(levels)
 
 
 @given(LEVELS, LOOKS, LAGS)
-@example([{}] * 400 + [{1: 100}], [5 * SECOND] * 40, 0)  # one short burst after many looks at nobody
+@example(
+    [{}] * 400 + [{1: 100}], [5 * SECOND] * 40, 0
+)  # one short burst after many samples without a process
 @example([{1: 100}] + [{}] * 19 + [{1: 100}] * 20, [5 * SECOND] * 2, 0)  # it stopped early, and came again
-def test_means_sum_up_to_the_busy_time(levels: Levels, looks: list[int], lag_us: int) -> None:
+def test_means_add_up_to_the_busy_time(levels: Levels, looks: list[int], lag_us: int) -> None:
     busy, covered = follow(means, [*BEFORE, *levels], looks, lag_us)
     expected = truth(levels)
     rounding = covered / 2
     assert sum(abs(busy[pid] - expected[pid]) for pid in {*busy, *expected}) <= rounding
 
 
-def test_the_first_look_says_nothing_about_time() -> None:
+def test_the_first_sample_covers_no_time() -> None:
     timeline = SampleTimeline()
     assert timeline.since_us(at(STARTED)) == 0
     stamps = [(1, STARTED - 2 * SECOND), (1, STARTED - SECOND), (2, STARTED)]
@@ -112,12 +114,12 @@ def test_the_first_look_says_nothing_about_time() -> None:
     assert timeline.since_us(at(STARTED + SECOND)) == STARTED
 
 
-def test_nobody_at_the_first_look() -> None:
+def test_no_process_at_the_first_sample() -> None:
     timeline = SampleTimeline()
     timeline.covers_us(0, [], at(STARTED))
     now = at(STARTED + 5 * SECOND)
     assert timeline.since_us(now) == 0
-    assert timeline.covers_us(0, [(1, now.clock_us)], now) == [0], "the mean of a time nobody knows"
+    assert timeline.covers_us(0, [(1, now.clock_us)], now) == [0], "the mean of an unknown time"
 
 
 def looked_once() -> SampleTimeline:
@@ -126,23 +128,23 @@ def looked_once() -> SampleTimeline:
     return timeline
 
 
-def test_each_process_is_covered_up_to_its_own_stamp() -> None:
+def test_each_process_is_covered_up_to_its_own_timestamp() -> None:
     stamps = [(2, STARTED + 3 * SECOND), (1, STARTED + SECOND)]
     now = at(STARTED + 4 * SECOND)
     assert looked_once().covers_us(STARTED, stamps, now) == [3 * SECOND, SECOND]
 
 
-def test_samples_in_any_order_follow_each_other_by_their_stamps() -> None:
+def test_samples_in_any_order_are_sorted_by_timestamp() -> None:
     stamps = [(1, STARTED + 3 * SECOND), (1, STARTED + SECOND), (1, STARTED + 2 * SECOND)]
     assert looked_once().covers_us(STARTED, stamps, at(STARTED + 3 * SECOND)) == [SECOND] * 3
 
 
-def test_the_same_stamp_again_covers_nothing() -> None:
+def test_a_repeated_timestamp_covers_no_time() -> None:
     stamps = [(1, STARTED + SECOND), (1, STARTED + SECOND), (2, STARTED + SECOND)]
     assert looked_once().covers_us(STARTED, stamps, at(STARTED + SECOND)) == [SECOND, 0, SECOND]
 
 
-def test_an_idle_hour_is_not_filled_by_the_first_sample_after_it() -> None:
+def test_an_idle_hour_is_not_covered_by_the_next_sample() -> None:
     timeline = looked_once()
     hour = 3600 * SECOND
     for moment in range(STARTED, STARTED + hour, 5 * SECOND):
@@ -153,7 +155,7 @@ def test_an_idle_hour_is_not_filled_by_the_first_sample_after_it() -> None:
     assert cover == 5 * SECOND + LAG_US
 
 
-def test_periods_need_not_be_quite_equal() -> None:
+def test_periods_may_vary_slightly() -> None:
     timeline = looked_once()
     first = [(1, STARTED + 990_000), (1, STARTED + 2_000_000)]
     assert timeline.covers_us(STARTED, first, at(STARTED + 2 * SECOND)) == [990_000, 1_010_000]
@@ -162,7 +164,7 @@ def test_periods_need_not_be_quite_equal() -> None:
     assert covers == [1_030_000, 1_010_000], "the second one slept at first"
 
 
-def test_stamps_of_almost_the_same_moment_are_no_period() -> None:
+def test_almost_equal_timestamps_are_not_a_period() -> None:
     timeline = looked_once()
     twins = [(1, STARTED + SECOND), (1, STARTED + SECOND + 1)]
     assert timeline.covers_us(STARTED, twins, at(STARTED + SECOND)) == [SECOND, 1]
@@ -170,7 +172,7 @@ def test_stamps_of_almost_the_same_moment_are_no_period() -> None:
     assert timeline.covers_us(STARTED + SECOND, [(1, now.clock_us)], now) == [4 * SECOND]
 
 
-def test_a_driver_with_a_clock_of_its_own_is_asked_in_its_own_time() -> None:
+def test_a_driver_with_its_own_clock_is_queried_in_its_time() -> None:
     timeline = SampleTimeline()
     own = 12345 * SECOND  # far behind ours
     timeline.covers_us(0, [(1, own)], at(STARTED))
@@ -180,7 +182,7 @@ def test_a_driver_with_a_clock_of_its_own_is_asked_in_its_own_time() -> None:
     assert timeline.since_us(at(STARTED + 15 * SECOND)) == own + 10 * SECOND - LAG_US
 
 
-def test_after_the_clock_was_set_back_samples_are_found_again() -> None:
+def test_samples_are_found_again_after_the_clock_was_set_back() -> None:
     timeline = looked_once()
     hour = 3600 * SECOND
     earlier = ClockTime(STARTED - hour, 5 * SECOND)
@@ -191,7 +193,7 @@ def test_after_the_clock_was_set_back_samples_are_found_again() -> None:
     assert timeline.covers_us(since, [(1, later.clock_us)], later) == [5 * SECOND]
 
 
-def test_while_the_clock_was_set_by_a_little_only_the_stamps_are_trusted() -> None:
+def test_after_a_small_clock_change_only_timestamps_are_used() -> None:
     timeline = looked_once()
     for uptime in (5, 10):
         now = ClockTime(STARTED + (uptime - 3) * SECOND, uptime * SECOND)
@@ -209,7 +211,7 @@ def test_while_the_clock_was_set_by_a_little_only_the_stamps_are_trusted() -> No
         max_size=20,
     )
 )
-def test_whatever_the_clocks_do_no_cover_is_negative_or_longer_than_the_time_that_passed(
+def test_any_clock_change_gives_covers_between_zero_and_the_time_passed(
     steps: list[tuple[int, int, list[tuple[int, int]]]],
 ) -> None:
     timeline = looked_once()

@@ -22,7 +22,7 @@ def with_xids(reading: Reading, **counts: int) -> Reading:
     return replace(reading, xid_errors={(code.removeprefix("xid"),): count for code, count in counts.items()})
 
 
-def test_xids_are_counted_on_the_gpu_that_had_them(driver: Driver) -> None:
+def test_xids_are_counted_for_their_gpu(driver: Driver) -> None:
     driver.shows(with_xids(t4(0)), with_xids(a100(1)))
     reader = driver.reader()
     assert [reading.xid_errors for reading in reader.read().readings] == [{}, {}]
@@ -38,7 +38,7 @@ def test_xids_are_counted_on_the_gpu_that_had_them(driver: Driver) -> None:
     assert moments.keys() == {("79",), ("31",)}
 
 
-def test_xids_survive_a_driver_reload_and_go_on(driver: Driver) -> None:
+def test_xid_counts_survive_a_driver_reload(driver: Driver) -> None:
     driver.shows(with_xids(t4(), xid13=2))
     reader = driver.reader()
     wait_until(lambda: reader.read().readings[0].xid_errors == {("13",): 2})
@@ -51,7 +51,7 @@ def test_xids_survive_a_driver_reload_and_go_on(driver: Driver) -> None:
     wait_until(lambda: reader.read().readings[0].xid_errors == {("13",): 3})
 
 
-def test_the_xid_that_a_gpu_was_lost_with_is_told(driver: Driver) -> None:
+def test_the_xid_with_which_a_gpu_was_lost_is_reported(driver: Driver) -> None:
     driver.shows(with_xids(t4(), xid79=1))
     reader = driver.reader()
     wait_until(lambda: reader.read().readings[0].xid_errors == {("79",): 1})
@@ -62,7 +62,7 @@ def test_the_xid_that_a_gpu_was_lost_with_is_told(driver: Driver) -> None:
     assert reading.power_watts is None
 
 
-def test_card_without_events_has_no_xids(driver: Driver) -> None:
+def test_a_card_without_events_has_no_xids(driver: Driver) -> None:
     fault = Fault(FaultKind.ERROR, function="nvmlDeviceGetSupportedEventTypes", value=3)
     driver.shows(t4(), faults=[fault])
     report = driver.reader().read()
@@ -70,7 +70,7 @@ def test_card_without_events_has_no_xids(driver: Driver) -> None:
     assert report.errors == {}
 
 
-def test_gpu_that_comes_later_is_listened_to(driver: Driver) -> None:
+def test_events_of_a_gpu_added_later_are_counted(driver: Driver) -> None:
     driver.shows(with_xids(t4(0)))
     reader = driver.reader()
     reader.read()
@@ -80,7 +80,7 @@ def test_gpu_that_comes_later_is_listened_to(driver: Driver) -> None:
     wait_until(lambda: reader.read().readings[1].xid_errors == {("48",): 1})
 
 
-def test_listening_begins_again_after_it_ended(driver: Driver) -> None:
+def test_listening_starts_again_after_it_ended(driver: Driver) -> None:
     fault = Fault(FaultKind.ERROR, function="nvmlEventSetWait_v2", value=3)
     driver.shows(with_xids(t4()), faults=[fault])
     reader = driver.reader()
@@ -92,7 +92,7 @@ def test_listening_begins_again_after_it_ended(driver: Driver) -> None:
     wait_until(lambda: reader.read().readings[0].xid_errors == {("43",): 1})
 
 
-def test_wait_that_fails_does_not_spin(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_wait_does_not_loop_without_pause(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses, waits = [], []
 
     class Event(threading.Event):
@@ -118,7 +118,7 @@ def test_wait_that_fails_does_not_spin(driver: Driver, monkeypatch: pytest.Monke
     assert len(waits) <= len(pauses) + 1
 
 
-def test_driver_that_is_released_is_not_held_between_reads(driver: Driver) -> None:
+def test_a_released_driver_is_not_open_between_reads(driver: Driver) -> None:
     driver.shows(t4(0), a100(1))
     reader = driver.reader(release_driver=True)
     first = reader.read().readings
@@ -134,7 +134,7 @@ def test_driver_that_is_released_is_not_held_between_reads(driver: Driver) -> No
 
 
 def is_held(driver: Driver) -> bool:
-    """As the kernel module would see it: somebody has the driver open."""
+    """As the kernel module sees it: a process has the driver open."""
     held = held_file(driver.scenario)
     found = subprocess.run(
         [sys.executable, "-c", _HOLDERS, str(held)], check=True, capture_output=True, text=True
@@ -170,7 +170,7 @@ print("closed", flush=True)
 
 
 @pytest.mark.parametrize("function", ["nvmlEventSetWait_v2", "nvmlShutdown"])
-def test_close_returns_although_the_driver_hangs(driver: Driver, function: str) -> None:
+def test_close_returns_while_the_driver_hangs(driver: Driver, function: str) -> None:
     write_scenario(driver.scenario, [Frame(0.0, (t4(),))], faults=[Fault(FaultKind.HANG, function=function)])
     done = subprocess.run(
         [sys.executable, "-c", _HANGING],

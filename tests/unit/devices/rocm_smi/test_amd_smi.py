@@ -122,16 +122,16 @@ def test_numbers_without_units_as_rocm_5_and_6_0_have_them() -> None:
     assert reading.ecc_errors == {("corrected", "volatile"): 1, ("uncorrected", "volatile"): 0}
 
 
-def test_a_total_of_errors_without_blocks_is_no_count() -> None:
+def test_a_total_of_errors_without_blocks_is_not_used() -> None:
     assert read({"ecc": {"total_correctable_count": 0}, "ecc_blocks": "N/A"}).ecc_errors is None
 
 
-def test_sensors_in_a_list_are_numbered_and_those_by_partition_left_out() -> None:
+def test_sensors_in_a_list_are_numbered_and_those_of_partitions_omitted() -> None:
     temperature = {"hbm_stacks": [{"value": 50, "unit": "C"}, "N/A"], "xcd": {"xcp_0": ["N/A"]}}
     assert read({"temperature": temperature}).sensor_celsius == {("hbm0",): 50}
 
 
-def test_a_gpu_that_says_nothing_is_lost_also_when_its_limits_are_known() -> None:
+def test_a_gpu_without_values_is_lost_even_with_known_limits() -> None:
     reading = read({"usage": "N/A", "power": "N/A"}, {"limit": {"max_power": 750}})
     assert not reading.up
 
@@ -143,5 +143,5 @@ def test_another_document_has_no_gpus(document: object) -> None:
     assert gpus_of(document) == {}
 
 
-def test_a_gpu_without_identity_is_nobody() -> None:
+def test_a_gpu_without_identity_is_omitted() -> None:
     assert build_gpu({"asic": "N/A", "bus": {"bdf": "N/A"}}, 0, Errors()) is None

@@ -41,12 +41,12 @@ def test_a_document_is_found_among_warnings(before: str, after: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "WARNING: No AMD GPUs specified\n", '{"card0": {"GPU use', "{" * 100_000]
 )
-def test_half_a_document_or_none_is_none(text: str) -> None:
+def test_an_incomplete_or_missing_document_is_none(text: str) -> None:
     assert find_json(text) is None
 
 
 @given(st.text())
-def test_no_output_is_an_exception(text: str) -> None:
+def test_any_output_is_parsed_without_an_exception(text: str) -> None:
     find_json(text)
     parse_unrecognized(text)
     parse_text(text)
@@ -55,7 +55,7 @@ def test_no_output_is_an_exception(text: str) -> None:
 @pytest.mark.parametrize(
     "value", ["N/A", "N/A (Secondary die)", "unknown", "", " ", "None", "Unsupported", None]
 )
-def test_what_the_tool_does_not_know_is_none(value: object) -> None:
+def test_values_unknown_to_the_tool_are_none(value: object) -> None:
     assert parse_quantity(value) is None
     assert parse_whole(value) is None
     assert parse_text(value) is None
@@ -79,14 +79,14 @@ def test_what_the_tool_does_not_know_is_none(value: object) -> None:
         ("-3.5", "C", -3.5),
     ],
 )
-def test_numbers_come_in_base_units(value: object, unit: str, number: float | None) -> None:
+def test_numbers_are_in_base_units(value: object, unit: str, number: float | None) -> None:
     assert parse_quantity(value, unit) == number
 
 
 @pytest.mark.parametrize(
     "value", ["1.2.3", "12 parsecs", "0x10", "1e3", True, [], {"value": []}, float("nan")]
 )
-def test_what_is_no_number_is_malformed(value: object) -> None:
+def test_an_invalid_number_is_malformed(value: object) -> None:
     with pytest.raises(Malformed):
         parse_quantity(value)
 
@@ -131,11 +131,11 @@ def test_a_unique_id_of_all_zeros_or_ones_is_none(text: str) -> None:
         ("00010000:c3:00.0", "10000:c3:00.0"),
     ],
 )
-def test_a_pci_address_is_written_as_the_kernel_writes_it(text: str, address: str) -> None:
+def test_a_pci_address_is_in_the_format_of_the_kernel(text: str, address: str) -> None:
     assert parse_pci_address(text) == address
 
 
-def test_an_address_that_was_never_filled_in_is_malformed() -> None:
+def test_an_uninitialised_address_is_malformed() -> None:
     with pytest.raises(Malformed):
         parse_pci_address("3810d43810d1:07:16.0")
 
@@ -143,11 +143,11 @@ def test_an_address_that_was_never_filled_in_is_malformed() -> None:
 @pytest.mark.parametrize(
     ("text", "number"), [("0x740f", 0x740F), ("0x1002", None), ("N/A", None), ("FirePro W4300", None)]
 )
-def test_a_device_id_is_none_of_the_names_and_vendors_in_its_place(text: str, number: int | None) -> None:
+def test_names_and_vendors_are_not_a_device_id(text: str, number: int | None) -> None:
     assert parse_device_id(text) == number
 
 
-def test_processes_are_lines_about_the_system() -> None:
+def test_processes_are_read_from_lines_about_the_system() -> None:
     system = {
         "Driver version": "6.8.5",
         "PID4711": "python3, 8, 21474836480, 0, 96",
@@ -168,7 +168,7 @@ def test_processes_are_lines_about_the_system() -> None:
     )
 
 
-def test_the_options_of_a_complaint() -> None:
+def test_the_rejected_options_in_an_error_message() -> None:
     stderr = (
         "usage: rocm-smi [-h]\nrocm-smi: error: unrecognized arguments: --showenergycounter --showx vram\n"
     )
@@ -176,7 +176,7 @@ def test_the_options_of_a_complaint() -> None:
     assert parse_unrecognized("WARNING: No AMD GPUs specified") == frozenset()
 
 
-def test_the_first_value_counts_and_nonsense_only_without_one() -> None:
+def test_the_first_valid_value_is_used() -> None:
     errors = Errors()
     assert first_value("power_watts", ["N/A", "x", "17.0", "3"], parse_quantity, errors) == 17
     assert errors == {}

@@ -71,7 +71,7 @@ def facts(readings: tuple[Reading, ...]) -> list[tuple[int, str, bool]]:
     return [(reading.gpu.index, reading.gpu.uuid, reading.up) for reading in readings]
 
 
-def test_one_run_a_sample(tool: Tool, reader: RocmSmiReader) -> None:
+def test_one_run_per_sample(tool: Tool, reader: RocmSmiReader) -> None:
     tool.says(host(1, 2, **{"Driver version": "6.8.5"}))
     report = reader.read()
     assert facts(report.readings) == [(0, "GPU-0000000000000001", True), (1, "GPU-0000000000000002", True)]
@@ -84,7 +84,7 @@ def test_one_run_a_sample(tool: Tool, reader: RocmSmiReader) -> None:
     assert tool.calls() == [" ".join([*words, "--json"])] * 2
 
 
-def test_nothing_it_is_called_with_changes_anything() -> None:
+def test_no_argument_changes_a_setting() -> None:
     assert all(option.startswith("--show") for option in OPTIONS)
 
 
@@ -98,9 +98,7 @@ def test_warnings_around_the_json_and_the_exit_code_do_not_matter(
     assert report.errors == {}
 
 
-def test_options_that_the_version_does_not_know_are_left_out_from_then_on(
-    tool: Tool, reader: RocmSmiReader
-) -> None:
+def test_options_unknown_to_the_version_are_omitted_from_then_on(tool: Tool, reader: RocmSmiReader) -> None:
     old = json.dumps(host(1))
     tool.script(
         f"""case "$*" in *--showenergycounter*|*--showpids*)
@@ -110,7 +108,7 @@ def test_options_that_the_version_does_not_know_are_left_out_from_then_on(
     )
     report = reader.read()
     assert facts(report.readings) == [(0, "GPU-0000000000000001", True)]
-    assert report.readings[0].processes is None, "nobody asked"
+    assert report.readings[0].processes is None, "not requested"
     reader.read()
     assert len(tool.calls()) == 3
     assert "--showpids" not in tool.calls()[-1]
@@ -125,9 +123,7 @@ def test_options_that_the_version_does_not_know_are_left_out_from_then_on(
         "echo 'Traceback (most recent call last):' >&2; echo 'ValueError: N/A' >&2; exit 1",
     ],
 )
-def test_an_option_at_which_the_tool_crashes_costs_only_itself(
-    tool: Tool, tmp_path: Path, crash: str
-) -> None:
+def test_an_option_that_crashes_the_tool_affects_only_itself(tool: Tool, tmp_path: Path, crash: str) -> None:
     clock = Clock()
     reader = RocmSmiReader(str(tool.path), timeout_seconds=60, clock=clock)
     answer = json.dumps(host(1))
@@ -184,7 +180,7 @@ def test_a_tool_that_always_crashes_is_probed_once(tool: Tool, reader: RocmSmiRe
         ("\x07\x00\x1b[31m\n", "", 1, r"exit code 1: \?\[31m", "dmesg"),
     ],
 )
-def test_a_tool_that_has_nothing_to_say_is_quoted(
+def test_the_message_of_a_tool_without_output_is_quoted(
     tool: Tool, reader: RocmSmiReader, stdout: str, stderr: str, exit_code: int, reason: str, fix: str
 ) -> None:
     tool.says(stdout, stderr=stderr, exit_code=exit_code)
@@ -204,9 +200,7 @@ def test_a_tool_that_hangs_is_unavailable(tool: Tool) -> None:
         RocmSmiReader(str(tool.path), timeout_seconds=0.5).read()
 
 
-def test_a_gpu_that_goes_missing_is_lost_and_the_others_keep_their_index(
-    tool: Tool, reader: RocmSmiReader
-) -> None:
+def test_a_missing_gpu_is_lost_and_the_others_keep_their_index(tool: Tool, reader: RocmSmiReader) -> None:
     tool.says(host(1, 2, 3))
     reader.read()
     tool.says(host(3, 2))
@@ -223,7 +217,7 @@ def test_a_gpu_that_goes_missing_is_lost_and_the_others_keep_their_index(
     assert [reading.up for reading in reader.read().readings] == [True] * 3
 
 
-def test_a_card_without_values_is_lost_and_one_without_identity_left_out(
+def test_a_card_without_values_is_lost_and_one_without_identity_is_omitted(
     tool: Tool, reader: RocmSmiReader
 ) -> None:
     document = host(1, 2)
@@ -235,7 +229,7 @@ def test_a_card_without_values_is_lost_and_one_without_identity_left_out(
     assert report.errors == {("gpu", "lost"): 1, ("gpu", "unidentified"): 1}
 
 
-def test_two_dies_with_one_id_are_told_apart_by_their_addresses(tool: Tool, reader: RocmSmiReader) -> None:
+def test_two_dies_with_one_id_are_distinguished_by_address(tool: Tool, reader: RocmSmiReader) -> None:
     document = host(1, 2)
     document["card1"]["Unique ID"] = "0x1"
     tool.says(document)
@@ -257,7 +251,7 @@ def test_partitions_belong_to_their_card(tool: Tool, reader: RocmSmiReader) -> N
     assert report.errors == {}
 
 
-def test_a_tool_that_counts_only_the_first_partition_is_not_asked_for_processes(
+def test_a_tool_that_counts_only_the_first_partition_is_not_used_for_processes(
     tool: Tool, reader: RocmSmiReader
 ) -> None:
     document = host(1, PID4711="python3, 1, 4096, 0, 0")
@@ -296,7 +290,7 @@ def test_processes_of_a_host_with_one_gpu(tool: Tool, reader: RocmSmiReader) -> 
         ([ListedProcess(1, None, None, None)], None),
     ],
 )
-def test_which_of_several_gpus_a_process_uses_is_only_told_when_it_uses_all(
+def test_a_process_is_placed_on_several_gpus_only_if_it_uses_all(
     listed: list[ListedProcess], placed: tuple[Process, ...] | None
 ) -> None:
     assert assign_processes(listed, 4) == placed
@@ -315,7 +309,7 @@ def with_amd_smi(tmp_path: Path, amd_smi: Tool, clock: Callable[[], float] = tim
     return RocmSmiReader(missing, amd_smi_command=str(amd_smi.path), timeout_seconds=30, clock=clock)
 
 
-def test_where_there_is_no_rocm_smi_amd_smi_is_asked(tmp_path: Path, amd_smi: Tool) -> None:
+def test_without_rocm_smi_amd_smi_is_used(tmp_path: Path, amd_smi: Tool) -> None:
     clock = Clock()
     reader = with_amd_smi(tmp_path, amd_smi, clock)
     report = reader.read()
@@ -331,7 +325,7 @@ def test_where_there_is_no_rocm_smi_amd_smi_is_asked(tmp_path: Path, amd_smi: To
     reader.close()
 
 
-def test_rocm_smi_is_taken_as_soon_as_it_is_there(tmp_path: Path, amd_smi: Tool) -> None:
+def test_rocm_smi_is_used_as_soon_as_it_exists(tmp_path: Path, amd_smi: Tool) -> None:
     reader = with_amd_smi(tmp_path, amd_smi)
     reader.read()
     Tool(tmp_path).says(host(7))
@@ -341,7 +335,7 @@ def test_rocm_smi_is_taken_as_soon_as_it_is_there(tmp_path: Path, amd_smi: Tool)
     ]
 
 
-def test_amd_smi_may_be_chosen_by_its_path(amd_smi: Tool) -> None:
+def test_amd_smi_can_be_selected_by_path(amd_smi: Tool) -> None:
     reader = RocmSmiReader(str(amd_smi.path), timeout_seconds=30)
     assert facts(reader.read().readings) == [(0, "GPU-0f1e2d3c4b5a6978", True)]
     reader.close()
@@ -354,14 +348,14 @@ def test_an_amd_smi_without_gpus_is_quoted(tmp_path: Path, amd_smi: Tool) -> Non
     assert "lspci" in failure.value.fix
 
 
-def test_a_host_with_neither_tool_is_told_so(tmp_path: Path) -> None:
+def test_a_host_with_neither_tool_is_unavailable(tmp_path: Path) -> None:
     nowhere = str(tmp_path / "amd-smi")
     with pytest.raises(Unavailable, match=r"neither .*rocm-smi nor .*amd-smi was found") as failure:
         RocmSmiReader(str(tmp_path / "rocm-smi"), amd_smi_command=nowhere, timeout_seconds=30).read()
     assert "install" in failure.value.fix
 
 
-def test_a_rocm_smi_that_cannot_be_started_does_not_send_to_amd_smi(tmp_path: Path, amd_smi: Tool) -> None:
+def test_a_rocm_smi_that_cannot_be_started_is_not_replaced_by_amd_smi(tmp_path: Path, amd_smi: Tool) -> None:
     reader = with_amd_smi(tmp_path, amd_smi)
     (tmp_path / "rocm-smi").write_text("not executable")
     with pytest.raises(Unavailable, match="could not be started"):

@@ -73,7 +73,7 @@ def test_an_apu_without_unique_id_and_with_current_power() -> None:
     )
 
 
-def test_counters_named_activity_are_no_ratio() -> None:
+def test_counters_named_activity_are_not_ratios() -> None:
     reading = read("published/mi250x.json")
     assert reading.gpu_utilization_ratio == 1
     assert reading.memory_utilization_ratio == 0
@@ -84,7 +84,7 @@ def test_counters_named_activity_are_no_ratio() -> None:
     assert gpu.serial == "692139000119"
 
 
-def test_all_of_an_instinct() -> None:
+def test_every_value_of_an_instinct() -> None:
     reading = read("rocm-smi-6.4/mi210.json")
     assert drop_implausible(reading) == (reading, ())
     for field in (
@@ -104,7 +104,7 @@ def test_all_of_an_instinct() -> None:
         assert getattr(reading, field) is not None, field
 
 
-def test_of_two_dies_the_second_has_neither_power_nor_energy() -> None:
+def test_the_second_of_two_dies_has_neither_power_nor_energy() -> None:
     first, second = (build_reading(GPU, card, Errors()) for card in cards("rocm-smi-6.4/mi250.json"))
     assert first.power_watts is not None
     assert first.energy_millijoules is not None
@@ -125,7 +125,7 @@ def test_every_capture_is_read_without_an_error(capture: str) -> None:
     assert errors == {}
 
 
-def test_of_both_powers_the_one_that_is_there_counts() -> None:
+def test_of_both_power_values_the_available_one_is_used() -> None:
     both = {
         "Average Graphics Package Power (W)": "17.0",
         "Current Socket Graphics Package Power (W)": "N/A",
@@ -162,26 +162,26 @@ def test_replays_under_both_names() -> None:
         assert build_reading(GPU, with_plain_keys({key: "3"}), Errors()).pcie_replays == 3
 
 
-def test_stacks_of_memory_are_sensors_of_their_own() -> None:
+def test_memory_stacks_are_separate_sensors() -> None:
     card = with_plain_keys(
         {"Temperature (Sensor HBM 0) (C)": "50.0", "Temperature (Sensor HBM 1) (C)": "N/A"}
     )
     assert build_reading(GPU, card, Errors()).sensor_celsius == {("hbm0",): 50}
 
 
-def test_energy_of_a_radeon_is_in_no_known_unit() -> None:
+def test_the_unit_of_energy_of_a_radeon_is_unknown() -> None:
     radeon = {"GPU ID": "0x73bf", "Energy counter": "17691682", "Accumulated Energy (uJ)": "270682737.97"}
     instinct = {**radeon, "GPU ID": "0x74a1"}
     assert build_reading(GPU, with_plain_keys(radeon), Errors()).energy_millijoules is None
     assert build_reading(GPU, with_plain_keys(instinct), Errors()).energy_millijoules == 269953
 
 
-def test_a_card_that_says_nothing_is_lost() -> None:
+def test_a_card_without_values_is_lost() -> None:
     card = with_plain_keys({"GPU use (%)": "N/A", "PCI Bus": "0000:03:00.0", "Unique ID": "0x1"})
     assert not build_reading(GPU, card, Errors()).up
 
 
-def test_nonsense_is_counted_and_the_rest_is_read() -> None:
+def test_malformed_values_are_counted_and_the_others_are_read() -> None:
     errors = Errors()
     card = with_plain_keys({"GPU use (%)": "much", "VRAM Total Memory (B)": "1.5", "PCIe Replay Count": "3"})
     reading = build_reading(GPU, card, errors)
@@ -189,17 +189,17 @@ def test_nonsense_is_counted_and_the_rest_is_read() -> None:
     assert errors == {("gpu_utilization_ratio", "malformed"): 1, ("memory_total_bytes", "malformed"): 1}
 
 
-def test_a_card_without_identity_is_nobody() -> None:
+def test_a_card_without_identity_is_omitted() -> None:
     errors = Errors()
     assert build_gpu(with_plain_keys({"PCI Bus": "here", "Unique ID": "N/A"}), 0, None, errors) is None
     assert errors == {("uuid", "malformed"): 1}
 
 
-def test_of_two_spellings_of_one_key_the_value_stays() -> None:
+def test_of_two_spellings_of_one_key_the_one_with_a_value_is_used() -> None:
     assert with_plain_keys({"Fan speed (%)": "N/A", "Fan Speed (%)": "45"}) == {"fan speed (%)": "45"}
 
 
-def test_how_a_card_is_divided() -> None:
+def test_the_partitioning_of_a_card() -> None:
     card = with_plain_keys({"Compute Partition": "CPX", "Memory Partition": "NPS4"})
     assert partition_profile(card) == "CPX/NPS4"
     assert partition_profile({}) is None

@@ -10,18 +10,18 @@ GPU = Gpu("GPU-a", 0, "nvidia", "H100")
 
 
 @given(st.integers(0, 100))
-def test_a_whole_percent_stays_whole(number: int) -> None:
+def test_an_integer_percentage_stays_an_integer(number: int) -> None:
     assert percent(number / 100) == number
 
 
 @given(st.integers(0, 2**24))
-def test_whole_mebibytes_megahertz_and_microseconds_stay_whole(number: int) -> None:
+def test_integer_mebibytes_megahertz_and_microseconds_stay_integers(number: int) -> None:
     assert mebibytes(number << 20) == number
     assert megahertz(number * 1e6) == number
     assert microseconds(number / 1e6) == number
 
 
-def test_a_column_is_silent_where_the_reading_is_and_zero_where_it_is_zero() -> None:
+def test_a_column_has_no_sample_for_none_and_0_for_zero() -> None:
     power = gauge("watts", "Power.", "power_watts", scale=percent)
     errors = counter("errors", "Errors.", "ecc_errors", "corrected", "volatile")
     assert power.value(Reading(gpu=GPU)) is None
@@ -31,6 +31,6 @@ def test_a_column_is_silent_where_the_reading_is_and_zero_where_it_is_zero() -> 
     assert errors.value(Reading(gpu=GPU, ecc_errors={("corrected", "volatile"): 0})) == 0
 
 
-def test_a_column_knows_which_metric_of_ours_says_the_same() -> None:
+def test_a_column_names_the_equivalent_metric() -> None:
     assert gauge("watts", "Power.", "power_watts").row.ours == "gputally_gpu_power_watts"
     assert counter("x", "X.", "throttle_seconds", "thermal").row.ours == "gputally_gpu_throttle_seconds_total"

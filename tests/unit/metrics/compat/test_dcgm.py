@@ -145,12 +145,12 @@ def everything() -> Reading:
     )
 
 
-def test_every_field_of_the_lists_is_there_with_its_type_and_nothing_else_is() -> None:
+def test_exactly_the_fields_of_the_lists_exist_with_their_types() -> None:
     assert {row.name: row.kind for row in ROWS} == listed(DEFAULT + OPTIONAL.lstrip() + OTHERS.lstrip())
     assert {f"DCGM_FI_DEV_{name}" for name in SEEDS.split()} <= {row.name for row in ROWS}
 
 
-def test_a_card_that_tells_all_fills_every_row_with_the_labels_in_their_order() -> None:
+def test_a_card_with_all_values_fills_every_row_with_ordered_labels() -> None:
     given = families(scene(snapshot(everything())))
     assert [family.metric.name for family in given] == [row.name for row in ROWS]
     assert {" ".join(family.metric.labels) for family in given} == {LABELS}
@@ -215,7 +215,7 @@ def test_a_card_that_tells_all_fills_every_row_with_the_labels_in_their_order() 
         ("PROF_PCIE_RX_BYTES", 11),
     ],
 )
-def test_each_field_is_in_dcgms_unit_to_the_last_digit(name: str, value: float) -> None:
+def test_each_field_is_exact_in_the_unit_of_dcgm(name: str, value: float) -> None:
     assert found(snapshot(everything()), name) == {("", ""): value}
 
 
@@ -249,7 +249,7 @@ OF_PODS = {
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_what_is_of_the_whole_gpu_agrees_with_ours_and_is_said_once(name: str) -> None:
+def test_values_of_the_whole_gpu_equal_ours_and_occur_once(name: str) -> None:
     our_name, extra, factor = WHOLE[name]
     theirs = told(families(scene(simulated())))[f"DCGM_FI_{name}"]
     expected = {
@@ -262,7 +262,7 @@ def test_what_is_of_the_whole_gpu_agrees_with_ours_and_is_said_once(name: str) -
 
 
 @pytest.mark.parametrize("name", OF_PODS)
-def test_what_pods_do_agrees_with_ours_and_the_gpus_own_value_stands_only_where_no_pod_is(name: str) -> None:
+def test_values_of_pods_equal_ours_and_the_value_of_the_gpu_exists_only_without_pods(name: str) -> None:
     of_pod, of_gpu, factor = OF_PODS[name]
     theirs = told(families(scene(simulated())))[f"DCGM_FI_{name}"]
     pods = ours(simulated())[of_pod]
@@ -277,7 +277,7 @@ def test_what_pods_do_agrees_with_ours_and_the_gpus_own_value_stands_only_where_
     assert by_pod == pytest.approx(expected)
 
 
-def test_energy_of_pods_is_what_they_are_charged_and_of_gpus_without_pods_the_counter() -> None:
+def test_energy_is_the_charge_of_pods_or_the_counter_of_gpus_without_pods() -> None:
     theirs = told(families(scene(simulated())))["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"]
     known = ours(simulated())
     charged: dict[tuple[str, ...], float] = {}
@@ -293,7 +293,7 @@ def test_energy_of_pods_is_what_they_are_charged_and_of_gpus_without_pods_the_co
     assert by_pod == pytest.approx(expected)
 
 
-def test_a_pod_that_has_a_gpu_to_itself_has_its_name_on_everything() -> None:
+def test_every_value_of_an_exclusive_gpu_has_the_pod() -> None:
     taken = snapshot(
         everything(),
         uses=(use(TRAIN, memory_used_bytes=20 * MIB, sm_ratio=0.06),),
@@ -309,7 +309,7 @@ def test_a_pod_that_has_a_gpu_to_itself_has_its_name_on_everything() -> None:
     assert found(taken, "PROF_GR_ENGINE_ACTIVE") == {("train-0", ""): 0.5}
 
 
-def test_on_a_shared_gpu_each_pod_has_its_own_part_and_the_rest_is_said_once_without_a_pod() -> None:
+def test_on_a_shared_gpu_each_pod_has_its_share_and_other_values_occur_once_without_a_pod() -> None:
     taken = snapshot(
         everything(),
         uses=(
@@ -329,7 +329,7 @@ def test_on_a_shared_gpu_each_pod_has_its_own_part_and_the_rest_is_said_once_wit
         assert list(found(taken, name)) == [("", "")]
 
 
-def test_what_cannot_be_told_of_any_pod_is_the_gpus_own() -> None:
+def test_values_without_attribution_belong_to_the_gpu() -> None:
     shared = snapshot(everything(), uses=(use(TRAIN), use(SERVE)))
     assert found(shared, "DEV_GPU_UTIL") == {("", ""): 7}
     assert found(shared, "DEV_FB_USED") == {("", ""): 30}
@@ -337,7 +337,7 @@ def test_what_cannot_be_told_of_any_pod_is_the_gpus_own() -> None:
     assert found(alone, "DEV_GPU_UTIL") == {("train-0", ""): 7}
 
 
-def test_owners_that_are_no_pods_leave_the_gpus_values_without_a_pod() -> None:
+def test_without_pods_the_values_of_the_gpu_have_no_pod() -> None:
     taken = snapshot(
         everything(), uses=(use(DOCKER, memory_used_bytes=MIB), use(Unknown("exited"), sm_ratio=0.5))
     )
@@ -345,20 +345,20 @@ def test_owners_that_are_no_pods_leave_the_gpus_values_without_a_pod() -> None:
     assert found(taken, "DEV_GPU_UTIL") == {("", ""): 7}
 
 
-def test_engines_are_not_all_a_pods_that_shares_them_with_a_container_of_the_host() -> None:
+def test_engine_activity_is_not_attributed_to_a_pod_beside_a_container_of_the_host() -> None:
     taken = snapshot(everything(), uses=(use(TRAIN, sm_ratio=0.25), use(DOCKER, sm_ratio=0.25)))
     assert found(taken, "PROF_GR_ENGINE_ACTIVE") == {("train-0", ""): 0.25}
     assert found(taken, "DEV_GPU_TEMP") == {("train-0", ""): 50}
 
 
-def test_a_pod_that_has_gone_has_no_energy_any_more() -> None:
+def test_an_exited_pod_has_no_energy() -> None:
     taken = snapshot(
         everything(), charges=(charge(TRAIN, active=False, measured=90),), gpu_ledgers=(book(1000),)
     )
     assert found(taken, "DEV_TOTAL_ENERGY_CONSUMPTION") == {("", ""): 1000}
 
 
-def test_the_counter_of_the_gpu_is_never_a_jump_in_the_series_of_a_pod_that_comes_or_goes() -> None:
+def test_the_counter_of_the_gpu_never_appears_in_the_series_of_a_pod() -> None:
     going = snapshot(
         everything(),
         uses=(use(TRAIN),),
@@ -370,7 +370,7 @@ def test_the_counter_of_the_gpu_is_never_a_jump_in_the_series_of_a_pod_that_come
         assert found(taken, "DEV_TOTAL_ENERGY_CONSUMPTION") == {}
 
 
-def test_a_meter_that_counts_for_two_dies_says_nothing_on_top_of_the_pods_on_the_other() -> None:
+def test_a_meter_of_two_dies_is_not_added_to_the_pods_of_the_other_die() -> None:
     other = Reading(gpu=replace(GPU, uuid="GPU-b", index=4, metered_by="GPU-a"))
     charges = (charge(TRAIN, uuid="GPU-b", measured=50),)
     taken = snapshot(Reading(gpu=GPU), other, charges=charges, gpu_ledgers=(book(1000),))
@@ -383,7 +383,7 @@ def mig(gpu_instance: int, compute_instance: int, profile: str, **what: object) 
     return MigReading(instance=instance, **what)  # type: ignore[arg-type]
 
 
-def test_mig_instances_have_their_own_memory_and_activity_and_the_gpu_the_rest() -> None:
+def test_mig_instances_have_their_memory_and_activity_and_the_gpu_the_rest() -> None:
     sliced = replace(
         everything(),
         mig=(
@@ -409,7 +409,7 @@ def test_mig_instances_have_their_own_memory_and_activity_and_the_gpu_the_rest()
     ]
 
 
-def test_compute_instances_of_one_gpu_instance_are_one_place() -> None:
+def test_compute_instances_of_one_gpu_instance_are_one_entity() -> None:
     parts = (
         mig(1, 0, "1c.3g.40gb", memory_used_bytes=9 * MIB),
         mig(1, 1, "1c.3g.40gb", memory_used_bytes=9 * MIB),
@@ -438,20 +438,20 @@ def test_simulated_mig_instances_agree_with_ours() -> None:
     assert {labels[6]: value for labels, value in theirs.items() if labels[0] == "0"} == expected
 
 
-def test_no_xid_error_is_0_and_nobody_who_listens_is_nothing() -> None:
+def test_without_xid_errors_the_value_is_0_and_without_a_listener_absent() -> None:
     quiet = Reading(gpu=GPU, xid_errors={}, xid_last_timestamp_seconds={})
     assert found(snapshot(quiet), "DEV_XID_ERRORS") == {("", ""): 0}
     assert families(scene(snapshot(Reading(gpu=GPU)))) == []
 
 
-def test_a_lost_gpu_still_says_its_last_xid() -> None:
+def test_a_lost_gpu_still_has_its_last_xid() -> None:
     lost = replace(everything(), xid_last_timestamp_seconds={("79",): 300.0, ("13",): 200.0}).lost()
     given = families(scene(snapshot(lost)))
     assert [family.metric.name for family in given] == ["DCGM_FI_DEV_XID_ERRORS"]
     assert found(snapshot(lost), "DEV_XID_ERRORS") == {("", ""): 79}
 
 
-def test_each_reason_has_nvmls_bit() -> None:
+def test_each_reason_has_the_bit_of_nvml() -> None:
     # nvmlClocksEventReason* in nvml.h
     bits = (0x1, 0x2, 0x4, 0x8, 0x10, 0x20, 0x40, 0x80, 0x100)
     for reason, bit in zip(THROTTLE_REASONS, bits, strict=True):
@@ -461,7 +461,7 @@ def test_each_reason_has_nvmls_bit() -> None:
     assert found(snapshot(free), "DEV_CLOCKS_EVENT_REASONS") == {("", ""): 0}
 
 
-def test_amd_gpus_have_the_same_names_with_a_device_of_their_own() -> None:
+def test_amd_gpus_have_the_same_names_with_their_own_device() -> None:
     given = told(families(scene(amd("mi300x"))))
     known = ours(amd("mi300x"))
     for name, our_name in (("DEV_GPU_TEMP", "temperature_celsius"), ("DEV_POWER_USAGE", "power_watts")):
@@ -476,7 +476,7 @@ def test_the_graphics_clock_of_an_amd_gpu_is_its_sm_clock() -> None:
 
 
 @given(snapshots())
-def test_no_series_is_ever_there_twice(taken: Snapshot) -> None:
+def test_no_series_occurs_twice(taken: Snapshot) -> None:
     check_sound(families(scene(taken)))
 
 

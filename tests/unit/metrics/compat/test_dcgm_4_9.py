@@ -67,21 +67,21 @@ LABELS = (
 )
 
 
-def test_as_many_fields_change_as_the_notes_of_the_release_count() -> None:
+def test_the_number_of_changed_fields_is_that_of_the_release_notes() -> None:
     default = [field for field in FIELDS if field.old in listed(DEFAULT)]
     label_of_the_driver = 1
     assert sum(field.old != field.new for field in default) + label_of_the_driver == 23
     assert sum(bool(field.unit.to_old or field.unit.to_new) for field in default) == 11
 
 
-def test_the_new_names_are_there_and_no_deprecated_one_is() -> None:
+def test_the_new_names_exist_and_no_deprecated_one() -> None:
     names = {row.name.removeprefix("DCGM_FI_") for row in ROWS}
     assert {new for new, _ in (RENAMED | OPTIONAL).values()} | {*UNSEEN.values(), *UNCHANGED} <= names
     changed = {old for old, (new, _) in (RENAMED | OPTIONAL).items() if old != new} | {*UNSEEN}
     assert not names & (changed | {"DEV_NVLINK_BANDWIDTH_TOTAL", "DEV_CLOCK_THROTTLE_REASONS"})
 
 
-def test_kinds_are_those_of_the_older_names() -> None:
+def test_types_are_those_of_the_older_names() -> None:
     kinds = {row.name: row.kind for row in dcgm.ROWS}
     renamed = {row.name: row.kind for row in ROWS}
     for old, (new, _) in (RENAMED | OPTIONAL).items():
@@ -101,5 +101,5 @@ def test_samples_are_those_of_the_older_name_in_base_units(old: str) -> None:
 
 
 @given(snapshots())
-def test_no_series_is_ever_there_twice(taken: Snapshot) -> None:
+def test_no_series_occurs_twice(taken: Snapshot) -> None:
     check_sound(families(scene(taken)))

@@ -168,7 +168,7 @@ def test_types_and_labels_are_those_of_the_tools() -> None:
         ("energy_joules_total", "energy_joules_total", 1, ()),
     ],
 )
-def test_values_agree_with_ours(name: str, our_name: str, times: float, where: tuple[str, ...]) -> None:
+def test_values_equal_ours(name: str, our_name: str, times: float, where: tuple[str, ...]) -> None:
     theirs = told(families(scene(simulated())))[f"nvidia_smi_{name}"]
     found = ours(simulated())[f"gputally_gpu_{our_name}"]
     assert {labels[0]: value for labels, value in theirs.items()} == pytest.approx(
@@ -180,13 +180,13 @@ def test_values_agree_with_ours(name: str, our_name: str, times: float, where: t
     )
 
 
-def test_memory_in_use_has_the_labels_of_the_total_so_that_one_can_be_divided_by_the_other() -> None:
+def test_used_memory_has_the_labels_of_total_memory_for_division() -> None:
     found = told(families(scene(simulated())))
     assert set(found["nvidia_smi_memory_used_bytes"]) == set(found["nvidia_smi_memory_total_bytes"])
     assert set(found["nvidia_smi_memory_used_bytes"]) == set(found["nvidia_smi_index"])
 
 
-def test_a_gpu_is_named_as_that_exporter_names_it() -> None:
+def test_a_gpu_has_the_name_that_this_exporter_gives() -> None:
     gpu = replace(GPU, pci_bus_id="00000000:71:00.0", driver_version="590.48", cuda_version="13.1")
     ((labels, one),) = found_in(Reading(gpu=gpu))["nvidia_smi_gpu_info"].items()
     assert one == 1
@@ -201,7 +201,7 @@ def test_states_are_numbers() -> None:
     assert "nvidia_smi_gpu_recovery_action" not in found
 
 
-def test_xid_errors_are_told_by_code_and_a_lost_gpu_keeps_them() -> None:
+def test_xid_errors_are_counted_by_code_and_kept_for_a_lost_gpu() -> None:
     reading = Reading(
         gpu=GPU, power_watts=70, xid_errors={("79",): 2}, xid_last_timestamp_seconds={("79",): 5.0}
     )
@@ -213,7 +213,7 @@ def test_xid_errors_are_told_by_code_and_a_lost_gpu_keeps_them() -> None:
     }
 
 
-def test_memory_of_a_gpu_instance_is_told_once_however_many_compute_instances_it_has() -> None:
+def test_memory_of_a_gpu_instance_occurs_once_for_all_its_compute_instances() -> None:
     slices = tuple(
         MigReading(
             instance=MigInstance(f"MIG-{number}", GPU.uuid, 0, 2, number, "1c.3g.40gb"),
@@ -232,7 +232,7 @@ def test_memory_of_a_gpu_instance_is_told_once_however_many_compute_instances_it
     assert "nvidia_smi_mig_memory_total_bytes" not in found
 
 
-def test_health_is_that_of_the_source_that_answered() -> None:
+def test_health_is_that_of_the_available_source() -> None:
     found = told(families(scene(simulated())))
     assert found["nvidia_smi_last_collect_success"] == {(): True}
     assert found["nvidia_smi_last_collect_success_timestamp_seconds"] == {(): BEGAN + LOOKS[-1]}
@@ -246,7 +246,7 @@ def test_health_is_that_of_the_source_that_answered() -> None:
     assert not families(scene(replace(NOTHING, sources=(amd_only,))))
 
 
-def test_an_amd_gpu_has_what_it_has_and_no_more() -> None:
+def test_an_amd_gpu_has_exactly_its_supported_values() -> None:
     snapshot = amd("rx7900xtx")
     found = told(families(scene(snapshot)))
     (reading,) = snapshot.readings
@@ -258,5 +258,5 @@ def test_an_amd_gpu_has_what_it_has_and_no_more() -> None:
 
 
 @given(snapshots())
-def test_no_series_is_there_twice(snapshot: Snapshot) -> None:
+def test_no_series_occurs_twice(snapshot: Snapshot) -> None:
     check_sound(families(scene(snapshot)))

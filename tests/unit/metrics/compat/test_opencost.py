@@ -38,7 +38,7 @@ def test_both_families_have_the_labels_that_its_queries_group_by() -> None:
         assert wanted <= set(family.metric.labels)
 
 
-def test_every_pod_on_a_gpu_is_there_and_nobody_else() -> None:
+def test_exactly_the_pods_on_gpus_exist() -> None:
     samples = told(families(scene(simulated())))[ACTIVE]
     pods = {
         (use.owner.container, use.owner.namespace, use.owner.pod, use.uuid)
@@ -49,33 +49,33 @@ def test_every_pod_on_a_gpu_is_there_and_nobody_else() -> None:
     assert {(*labels[-3:], labels[1]) for labels in samples} == pods
 
 
-def test_a_pod_alone_has_what_was_measured_of_the_gpu() -> None:
+def test_a_single_pod_has_the_value_of_the_gpu() -> None:
     reading = Reading(gpu=NVIDIA, graphics_active_ratio=0.9, gpu_utilization_ratio=1.0)
     assert active(reading, on(NVIDIA, TRAIN, 0.8)) == {"train-0": 0.9}
 
 
-def test_a_card_without_profiling_gives_the_pods_sm_use() -> None:
+def test_without_profiling_the_sm_use_of_the_pod_is_used() -> None:
     assert active(Reading(gpu=NVIDIA, gpu_utilization_ratio=1.0), on(NVIDIA, TRAIN, 0.8)) == {"train-0": 0.8}
 
 
-def test_pods_that_share_a_gpu_have_their_own_use_never_more_than_all() -> None:
+def test_pods_on_a_shared_gpu_have_their_own_use_with_a_sum_of_at_most_1() -> None:
     reading = Reading(gpu=NVIDIA, graphics_active_ratio=0.9, gpu_utilization_ratio=1.0)
     assert active(reading, on(NVIDIA, TRAIN, 1.02), on(NVIDIA, SERVE, 0.1)) == {"train-0": 1, "serve-0": 0.1}
 
 
-def test_pods_on_amd_gpus_are_there_too() -> None:
+def test_pods_on_amd_gpus_are_included() -> None:
     reading = Reading(gpu=AMD, gpu_utilization_ratio=0.6)
     assert active(reading, on(AMD, TRAIN, 0.5)) == {"train-0": 0.5}
     assert active(reading, on(AMD, TRAIN, 0.5), on(AMD, SERVE, 0.1)) == {"train-0": 0.5, "serve-0": 0.1}
 
 
-def test_where_processes_are_not_sampled_only_a_pod_alone_can_be_told() -> None:
+def test_without_process_samples_only_a_single_pod_has_a_value() -> None:
     reading = Reading(gpu=AMD, gpu_utilization_ratio=0.6)
     assert active(reading, on(AMD, TRAIN)) == {"train-0": 0.6}
     assert active(reading, on(AMD, TRAIN), on(AMD, SERVE)) == {}
 
 
-def test_a_pod_on_a_mig_instance_has_the_instances_activity() -> None:
+def test_a_pod_on_a_mig_instance_has_the_activity_of_the_instance() -> None:
     parts = tuple(
         MigReading(
             instance=MigInstance(f"MIG-{place}", "GPU-a", 0, place, 0), graphics_active_ratio=place / 10
@@ -95,7 +95,7 @@ def test_gpus_without_pods_have_no_family() -> None:
 
 
 @given(snapshots())
-def test_it_is_a_part_of_the_profile_dcgm_and_between_0_and_1(taken: Snapshot) -> None:
+def test_it_is_part_of_the_profile_dcgm_and_between_0_and_1(taken: Snapshot) -> None:
     found = families(scene(taken))
     check_sound(found)
     whole = told(dcgm.families(scene(taken)))

@@ -86,7 +86,7 @@ BOOK = GpuLedger(
 )
 
 
-def test_the_profile_has_every_name_of_that_time_with_its_type() -> None:
+def test_the_profile_has_every_name_of_that_tool_with_its_type() -> None:
     assert {row.name: row.kind for row in ROWS} == KINDS
     assert len(ROWS) == len(KINDS)
     assert {row.ours for row in ROWS} <= {metric.name for metric in CATALOG}
@@ -98,7 +98,7 @@ def test_labels_are_those_of_that_tool() -> None:
     assert kinds(found).items() <= KINDS.items()
 
 
-def test_the_documents_example_reads_the_same() -> None:
+def test_the_documented_example_has_the_same_values() -> None:
     found = tell(Use(0, GPU.uuid, ONE, 1, 0, 0.0, 0.0))
     assert found["dcgm_gpu_temp"] == {OF_ONE: 33}
     assert found["dcgm_gpu_utilization"] == {OF_ONE: 0}
@@ -122,12 +122,12 @@ def test_the_documents_example_reads_the_same() -> None:
         ("ecc_dbe_aggregate_total", "ecc_errors_total", 1, ("uncorrected", "aggregate")),
     ],
 )
-def test_what_is_of_the_whole_gpu_agrees_with_ours(
+def test_values_of_the_whole_gpu_equal_ours(
     name: str, our_name: str, times: float, where: tuple[str, ...]
 ) -> None:
     theirs = told(families(scene(simulated())))[f"dcgm_{name}"]
     found = ours(simulated())[f"gputally_gpu_{our_name}"]
-    assert len(theirs) == len(simulated().readings), "once per GPU, whoever is there"
+    assert len(theirs) == len(simulated().readings), "once per GPU, with any owners"
     assert {labels[:2]: value for labels, value in theirs.items()} == pytest.approx(
         {labels[:2]: value * times for labels, value in found.items() if labels[2:] == where}
     )
@@ -143,7 +143,7 @@ def test_what_is_of_the_whole_gpu_agrees_with_ours(
         ("fb_used", "memory_used_bytes", "memory_used_bytes", 1 / MIB),
     ],
 )
-def test_what_is_of_a_pod_agrees_with_ours_and_the_gpu_is_not_added_on_top(
+def test_values_of_a_pod_equal_ours_without_the_value_of_the_gpu(
     name: str, our_name: str, of_gpu: str, times: float
 ) -> None:
     theirs = told(families(scene(simulated())))[f"dcgm_{name}"]
@@ -161,7 +161,7 @@ def test_what_is_of_a_pod_agrees_with_ours_and_the_gpu_is_not_added_on_top(
     assert theirs == pytest.approx(pods | free)
 
 
-def test_energy_is_what_the_pods_are_charged_in_millijoules() -> None:
+def test_energy_is_the_charge_of_the_pods_in_millijoules() -> None:
     theirs = told(families(scene(simulated())))["dcgm_total_energy_consumption"]
     pods: Samples = {}
     for (gpu, uuid, space, pod, container, _), joules in ours(simulated())[
@@ -173,7 +173,7 @@ def test_energy_is_what_the_pods_are_charged_in_millijoules() -> None:
     assert all(labels[1] not in {pod[1] for pod in pods} for labels in theirs if labels[2:] == NOBODY)
 
 
-def test_two_pods_on_a_gpu_have_their_own_and_never_the_whole_gpus() -> None:
+def test_two_pods_on_a_gpu_have_their_own_values_and_never_those_of_the_gpu() -> None:
     found = tell(
         Use(0, GPU.uuid, ONE, 1, 30 * MIB, 0.5),
         Use(0, GPU.uuid, TWO, 1, 60 * MIB, 0.25),
@@ -187,7 +187,7 @@ def test_two_pods_on_a_gpu_have_their_own_and_never_the_whole_gpus() -> None:
     assert found["dcgm_power_usage"] == {OF_GPU: 200}
 
 
-def test_what_the_driver_does_not_tell_of_pods_is_the_gpus_and_the_only_pods_if_there_is_one() -> None:
+def test_values_without_attribution_belong_to_the_gpu_or_its_only_pod() -> None:
     alone = tell(Use(0, GPU.uuid, ONE, 1))
     assert (alone["dcgm_gpu_utilization"], alone["dcgm_fb_used"]) == ({OF_ONE: 90}, {OF_ONE: 100})
     both = tell(Use(0, GPU.uuid, ONE, 1), Use(0, GPU.uuid, TWO, 1))
@@ -201,7 +201,7 @@ def test_a_gpu_without_pods_has_its_own_values_without_a_pod() -> None:
     assert found["dcgm_total_energy_consumption"] == {OF_GPU: 9_000}
 
 
-def test_a_pod_on_a_slice_is_told_with_the_slice() -> None:
+def test_a_pod_on_a_mig_device_has_the_label_of_the_device() -> None:
     mig = MigReading(instance=MigInstance("MIG-1", GPU.uuid, 0, 1, 0))
     reading = replace(READING, gpu_utilization_ratio=None, mig=(mig,))
     found = tell(Use(0, "MIG-1", ONE, 1, 40 * MIB), reading=reading)
@@ -210,7 +210,7 @@ def test_a_pod_on_a_slice_is_told_with_the_slice() -> None:
     assert "dcgm_gpu_utilization" not in found
 
 
-def test_the_last_xid_error_is_told_and_none_is_zero() -> None:
+def test_the_last_xid_error_is_exported_and_no_error_is_0() -> None:
     errors: Labelled = {("13",): 5.0, ("79",): 1.0}
     came: Labelled = {("13",): 200.0, ("79",): 100.0}
     both = replace(READING, xid_errors=errors, xid_last_timestamp_seconds=came)
@@ -221,7 +221,7 @@ def test_the_last_xid_error_is_told_and_none_is_zero() -> None:
     assert "dcgm_xid_errors" not in tell()
 
 
-def test_the_errors_of_all_links_are_added_up() -> None:
+def test_the_errors_of_all_links_are_summed() -> None:
     errors: Labelled = {("0", "crc_flit"): 1.0, ("1", "crc_flit"): 2.0, ("0", "replay"): 4.0}
     found = tell(reading=replace(READING, nvlink_errors=errors))
     assert found["dcgm_nvlink_flit_crc_error_count_total"] == {OF_GPU: 3}
@@ -236,17 +236,17 @@ def test_pcie_throughput_is_in_kilobytes() -> None:
     assert found["dcgm_pcie_rx_throughput"] == {OF_GPU: 0}
 
 
-def test_an_amd_gpu_has_what_it_has_and_no_more() -> None:
+def test_an_amd_gpu_has_exactly_its_supported_values() -> None:
     found = told(families(scene(amd("mi300x"))))
     uuids = {reading.gpu.uuid for reading in amd("mi300x").readings}
     assert {labels[1] for labels in found["dcgm_gpu_temp"]} == uuids
     assert not {"dcgm_xid_errors", "dcgm_sm_clock", "dcgm_low_util_violation"} & set(found)
 
 
-def test_a_lost_gpu_says_nothing() -> None:
+def test_a_lost_gpu_has_no_values() -> None:
     assert not tell(reading=READING.lost())
 
 
 @given(snapshots())
-def test_no_series_is_there_twice(snapshot: Snapshot) -> None:
+def test_no_series_occurs_twice(snapshot: Snapshot) -> None:
     check_sound(families(scene(snapshot)))

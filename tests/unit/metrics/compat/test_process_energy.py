@@ -40,7 +40,7 @@ def charge(owner: Owner | Unknown = POD, **more: object) -> ProcessCharge:
     return ProcessCharge(owner=owner, **{**known, **more})  # type: ignore[arg-type]
 
 
-def test_every_name_is_there_with_its_type_and_labels() -> None:
+def test_every_name_exists_with_its_type_and_labels() -> None:
     found = families(scene(simulated()))
     assert kinds(found) == KINDS
     assert {family.metric.labels for family in found} == {LABELS}
@@ -48,7 +48,7 @@ def test_every_name_is_there_with_its_type_and_labels() -> None:
     assert {row.ours for row in ROWS} - {""} <= {metric.name for metric in CATALOG}
 
 
-def test_the_prefix_is_the_one_that_was_asked_for() -> None:
+def test_the_prefix_is_a_setting() -> None:
     found = families(ProfileInput(simulated(), replace(OPTIONS, metric_prefix="acme_gpu")))
     assert {family.metric.name for family in found} == {
         name.replace("my_gpu_process", "acme_gpu") for name in KINDS
@@ -58,7 +58,7 @@ def test_the_prefix_is_the_one_that_was_asked_for() -> None:
 @pytest.mark.parametrize(
     "name", ["sm_utilization_ratio", "memory_used_bytes", "start_time_seconds", "active", "energy_joules"]
 )
-def test_values_agree_with_ours(name: str) -> None:
+def test_values_equal_ours(name: str) -> None:
     theirs = told(families(scene(simulated())))[f"my_gpu_process_{name}"]
     our_name = "energy_joules_total" if name == "energy_joules" else name
     found = ours(simulated())[f"gputally_process_{our_name}"]
@@ -73,7 +73,7 @@ def test_values_agree_with_ours(name: str) -> None:
     }
 
 
-def test_the_processes_of_a_shared_gpu_add_up_to_what_their_pods_are_charged() -> None:
+def test_the_processes_of_a_shared_gpu_add_up_to_the_charges_of_their_pods() -> None:
     theirs = told(families(scene(simulated())))["my_gpu_process_energy_joules"]
     by_pod: dict[tuple[str, str], float] = {}
     for (_, gpu, _, pod, *_), joules in theirs.items():
@@ -85,13 +85,13 @@ def test_the_processes_of_a_shared_gpu_add_up_to_what_their_pods_are_charged() -
     assert all(by_pod[key] == pytest.approx(charged[key], abs=0.001) for key in by_pod if key[0] == "2")
 
 
-def test_the_labels_tell_the_pod_and_its_container() -> None:
+def test_the_labels_name_the_pod_and_its_container() -> None:
     found = told(families(scene(replace(NOTHING, processes=(charge(energy_millijoules=15_234_500),)))))
     labels = ("12345", "0", "python3", "training-job", "ml", "main", "1234", "abcd")
     assert found == {"my_gpu_process_energy_joules": {labels: 15234.5}, "my_gpu_process_active": {labels: 1}}
 
 
-def test_processes_outside_of_pods_are_left_out_as_that_tool_left_them_out() -> None:
+def test_processes_outside_of_pods_are_omitted_as_by_that_tool() -> None:
     processes = (
         charge(Owner("slurm", "slurm/42"), pid=1),
         charge(Unknown("permission"), pid=2),
@@ -101,7 +101,7 @@ def test_processes_outside_of_pods_are_left_out_as_that_tool_left_them_out() -> 
     assert found == {"my_gpu_process_active": {("3", "0", "python3", "", "", "", "5678", "ef"): 1}}
 
 
-def test_a_process_on_two_slices_of_a_gpu_is_one_series() -> None:
+def test_a_process_on_two_mig_devices_of_a_gpu_is_one_series() -> None:
     one = charge(
         uuid="MIG-1",
         started_at_seconds=7.0,
@@ -122,7 +122,7 @@ def test_a_process_on_two_slices_of_a_gpu_is_one_series() -> None:
     }
 
 
-def test_amd_does_not_tell_the_bandwidth_of_a_process() -> None:
+def test_the_bandwidth_of_a_process_is_not_supported_on_amd() -> None:
     assert set(told(families(scene(amd("mi300x"))))) == set(KINDS) - {
         "my_gpu_process_memory_utilization_ratio"
     }
@@ -138,5 +138,5 @@ def test_energy_is_exact_to_the_millijoule(parts: list[int]) -> None:
 
 
 @given(snapshots())
-def test_no_series_is_there_twice(snapshot: Snapshot) -> None:
+def test_no_series_occurs_twice(snapshot: Snapshot) -> None:
     check_sound(families(scene(snapshot)))

@@ -38,7 +38,7 @@ LABELS = {
 }
 
 
-def test_every_name_is_there_with_its_labels_as_a_gauge() -> None:
+def test_every_name_exists_with_its_labels_as_a_gauge() -> None:
     found = families(scene(simulated()))
     assert {family.metric.name: family.metric.labels for family in found} == LABELS
     assert set(kinds(found).values()) == {Kind.GAUGE}
@@ -55,14 +55,14 @@ def test_every_name_is_there_with_its_labels_as_a_gauge() -> None:
         ("UTILIZATION", "gputally_gpu_utilization_ratio", 0.01),
     ],
 )
-def test_values_agree_with_ours(name: str, our_name: str, unit: float) -> None:
+def test_values_equal_ours(name: str, our_name: str, unit: float) -> None:
     theirs = told(families(scene(simulated())))[f"CM_PURPLEPILL_GPU_{name}"]
     expected = {labels: value / unit for labels, value in ours(simulated())[our_name].items()}
     assert {(gpu, uuid): value for (gpu, uuid, _, _), value in theirs.items()} == pytest.approx(expected)
     assert {(model, host) for _, _, model, host in theirs} == {("NVIDIA H100 80GB HBM3", "node-1")}
 
 
-def test_each_pod_has_the_memory_that_ours_says_it_has() -> None:
+def test_the_memory_of_each_pod_equals_ours() -> None:
     theirs = told(families(scene(simulated())))["CM_PURPLEPILL_GPU_MEMORY_USED_POD_MIB"]
     found = ours(simulated())["gputally_pod_memory_used_bytes"]
     assert {
@@ -75,7 +75,7 @@ def test_each_pod_has_the_memory_that_ours_says_it_has() -> None:
     }
 
 
-def test_a_pod_in_two_containers_or_on_two_slices_is_one_series() -> None:
+def test_a_pod_in_two_containers_or_on_two_mig_devices_is_one_series() -> None:
     gpu = Gpu("GPU-a", 0, "nvidia", "A100")
     slices = tuple(
         MigReading(instance=MigInstance(f"MIG-{number}", gpu.uuid, 0, number, 0)) for number in (1, 2)
@@ -102,17 +102,17 @@ def test_a_pod_in_two_containers_or_on_two_slices_is_one_series() -> None:
     }
 
 
-def test_an_amd_gpu_has_what_it_has() -> None:
+def test_an_amd_gpu_has_its_supported_values() -> None:
     found = told(families(scene(amd("mi300x"))))
     assert set(found) == {name for name in LABELS if "POD" not in name}, "its pods are not named there"
     assert {labels[3] for labels in found["CM_PURPLEPILL_GPU_UTILIZATION"]} == {"node-1"}
 
 
-def test_a_lost_gpu_says_nothing() -> None:
+def test_a_lost_gpu_has_no_values() -> None:
     readings = tuple(reading.lost() for reading in simulated().readings)
     assert not families(scene(replace(simulated(), readings=readings, uses=())))
 
 
 @given(snapshots())
-def test_no_series_is_there_twice(snapshot: Snapshot) -> None:
+def test_no_series_occurs_twice(snapshot: Snapshot) -> None:
     check_sound(families(scene(snapshot)))

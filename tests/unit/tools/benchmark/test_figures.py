@@ -31,26 +31,26 @@ def test_at_least_that_share_does_not_exceed_a_percentile(values: list[float], p
 
 
 @given(st.lists(FINITE, min_size=1))
-def test_the_middle_of_the_rounds_lies_between_the_least_and_the_most(values: list[float]) -> None:
+def test_the_median_of_the_rounds_is_between_minimum_and_maximum(values: list[float]) -> None:
     found = spread(values)
     assert found.low == min(values)
     assert found.high == max(values)
     assert found.low <= found.middle <= found.high
 
 
-def test_one_noisy_round_does_not_move_the_middle() -> None:
+def test_one_outlier_does_not_change_the_median() -> None:
     assert spread([1.0, 1.1, 50.0]).middle == 1.1
 
 
 @given(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3))
-def test_a_line_is_found_again_from_its_points(base: float, per_unit: float) -> None:
+def test_a_line_is_fitted_to_its_points(base: float, per_unit: float) -> None:
     units = [1.0, 2.0, 4.0, 8.0, 16.0]
     line = fit_line(units, [base + per_unit * unit for unit in units])
     assert line.base == pytest.approx(base, abs=1e-6)
     assert line.per_unit == pytest.approx(per_unit, abs=1e-6)
 
 
-def test_a_line_needs_two_places() -> None:
+def test_a_line_needs_two_points() -> None:
     with pytest.raises(ValueError, match="two different"):
         fit_line([3.0, 3.0], [1.0, 2.0])
 
@@ -60,13 +60,13 @@ def test_linear_growth_is_one_whatever_the_base() -> None:
     assert last_step_growth(units, [5 + 0.1 * unit for unit in units]) == pytest.approx(1)
 
 
-def test_quadratic_growth_is_seen() -> None:
+def test_quadratic_growth_is_recognised() -> None:
     units = [1.0, 2.0, 4.0, 8.0, 16.0]
     growth = last_step_growth(units, [unit**2 for unit in units])
     assert growth is not None
     assert growth > 2.5
 
 
-def test_growth_cannot_be_told_when_nothing_grew_before() -> None:
+def test_growth_is_unknown_without_an_earlier_value() -> None:
     assert last_step_growth([0.0, 10.0, 100.0], [3.0, 2.0, 3.0]) is None
     assert last_step_growth([0.0, 10.0, 100.0], [3.0, 3.0, 4.0]) is None

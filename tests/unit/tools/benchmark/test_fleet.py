@@ -24,7 +24,7 @@ def test_a_fleet_has_as_many_nodes_as_asked_for(count: int) -> None:
     assert len(set(names(count))) == len(names(count)) == count
 
 
-def test_the_models_have_the_same_share_of_the_fleet() -> None:
+def test_the_models_have_equal_shares_of_the_fleet() -> None:
     assert [len(node.clones) for node in nodes_of(1000)] == [249] * 4
     assert len({name.partition("-")[0] for name in names(1000)}) == 4
 
@@ -57,7 +57,7 @@ def test_names_are_those_of_the_exporter_and_of_the_records() -> None:
     assert "Bad" not in known
 
 
-def test_only_what_is_read_over_time_needs_a_past() -> None:
+def test_only_series_queried_over_time_need_a_history() -> None:
     asked = [
         Request("graph", "query_range", {"query": "sum(a)"}),
         Request("sum", "query", {"query": "sum_over_time(b[6h])"}),
@@ -67,7 +67,7 @@ def test_only_what_is_read_over_time_needs_a_past() -> None:
     assert read_over_time(asked, {"a", "b", "c", "d"}) == {"a", "b"}
 
 
-def test_the_past_of_a_series_keeps_its_name() -> None:
+def test_the_history_of_a_series_keeps_its_name() -> None:
     (rule,) = past_of({"a:b"}, 1000.0)
     assert rule == {"record": "a:b", "expr": "a:b @ 1000 * (time() % 97 / 97)"}
 

@@ -44,31 +44,31 @@ def test_a_head_with_a_length_keeps_the_connection() -> None:
         (b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: keep-alive", False),
     ],
 )
-def test_it_is_known_who_closes_the_connection(raw: bytes, closes: bool) -> None:
+def test_the_closing_side_is_known(raw: bytes, closes: bool) -> None:
     assert parse_head(raw).closes is closes
 
 
-def test_chunks_win_over_a_length() -> None:
+def test_chunks_take_precedence_over_a_length() -> None:
     head = parse_head(OK + b"Content-Length: 5\r\nTransfer-Encoding: chunked")
     assert head.chunked
     assert head.length is None
 
 
 @pytest.mark.parametrize("raw", [b"SSH-2.0-OpenSSH", b"HTTP/2 200", b"HTTP/1.1 abc", b""])
-def test_what_is_no_http_is_refused(raw: bytes) -> None:
+def test_malformed_http_is_refused(raw: bytes) -> None:
     with pytest.raises(BadResponse):
         parse_head(raw)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=8), st.binary(max_size=10))
-def test_chunks_end_where_they_end_and_join_to_the_content(pieces: list[bytes], after: bytes) -> None:
+def test_chunks_are_joined_to_the_content(pieces: list[bytes], after: bytes) -> None:
     raw = chunked(pieces)
     buffer = bytearray(raw + after)
     assert skip_chunks(buffer, 0, len(buffer)) == (len(raw), True)
     assert join_chunks(raw) == b"".join(pieces)
 
 
-def test_extensions_and_trailers_of_chunks_are_passed_over() -> None:
+def test_extensions_and_trailers_of_chunks_are_skipped() -> None:
     raw = b"3;a=b\r\nabc\r\n0\r\nX-Checksum: 1\r\n\r\n"
     assert skip_chunks(bytearray(raw), 0, len(raw)) == (len(raw), True)
     assert join_chunks(raw) == b"abc"
@@ -79,9 +79,7 @@ def test_extensions_and_trailers_of_chunks_are_passed_over() -> None:
     st.sampled_from(["length", "chunked", "close"]),
     st.lists(st.integers(1, 60), min_size=1, max_size=40),
 )
-def test_an_answer_is_whole_exactly_when_its_last_byte_has_come(
-    pieces: list[bytes], way: str, cuts: list[int]
-) -> None:
+def test_a_response_is_complete_with_its_last_byte(pieces: list[bytes], way: str, cuts: list[int]) -> None:
     body = b"".join(pieces)
     raw = {
         "length": OK + b"Content-Length: %d\r\n\r\n" % len(body) + body,
@@ -105,7 +103,7 @@ def test_an_answer_is_whole_exactly_when_its_last_byte_has_come(
     assert reader.body() == body
 
 
-def test_an_answer_larger_than_the_buffer_is_taken_whole() -> None:
+def test_a_response_larger_than_the_buffer_is_read_completely() -> None:
     body = b"x" * 3_000_000
     with serving(lambda _: OK + b"Content-Length: %d\r\n\r\n" % len(body) + body) as port:
         scraper = Scraper(port)
@@ -114,7 +112,7 @@ def test_an_answer_larger_than_the_buffer_is_taken_whole() -> None:
         scraper.close()
 
 
-def test_an_answer_that_breaks_off_is_no_answer() -> None:
+def test_an_interrupted_response_is_an_error() -> None:
     with serving(lambda _: OK + b"Content-Length: 100\r\n\r\nhalf", keep=False) as port:
         scraper = Scraper(port)
         with pytest.raises(BadResponse, match="closed after"):
@@ -150,7 +148,7 @@ def serving(answer: Callable[[bytes], bytes], *, keep: bool = True) -> Iterator[
         thread.join(5)
 
 
-def test_a_kept_connection_is_used_again() -> None:
+def test_a_kept_connection_is_reused() -> None:
     asked: list[bytes] = []
 
     def answer(request: bytes) -> bytes:
@@ -169,7 +167,7 @@ def test_a_kept_connection_is_used_again() -> None:
 
 
 @pytest.mark.parametrize("says_so", [True, False])
-def test_a_server_that_closes_is_asked_anew(says_so: bool) -> None:
+def test_a_server_that_closes_gets_a_new_connection(says_so: bool) -> None:
     close = b"Connection: close\r\n" if says_so else b""
     with serving(lambda _: OK + close + b"Content-Length: 3\r\n\r\na 1", keep=False) as port:
         scraper = Scraper(port)
@@ -179,7 +177,7 @@ def test_a_server_that_closes_is_asked_anew(says_so: bool) -> None:
     assert series.closes is says_so
 
 
-def test_prometheus_asks_for_gzip_and_gets_the_content() -> None:
+def test_prometheus_requests_gzip_and_gets_the_content() -> None:
     packed = gzip.compress(b"a 1\n")
     head = OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
 
@@ -194,7 +192,7 @@ def test_prometheus_asks_for_gzip_and_gets_the_content() -> None:
         scraper.close()
 
 
-def test_an_error_is_no_scrape() -> None:
+def test_an_error_status_is_no_scrape() -> None:
     with serving(lambda _: b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n") as port:
         scraper = Scraper(port)
         with pytest.raises(BadResponse, match="status 503"):

@@ -4,7 +4,7 @@ from tools.benchmark import internals
 from tools.benchmark.internals import GPUS, LEDGER_PROCESSES, _sample, measure_window
 
 
-def test_a_look_has_as_many_gpus_and_processes_as_it_says() -> None:
+def test_a_sample_has_the_requested_numbers_of_gpus_and_processes() -> None:
     readings, residents = _sample(3)
     assert len(readings) == GPUS
     assert len({resident.process.pid for resident in residents}) == LEDGER_PROCESSES

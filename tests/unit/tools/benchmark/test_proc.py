@@ -24,7 +24,7 @@ LINE = (
 
 
 @pytest.mark.parametrize("name", ["python3", "tmux: server", "odd) S 9 (name", "()"])
-def test_stat_is_read_whatever_the_command_is_called(name: str) -> None:
+def test_stat_is_parsed_with_any_command_name(name: str) -> None:
     stat = parse_stat(LINE.format(name=name))
     assert stat == Stat(pid=4242, parent=17, cpu_seconds=300 / TICKS, reaped_cpu_seconds=50 / TICKS)
 
@@ -35,11 +35,11 @@ def test_resident_memory_is_in_bytes() -> None:
     )
 
 
-def test_a_process_that_has_ended_holds_no_memory() -> None:
+def test_an_exited_process_has_no_memory() -> None:
     assert parse_resident_bytes("Name:\tx\nState:\tZ (zombie)\n") == 0
 
 
-def test_a_tree_has_children_and_grandchildren_and_nobody_else() -> None:
+def test_a_tree_has_only_children_and_grandchildren() -> None:
     parents = {1: 0, 10: 1, 11: 10, 12: 10, 13: 12, 20: 1}
     stats = {pid: Stat(pid, parent, 0, 0) for pid, parent in parents.items()}
     assert {stat.pid for stat in process_tree(10, stats)} == {10, 11, 12, 13}
@@ -62,7 +62,7 @@ def test_cpu_time_and_memory_of_a_child_count() -> None:
             os.killpg(process.pid, 9)
 
 
-def test_cpu_time_is_what_the_process_itself_measures() -> None:
+def test_cpu_time_equals_the_measurement_of_the_process() -> None:
     work = (
         "import sys, time\nwhile time.process_time() < 0.3: pass\n"
         "print(time.process_time(), flush=True)\nsys.stdin.read()"
@@ -76,7 +76,7 @@ def test_cpu_time_is_what_the_process_itself_measures() -> None:
         process.kill()
 
 
-def test_cpu_time_of_a_child_that_has_ended_counts() -> None:
+def test_cpu_time_of_an_exited_child_counts() -> None:
     work = "import time\nwhile time.process_time() < 0.2: pass"
     parent = (
         f"import subprocess, sys; subprocess.run([sys.executable, '-c', {work!r}]);"

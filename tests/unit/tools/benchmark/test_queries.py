@@ -54,16 +54,16 @@ def asked(place: str) -> Request:
         (9e9, 1, 86400),
     ],
 )
-def test_points_are_as_far_apart_as_grafana_likes_them(exact: float, least: float, step: float) -> None:
+def test_points_have_the_step_of_grafana(exact: float, least: float, step: float) -> None:
     assert step_between_points(exact, least) == step
 
 
 @given(st.floats(0.01, 1e6), st.floats(1, 600))
-def test_points_are_never_closer_than_the_least(exact: float, least: float) -> None:
+def test_points_have_at_least_the_minimum_step(exact: float, least: float) -> None:
     assert step_between_points(exact, least) >= least
 
 
-def test_what_is_shown_of_now_is_asked_for_at_the_end_alone() -> None:
+def test_instant_panels_are_queried_at_the_end_only() -> None:
     query = asked("Now, A")
     assert query.path == "query"
     assert query.parameters["time"] == str(END)
@@ -80,11 +80,11 @@ def test_a_panel_with_a_step_of_its_own_keeps_it_also_in_a_collapsed_row() -> No
     assert asked("Coarse, A").parameters["step"] == "300"
 
 
-def test_today_begins_at_midnight() -> None:
+def test_today_starts_at_midnight() -> None:
     assert f"[{5 * 3600}s]" in asked("Today, A").parameters["query"]
 
 
-def test_marks_and_variables_are_asked_for_too() -> None:
+def test_annotations_and_variables_are_queried() -> None:
     marks = asked("annotation XIDs")
     assert (marks.path, marks.parameters["step"]) == ("query_range", "60")
     variable = asked("variable cluster")
@@ -92,7 +92,7 @@ def test_marks_and_variables_are_asked_for_too() -> None:
     assert variable.parameters["match[]"] == "gputally_gpu_info"
 
 
-def test_no_variable_is_left_in_a_question() -> None:
+def test_every_variable_of_a_query_is_replaced() -> None:
     for query in queries(PAGE, VIEW):
         assert not used_variables(query.parameters.get("query", "")), query.place
         assert "$" not in query.parameters.get("query", "")

@@ -38,7 +38,7 @@ MACHINE = Machine(2, "Some CPU", 24 << 30, "6.1", "3.11.7", 0.5)
         (-1.5, "-1.50"),
     ],
 )
-def test_numbers_have_three_digits_that_count(value: float | None, shown: str) -> None:
+def test_numbers_have_three_significant_digits(value: float | None, shown: str) -> None:
     assert number(value) == shown
 
 
@@ -52,7 +52,7 @@ def test_a_range_is_shown_where_rounds_differ() -> None:
     assert range_of(Spread(1.0001, 1.0, 1.0002)) == "1.00"
 
 
-def test_a_ratio_needs_both() -> None:
+def test_a_ratio_needs_both_values() -> None:
     assert ratio(3.0, 2.0) == "1.5x"
     assert ratio(None, 2.0) == "-"
     assert ratio(3.0, 0.0) == "-"
@@ -193,17 +193,17 @@ def test_growth_worse_than_linear_is_missed() -> None:
     assert verdict_of(verdicts, "with processes").met is False
 
 
-def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
+def test_unmeasured_targets_are_neither_met_nor_missed() -> None:
     alone = judge([result(OURS, one_round(0.0001))], [], [])
     for text in ("a third", "static bytes", "p99", "memory idle", "with GPUs", "Fleet dashboard", "rules"):
         assert verdict_of(alone, text).met is None
 
 
-def test_there_is_no_verdict_without_us() -> None:
+def test_without_our_exporter_there_is_no_result() -> None:
     assert judge([result(PEER, one_round(0.001))], [], []) == []
 
 
-def test_the_large_fleet_is_judged_without_an_exporter() -> None:
+def test_the_large_fleet_is_evaluated_without_an_exporter() -> None:
     assert len(judge([], [], [], fleet=QUICK_FLEET)) == 2
 
 
@@ -231,7 +231,7 @@ def whole_run(results: list[Result]) -> Run:
     )
 
 
-def test_the_page_says_where_when_and_how() -> None:
+def test_the_page_has_machine_date_and_method() -> None:
     page = report(whole_run(good_run()))
     for text in ("tools/bench --quick", "2026-01-02", "Some CPU", "3.11.7", "14 of 14 met"):
         assert text in page
@@ -249,7 +249,7 @@ def test_the_page_names_the_slowest_queries_and_the_groups_of_rules() -> None:
     assert "One evaluation takes 4.50 s" in page
 
 
-def test_a_page_of_the_large_fleet_alone_says_nothing_of_exporters() -> None:
+def test_a_page_of_the_large_fleet_alone_has_no_exporters() -> None:
     verdicts = judge([], [], [], fleet=QUICK_FLEET)
     run = dataclasses.replace(
         whole_run(good_run()), results=[], missing={}, faults={}, by_gpus=[], verdicts=verdicts
@@ -269,7 +269,7 @@ def test_the_page_shows_a_missed_target() -> None:
     assert "14 of 14" not in page
 
 
-def test_an_exporter_that_failed_is_named_and_not_compared() -> None:
+def test_a_failed_exporter_is_named_and_not_compared() -> None:
     broken = Result(PEER, trouble="it ended with exit code 1")
     page = report(whole_run([*good_run()[:3], broken]))
     assert "left out: it ended with exit code 1" in page
@@ -288,7 +288,7 @@ def test_series_are_sample_lines() -> None:
     assert count_series(b'# HELP a b\n# TYPE a gauge\na 1\na{b="#"} 2\n\n# EOF\n') == 2
 
 
-def test_the_read_duration_is_found_in_our_answer() -> None:
+def test_the_read_duration_is_found_in_our_scrape() -> None:
     body = (
         b"# TYPE gputally_source_duration_seconds gauge\n"
         b'gputally_source_duration_seconds{source="nvidia-smi"} 9\n'
@@ -297,7 +297,7 @@ def test_the_read_duration_is_found_in_our_answer() -> None:
     assert read_duration(body) == 0.0125
 
 
-def test_of_two_rounds_the_least_cost_counts() -> None:
+def test_of_two_rounds_the_lower_cost_counts() -> None:
     first, second = points("gpus", {8: 2.0}) + points("gpus", {8: 1.0})
     second = dataclasses.replace(second, read_seconds=5.0)
     both = least([first, second])
@@ -313,7 +313,7 @@ def test_findings_are_lines() -> None:
     assert parse_findings("a no help text\n\n  b bad\n") == ("a no help text", "b bad")
 
 
-def test_promtool_is_asked_on_standard_input(tmp_path: pytest.TempPathFactory) -> None:
+def test_promtool_reads_standard_input(tmp_path: pytest.TempPathFactory) -> None:
     script = tmp_path / "promtool"  # type: ignore[operator]
     script.write_text(f"#!{sys.executable}\nimport sys\nprint(sys.argv[1:], sys.stdin.read())\nsys.exit(3)\n")
     script.chmod(0o755)
@@ -329,7 +329,7 @@ def test_commands_are_filled_in() -> None:
     assert not PLAIN.samples_on_its_own
 
 
-def test_the_flags_are_read() -> None:
+def test_the_flags_are_parsed() -> None:
     options = parser().parse_args(
         ["--rounds", "2", "--scrapes", "50", "--only", "gputally", "all-smi", "--check"]
     )

@@ -18,7 +18,7 @@ def test_times_with_a_minus_count_back_from_now() -> None:
 
 
 @pytest.mark.parametrize("hours", [0, 6, 48])
-def test_whatever_the_past_the_fleets_story_is_the_same_at_its_end(hours: int, tmp_path: Path) -> None:
+def test_the_scenario_ends_at_the_same_point_for_any_length_of_history(hours: int, tmp_path: Path) -> None:
     story = story_seconds(hours * HOUR, at_least=STORY_SECONDS)
     fleet = small_fleet(tmp_path, 0, story)
     assert {machine.name: machine.scenario.gpus for machine in fleet if machine.scenario} == FLEET
@@ -27,12 +27,12 @@ def test_whatever_the_past_the_fleets_story_is_the_same_at_its_end(hours: int, t
     assert lost["start"] == f"{story - 25 * 60}s"
 
 
-def test_every_machine_of_the_fleet_has_gpus_of_its_own(tmp_path: Path) -> None:
+def test_every_machine_of_the_fleet_has_its_own_gpus(tmp_path: Path) -> None:
     fleet = small_fleet(tmp_path, 0, story_seconds(0, at_least=STORY_SECONDS))
     assert len({machine.scenario.seed for machine in fleet if machine.scenario}) == len(fleet)
 
 
-def test_the_exporter_is_known_by_the_labels_of_its_past(tmp_path: Path) -> None:
+def test_the_exporter_has_the_labels_of_its_history(tmp_path: Path) -> None:
     for machine in small_fleet(tmp_path, 0, story_seconds(0, at_least=STORY_SECONDS)):
         past = machine.past().target(job="gputally", cluster="demo")
         labels = machine.target()["labels"]
@@ -40,7 +40,7 @@ def test_the_exporter_is_known_by_the_labels_of_its_past(tmp_path: Path) -> None
         assert {"job": "gputally", **labels} == past
 
 
-def test_an_exporter_goes_on_with_the_story_and_the_names_of_its_past(tmp_path: Path) -> None:
+def test_an_exporter_continues_the_scenario_and_the_names_of_its_history(tmp_path: Path) -> None:
     (first,) = (m for m in small_fleet(tmp_path, 0, 7 * HOUR) if m.name == "gpu-h100-01")
     command = first.exporter(Path("python"), tmp_path, 1234.5).command
     assert f"--scenario={tmp_path / 'gpu-h100-01.toml'}" in command
@@ -50,12 +50,12 @@ def test_an_exporter_goes_on_with_the_story_and_the_names_of_its_past(tmp_path: 
     assert first.past().pcie_throughput
 
 
-def test_real_gpus_have_no_story(tmp_path: Path) -> None:
+def test_real_gpus_have_no_scenario(tmp_path: Path) -> None:
     command = Machine("host", 9400).exporter(Path("python"), tmp_path, 1234.5).command
     assert "serve" in command
     assert not any("began" in str(part) or "compat" in str(part) for part in command)
 
 
-def test_a_long_past_is_scraped_less_often() -> None:
+def test_a_long_history_is_scraped_less_often() -> None:
     assert step_of(6 * HOUR) == 60
     assert step_of(48 * HOUR) == 120

@@ -48,7 +48,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_the_first_call_makes_it_and_the_second_does_nothing(root: Path) -> None:
+def test_the_environment_is_created_once(root: Path) -> None:
     python = environment.python("test", root=root)
     assert python == root / ".venv/bin/python"
     assert Recorder.steps == ["creating it", "installing gputally, test"]
@@ -58,7 +58,7 @@ def test_the_first_call_makes_it_and_the_second_does_nothing(root: Path) -> None
     assert len(Recorder.steps) == 2
 
 
-def test_groups_add_up(root: Path) -> None:
+def test_groups_accumulate(root: Path) -> None:
     environment.python(root=root)
     environment.python("lint", root=root)
     environment.python("test", root=root)
@@ -70,7 +70,7 @@ def test_groups_add_up(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "tools/constraints.txt"])
-def test_a_changed_source_brings_it_up_to_date_without_making_it_anew(root: Path, name: str) -> None:
+def test_a_changed_source_updates_it_without_recreating_it(root: Path, name: str) -> None:
     environment.python("test", root=root)
     with (root / name).open("a") as file:
         file.write("\n# changed\n")
@@ -78,7 +78,7 @@ def test_a_changed_source_brings_it_up_to_date_without_making_it_anew(root: Path
     assert Recorder.steps[2:] == ["installing gputally, test"]
 
 
-def test_an_environment_whose_python_has_gone_is_made_anew(root: Path) -> None:
+def test_an_environment_without_its_python_is_created_again(root: Path) -> None:
     python = environment.python(root=root)
     python.unlink()
     python.symlink_to("/nowhere/python3")
@@ -86,14 +86,14 @@ def test_an_environment_whose_python_has_gone_is_made_anew(root: Path) -> None:
     assert Recorder.steps[2:] == ["creating it", "installing gputally"]
 
 
-def test_one_that_was_moved_with_its_repository_is_installed_again(root: Path) -> None:
+def test_an_environment_moved_with_its_repository_is_installed_again(root: Path) -> None:
     environment.python(root=root)
     moved = root.rename(root.with_name("moved"))
     environment.python(root=moved)
     assert Recorder.commands[-1][-1] == str(moved)
 
 
-def test_a_failed_installation_is_tried_again(root: Path) -> None:
+def test_a_failed_installation_is_repeated(root: Path) -> None:
     Recorder.failing = "installing"
     with pytest.raises(Failed):
         environment.python(root=root)
@@ -102,13 +102,13 @@ def test_a_failed_installation_is_tried_again(root: Path) -> None:
     assert Recorder.steps == ["creating it", "installing gputally"]
 
 
-def test_a_python_without_venv_is_told_what_helps(root: Path) -> None:
+def test_without_venv_the_fix_is_printed(root: Path) -> None:
     Recorder.failing = "creating"
     with pytest.raises(Failed, match="python3-venv"):
         environment.python(root=root)
 
 
-def test_a_torn_stamp_counts_as_none(root: Path) -> None:
+def test_a_truncated_stamp_is_ignored(root: Path) -> None:
     environment.python(root=root)
     (root / ".venv" / environment.STAMP).write_text('{"groups": [')
     environment.python(root=root)

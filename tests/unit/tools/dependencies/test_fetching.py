@@ -50,14 +50,14 @@ class Registry:
 
 
 @pytest.mark.parametrize("client", NO_ANSWER)
-def test_a_fetch_without_an_answer_is_repeated_once(client: str, tmp_path: Path) -> None:
+def test_a_fetch_without_a_response_is_repeated_once(client: str, tmp_path: Path) -> None:
     registry = Registry(tmp_path, NO_ANSWER[client], "")
     registry.fetched()
     assert "trying once more" in registry.screen.getvalue()
 
 
 @pytest.mark.parametrize("client", NO_ANSWER)
-def test_two_fetches_without_an_answer_are_a_failure_that_names_the_network(
+def test_two_fetches_without_a_response_are_a_failure_that_names_the_network(
     client: str, tmp_path: Path
 ) -> None:
     registry = Registry(tmp_path, NO_ANSWER[client], NO_ANSWER[client])
@@ -68,7 +68,7 @@ def test_two_fetches_without_an_answer_are_a_failure_that_names_the_network(
 
 
 @pytest.mark.parametrize("client", GONE)
-def test_a_version_that_a_registry_lacks_is_not_asked_for_again_and_the_line_to_change_is_named(
+def test_a_version_that_a_registry_lacks_is_not_repeated_and_the_line_to_change_is_named(
     client: str, tmp_path: Path
 ) -> None:
     registry = Registry(tmp_path, GONE[client])
@@ -76,7 +76,7 @@ def test_a_version_that_a_registry_lacks_is_not_asked_for_again_and_the_line_to_
         registry.fetched()
 
 
-def test_any_failure_says_how_to_use_programs_of_ones_own(tmp_path: Path) -> None:
+def test_any_failure_names_the_variable_for_other_programs(tmp_path: Path) -> None:
     registry = Registry(tmp_path, "tool.c:3: syntax error")
     with pytest.raises(Failed, match="Set GPUTALLY_PROGRAMS=tool=PATH,other=PATH to use your own"):
         registry.fetched()

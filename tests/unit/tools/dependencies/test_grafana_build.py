@@ -77,7 +77,7 @@ def job(directory: Path) -> recipes.Job:
     )
 
 
-def test_the_build_has_the_server_its_settings_and_what_it_serves_and_no_source(tmp_path: Path) -> None:
+def test_the_build_has_the_server_its_settings_and_pages_and_no_source(tmp_path: Path) -> None:
     grafana_build.build(job(tmp_path), source_tree(tmp_path), {"GOFLAGS": "-mod=mod"}, "2")
     home = tmp_path / "into" / "home"
     files = {str(file.relative_to(home)) for file in home.rglob("*") if file.is_file()}
@@ -90,7 +90,7 @@ def test_the_build_has_the_server_its_settings_and_what_it_serves_and_no_source(
     }
 
 
-def test_the_program_is_a_link_into_its_home_where_grafana_looks_for_its_files(
+def test_the_program_is_a_link_into_its_home_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = source_tree(tmp_path)
@@ -101,7 +101,7 @@ def test_the_program_is_a_link_into_its_home_where_grafana_looks_for_its_files(
     assert json.loads((module / "package.json").read_text()) == MANIFEST
 
 
-def test_the_server_is_wired_before_it_is_built_and_the_pages_packages_come_before_the_pages(
+def test_the_server_is_generated_before_the_build_and_packages_before_the_pages(
     tmp_path: Path,
 ) -> None:
     grafana_build.build(job(tmp_path), source_tree(tmp_path), {"GOFLAGS": "-mod=mod"}, "2")
@@ -112,7 +112,7 @@ def test_the_server_is_wired_before_it_is_built_and_the_pages_packages_come_befo
     assert pages.endswith("--config scripts/webpack/webpack.reduced.js")
 
 
-def test_tools_use_what_this_machine_is_set_up_to_use(tmp_path: Path) -> None:
+def test_tools_use_the_settings_of_this_machine(tmp_path: Path) -> None:
     grafana_build.build(job(tmp_path), source_tree(tmp_path), {"GOFLAGS": "-mod=mod"}, "2")
     node = (tmp_path / "environment-of-node").read_text().splitlines()
     assert "YARN_NPM_REGISTRY_SERVER=https://npm.example" in node
@@ -123,7 +123,7 @@ def test_tools_use_what_this_machine_is_set_up_to_use(tmp_path: Path) -> None:
     assert {"GOFLAGS=-mod=mod", "CGO_ENABLED=1", f"CC={tmp_path}/tools/cc"} <= set(go)
 
 
-def test_only_what_a_build_of_the_pages_needs_is_downloaded(tmp_path: Path) -> None:
+def test_only_packages_required_for_the_pages_are_downloaded(tmp_path: Path) -> None:
     source = source_tree(tmp_path)
     grafana_build.build(job(tmp_path), source, {}, "2")
     manifest = json.loads((source / "package.json").read_text())
@@ -140,19 +140,19 @@ def test_only_what_a_build_of_the_pages_needs_is_downloaded(tmp_path: Path) -> N
     }
 
 
-def test_another_grafana_than_the_recipe_knows_is_refused(tmp_path: Path) -> None:
+def test_another_version_of_grafana_is_refused(tmp_path: Path) -> None:
     source = source_tree(tmp_path)
     (source / "scripts" / "webpack" / "webpack.common.js").write_text("patterns: []\n")
     with pytest.raises(Failed, match=re.escape("webpack.common.js")):
         grafana_build.build(job(tmp_path), source, {}, "2")
 
 
-def test_a_plugin_to_leave_out_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_plugin_to_omit_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(Failed, match="panel/newz"):
         grafana_build.kept_plugins(source_tree(tmp_path), ["panel/newz"])
 
 
-def test_what_npm_is_not_set_up_to_use_yarn_is_not_told() -> None:
+def test_yarn_gets_only_the_settings_of_npm() -> None:
     settings = 'registry = "https://npm.example/"\nhttps-proxy = null\ncafile = "/etc/ca.pem"\n'
     assert grafana_build.yarn_settings(settings) == {
         "YARN_NPM_REGISTRY_SERVER": "https://npm.example",
@@ -160,7 +160,7 @@ def test_what_npm_is_not_set_up_to_use_yarn_is_not_told() -> None:
     }
 
 
-def test_the_panels_and_sources_that_dashboards_may_use_are_not_left_out() -> None:
+def test_panels_and_data_sources_of_dashboards_are_not_omitted() -> None:
     left_out = set(programs.program_sets()["grafana"].settings["plugins_left_out"])
     panels = (
         "timeseries",

@@ -95,7 +95,7 @@ def test_programs_on_path_do_not_replace_the_pinned_ones(other_versions: Path, c
     assert programs.path("cc") == other_versions / "cc"
 
 
-def test_programs_of_ones_own_are_used_when_they_are_asked_for_by_name(
+def test_other_programs_are_used_if_they_are_named(
     other_versions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = script(tmp_path / "elsewhere", "chromium-browser", "")
@@ -112,7 +112,7 @@ def test_programs_of_ones_own_are_used_when_they_are_asked_for_by_name(
     ("asked_for", "told"),
     [("helm=/nowhere/helm", "/nowhere/helm is no executable"), ("helmm", "'helmm' is not in programs.toml")],
 )
-def test_a_program_of_ones_own_that_does_not_exist_is_not_replaced_by_the_pinned_one(
+def test_a_missing_named_program_is_not_replaced_by_the_pinned_one(
     asked_for: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUTALLY_PROGRAMS", asked_for)
@@ -120,7 +120,7 @@ def test_a_program_of_ones_own_that_does_not_exist_is_not_replaced_by_the_pinned
         programs.path("helm")
 
 
-def test_a_set_is_made_once(pin: Pin) -> None:
+def test_a_set_is_installed_once(pin: Pin) -> None:
     runs: list[str] = []
 
     def count(job: recipes.Job) -> None:
@@ -134,7 +134,7 @@ def test_a_set_is_made_once(pin: Pin) -> None:
     assert runs == ["1.0"]
 
 
-def test_a_changed_pin_or_build_setting_is_another_set_and_who_needs_it_when_is_not(pin: Pin) -> None:
+def test_a_changed_pin_or_build_setting_is_another_set_and_a_changed_use_is_not(pin: Pin) -> None:
     made = (
         program_set(),
         program_set(version="1.1"),
@@ -150,7 +150,7 @@ def test_a_changed_pin_or_build_setting_is_another_set_and_who_needs_it_when_is_
     assert places[3] == places[4]
 
 
-def test_two_sets_are_got_at_a_time_one_from_the_long_end_and_one_from_the_short_end(pin: Pin) -> None:
+def test_two_sets_are_installed_at_a_time_the_slowest_and_the_fastest(pin: Pin) -> None:
     short_ones_ready = threading.Event()
     ready: list[str] = []
 
@@ -167,7 +167,7 @@ def test_two_sets_are_got_at_a_time_one_from_the_long_end_and_one_from_the_short
     assert ready == ["short", "middle", "long"]
 
 
-def test_sets_that_are_got_together_share_a_directory_of_which_nothing_stays(pin: Pin, cache: Path) -> None:
+def test_sets_that_are_installed_together_share_a_temporary_directory(pin: Pin, cache: Path) -> None:
     shared: set[Path] = set()
 
     def recipe(job: recipes.Job) -> None:
@@ -185,7 +185,7 @@ def test_sets_that_are_got_together_share_a_directory_of_which_nothing_stays(pin
     assert not directory.exists()
 
 
-def test_one_set_may_need_the_programs_of_another_that_is_being_got_as_well(pin: Pin) -> None:
+def test_a_set_may_need_a_program_of_another_set_that_is_being_installed(pin: Pin) -> None:
     made: list[str] = []
 
     def recipe(job: recipes.Job) -> None:
@@ -205,7 +205,7 @@ def test_one_set_may_need_the_programs_of_another_that_is_being_got_as_well(pin:
     assert sorted(made) == ["compiler", "first", "second"]
 
 
-def test_after_a_failure_the_other_sets_are_got_all_the_same_and_all_failures_are_told(
+def test_after_a_failure_the_other_sets_are_installed_and_all_failures_are_reported(
     pin: Pin, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def recipe(job: recipes.Job) -> None:
@@ -230,7 +230,7 @@ def test_after_a_failure_the_other_sets_are_got_all_the_same_and_all_failures_ar
         assert said.err.count(failed) == 1
 
 
-def test_a_set_of_several_programs_that_fails_is_tried_and_told_once(
+def test_a_failed_set_of_several_programs_is_tried_and_reported_once(
     pin: Pin, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(job: recipes.Job) -> None:
@@ -241,7 +241,7 @@ def test_a_set_of_several_programs_that_fails_is_tried_and_told_once(
     assert capsys.readouterr().err.count("did not answer") == 1
 
 
-def test_a_mistake_in_a_recipe_is_not_taken_for_success(pin: Pin) -> None:
+def test_an_exception_in_a_recipe_is_a_failure(pin: Pin) -> None:
     def wrong(job: recipes.Job) -> None:
         raise IndexError(job.version)
 
@@ -250,7 +250,7 @@ def test_a_mistake_in_a_recipe_is_not_taken_for_success(pin: Pin) -> None:
         programs.install(["one", "two"])
 
 
-def test_ctrl_c_ends_all_sets_and_what_they_started(pin: Pin, cache: Path, tmp_path: Path) -> None:
+def test_ctrl_c_stops_all_sets_and_their_processes(pin: Pin, cache: Path, tmp_path: Path) -> None:
     begun = [tmp_path / "one", tmp_path / "three"]
     for fifo in begun:
         os.mkfifo(fifo)
@@ -282,7 +282,7 @@ def test_ctrl_c_ends_all_sets_and_what_they_started(pin: Pin, cache: Path, tmp_p
     ]
 
 
-def test_what_a_failed_try_leaves_is_no_program_and_the_next_try_starts_clean(pin: Pin, cache: Path) -> None:
+def test_the_leftovers_of_a_failed_attempt_are_not_used(pin: Pin, cache: Path) -> None:
     def half(job: recipes.Job) -> None:
         (job.into / "tool").write_text("half of it")
         read_only = job.scratch / "modules"
@@ -333,7 +333,7 @@ def another_run(recipe: str, *arguments: str | Path) -> subprocess.Popen[str]:
     )
 
 
-def test_what_a_killed_run_was_getting_is_got_anew_with_what_it_had_compiled(
+def test_the_set_of_a_killed_run_is_installed_again_with_its_compiled_files(
     pin: Pin, cache: Path, tmp_path: Path
 ) -> None:
     fifo = tmp_path / "begun"
@@ -360,7 +360,9 @@ def test_what_a_killed_run_was_getting_is_got_anew_with_what_it_had_compiled(
     assert not (cache / "programs" / ".shared").exists()
 
 
-def test_what_a_killed_run_left_goes_also_when_nothing_is_to_be_got(pin: Pin, cache: Path) -> None:
+def test_the_leftovers_of_a_killed_run_are_removed_even_if_nothing_is_to_be_installed(
+    pin: Pin, cache: Path
+) -> None:
     pin(program_set())
     programs.path("tool")
     left = cache / "programs" / ".shared" / "modules"
@@ -369,7 +371,7 @@ def test_what_a_killed_run_left_goes_also_when_nothing_is_to_be_got(pin: Pin, ca
     assert not left.parent.exists()
 
 
-def test_runs_that_start_together_make_a_set_once(tmp_path: Path) -> None:
+def test_concurrent_runs_install_a_set_once(tmp_path: Path) -> None:
     slow = """
     with Path(sys.argv[1]).open("a") as runs:
         runs.write("run\\n")
@@ -389,17 +391,17 @@ def test_runs_that_start_together_make_a_set_once(tmp_path: Path) -> None:
     assert sum("another run is installing it" in err for _, err in printed) == 2
 
 
-def test_inside_a_test_run_nothing_is_built_and_the_command_that_does_is_named() -> None:
+def test_inside_a_test_run_nothing_is_built_and_the_command_is_named() -> None:
     with pytest.raises(Missing, match=r"^promtool .*run `tools/programs promtool`"):
         programs.path("promtool")
 
 
-def test_an_unknown_program_is_named_with_those_that_there_are() -> None:
+def test_an_unknown_program_is_named_with_the_known_ones() -> None:
     with pytest.raises(Failed, match=r"'promtoll'.*allowed: .*promtool"):
         programs.path("promtoll")
 
 
-def test_the_command_prints_what_it_found_goes_on_after_a_failure_and_says_so_by_its_exit_code(
+def test_the_command_prints_paths_continues_after_a_failure_and_returns_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = script(tmp_path / "bin", "promtool", "")
@@ -412,7 +414,7 @@ def test_the_command_prints_what_it_found_goes_on_after_a_failure_and_says_so_by
     assert "tools/programs prometheus" in answer.err
 
 
-def test_listing_gets_nothing(capsys: pytest.CaptureFixture[str], cache: Path) -> None:
+def test_listing_installs_nothing(capsys: pytest.CaptureFixture[str], cache: Path) -> None:
     assert command.main(["--list", "--for", "test"]) == 0
     assert re.search(r"^promtool +-$", capsys.readouterr().out, re.MULTILINE)
     assert not cache.exists()
@@ -425,7 +427,7 @@ def test_the_cache_is_outside_the_repository_by_default(monkeypatch: pytest.Monk
     assert ROOT not in programs.cache().parents
 
 
-def test_the_tests_and_the_demo_know_what_they_need() -> None:
+def test_the_programs_of_tests_and_demo_are_known() -> None:
     test = set(programs.names("test"))
     assert {"prometheus", "promtool", "nvidia-smi-535", "nvidia-smi-550", "cc"} <= test
     assert {"alertmanager", "amtool", "chromium", "playwright-core", "node"} <= test
@@ -437,7 +439,7 @@ def test_the_tests_and_the_demo_know_what_they_need() -> None:
     assert "go" not in programs.names()
 
 
-def test_the_fast_tests_need_only_what_is_downloaded() -> None:
+def test_the_fast_tests_need_only_downloaded_programs() -> None:
     fast = set(programs.names("fast"))
     assert "helm" in fast
     assert fast <= set(programs.names("test"))
@@ -447,7 +449,7 @@ def test_the_fast_tests_need_only_what_is_downloaded() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(programs.program_sets()))
-def test_every_set_can_be_made_from_its_pins_alone(name: str) -> None:
+def test_every_set_is_defined_by_its_pins_alone(name: str) -> None:
     made = programs.program_sets()[name]
     assert made.settings["recipe"] in recipes.RECIPES
     assert made.programs

@@ -16,7 +16,7 @@ from tools.dependencies.progress import Work
 from tools.servers.waiting import wait_until
 
 
-def test_a_command_gives_back_what_it_printed_and_says_how_long_it_took(tmp_path: Path) -> None:
+def test_a_command_returns_its_output_and_its_duration(tmp_path: Path) -> None:
     screen = io.StringIO()
     work = Work("tool 1", tmp_path / "log", screen)
     assert work.run("first", ["sh", "-c", "echo one; echo two >&2"]) == "one\ntwo\n"
@@ -25,7 +25,7 @@ def test_a_command_gives_back_what_it_printed_and_says_how_long_it_took(tmp_path
     assert screen.getvalue().startswith("tool 1: first: 0.")
 
 
-def test_a_failure_shows_the_last_lines_and_where_the_others_are(tmp_path: Path) -> None:
+def test_a_failure_shows_the_last_lines_and_the_path_of_the_others(tmp_path: Path) -> None:
     screen = io.StringIO()
     work = Work("tool 1", tmp_path / "log", screen)
     with pytest.raises(Failed) as failure:
@@ -38,7 +38,7 @@ def test_a_failure_shows_the_last_lines_and_where_the_others_are(tmp_path: Path)
     assert screen.getvalue().startswith("tool 1: building: failed after 0.")
 
 
-def test_long_work_shows_a_line_now_and_then_where_there_is_no_terminal(
+def test_without_a_terminal_a_line_is_printed_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.4)
@@ -53,14 +53,14 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_on_a_terminal_one_line_moves_and_is_wiped_at_the_end(tmp_path: Path) -> None:
+def test_on_a_terminal_one_line_is_updated_and_removed_at_the_end(tmp_path: Path) -> None:
     screen = Terminal()
     Work("tool 1", tmp_path / "log", screen).run("building", ["sleep", "0.8"])
     assert "\r\x1b[Ktool 1: building (" in screen.getvalue()
     assert screen.getvalue().splitlines()[-1].startswith("\x1b[Ktool 1: building: ")
 
 
-def test_beside_others_on_a_terminal_it_shows_lines_instead(
+def test_with_concurrent_work_on_a_terminal_lines_are_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.4)
@@ -70,7 +70,7 @@ def test_beside_others_on_a_terminal_it_shows_lines_instead(
     assert "\r" not in screen.getvalue()
 
 
-def test_when_another_thread_says_stop_the_command_ends_and_the_work_fails(tmp_path: Path) -> None:
+def test_a_stop_from_another_thread_ends_the_command_with_a_failure(tmp_path: Path) -> None:
     stop = threading.Event()
     work = Work("tool 1", tmp_path / "log", io.StringIO(), stop=stop)
     threading.Timer(0.5, stop.set).start()
@@ -79,7 +79,7 @@ def test_when_another_thread_says_stop_the_command_ends_and_the_work_fails(tmp_p
     assert not running(int((tmp_path / "log").read_text()))
 
 
-def test_the_command_ends_even_when_we_are_killed(tmp_path: Path) -> None:
+def test_the_command_ends_if_its_parent_is_killed(tmp_path: Path) -> None:
     fifo = tmp_path / "begun"
     os.mkfifo(fifo)
     code = """
@@ -97,7 +97,7 @@ Work("tool 1", Path(sys.argv[1], "log")).run("building", command)
     wait_until(lambda: not running(command))
 
 
-def test_ctrl_c_ends_the_command_and_all_that_it_started(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_command_and_its_children(tmp_path: Path) -> None:
     work = Work("tool 1", tmp_path / "log", io.StringIO())
     main_thread = threading.main_thread().ident
     assert main_thread is not None
@@ -113,7 +113,7 @@ def test_ctrl_c_ends_the_command_and_all_that_it_started(tmp_path: Path) -> None
 
 
 def running(pid: int) -> bool:
-    """Whether a process lives; a zombie, whom nobody has buried yet, does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

@@ -57,7 +57,7 @@ def stand_in_go(directory: Path) -> Path:
     return source
 
 
-def test_a_go_program_is_built_inside_its_module_so_that_its_replacements_hold(
+def test_a_go_program_is_built_inside_its_module_with_its_replacements(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("GOPATH", "GOMODCACHE"):
@@ -77,13 +77,13 @@ def test_a_go_program_is_built_inside_its_module_so_that_its_replacements_hold(
     assert given["GOTMPDIR"] == f"{tmp_path}/scratch", "what a killed build leaves goes with the rest of it"
 
 
-def test_only_the_module_that_is_pinned_is_not_looked_up_in_the_checksum_database(tmp_path: Path) -> None:
+def test_only_the_pinned_module_is_not_looked_up_in_the_checksum_database(tmp_path: Path) -> None:
     stand_in_go(tmp_path)
     recipes.go(job(tmp_path, {"tool": "."}, **MODULE))
     assert environment_given(tmp_path)["GONOSUMDB"] == "example.org/tool"
 
 
-def test_files_that_a_go_module_wants_and_does_not_hold_are_put_into_the_copy_that_is_built(
+def test_additional_files_are_copied_into_the_built_module(
     tmp_path: Path,
 ) -> None:
     source = stand_in_go(tmp_path)
@@ -93,7 +93,7 @@ def test_files_that_a_go_module_wants_and_does_not_hold_are_put_into_the_copy_th
     assert not (source / "ui").exists()
 
 
-def test_directories_of_the_repository_that_are_modules_of_their_own_come_as_they_are_published(
+def test_nested_modules_are_taken_as_published(
     tmp_path: Path,
 ) -> None:
     source = stand_in_go(tmp_path)
@@ -112,7 +112,7 @@ replace (
     assert (tmp_path / "scratch/source/go.mod").read_text() == after
 
 
-def test_programs_of_one_package_are_built_once_and_are_one_file_by_several_names(tmp_path: Path) -> None:
+def test_programs_of_one_package_are_built_once_with_several_names(tmp_path: Path) -> None:
     stand_in_go(tmp_path)
     made = job(tmp_path, {"first": "cmd/all", "second": "cmd/all"}, **MODULE, variables={"v.Tag": "v1"})
     recipes.go(made)
@@ -122,7 +122,7 @@ def test_programs_of_one_package_are_built_once_and_are_one_file_by_several_name
     assert (made.into / "second").readlink() == Path("first")
 
 
-def test_a_directory_of_a_go_module_is_taken_as_it_is_but_can_be_removed_again(tmp_path: Path) -> None:
+def test_a_directory_of_a_go_module_is_copied_and_can_be_removed(tmp_path: Path) -> None:
     stand_in_go(tmp_path)
     made = job(tmp_path, {"tool-crds": "crds"}, **MODULE)
     recipes.go_files(made)
@@ -133,7 +133,7 @@ def test_a_directory_of_a_go_module_is_taken_as_it_is_but_can_be_removed_again(t
     assert not (tmp_path / "arguments").exists()
 
 
-def test_a_single_file_of_a_go_module_is_taken_without_its_neighbours(tmp_path: Path) -> None:
+def test_a_single_file_of_a_go_module_is_copied_alone(tmp_path: Path) -> None:
     stand_in_go(tmp_path)
     made = job(tmp_path, {"tool-rule": "crds/rule.yaml"}, **MODULE)
     recipes.go_files(made)
@@ -142,14 +142,14 @@ def test_a_single_file_of_a_go_module_is_taken_without_its_neighbours(tmp_path: 
     assert (made.into / "tool-rule").stat().st_mode & 0o200
 
 
-def test_someones_own_go_module_cache_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_go_module_cache_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOMODCACHE", "/their/cache")
     stand_in_go(tmp_path)
     recipes.go(job(tmp_path, {"tool": "cmd/tool"}, **MODULE))
     assert "GOMODCACHE=/their/cache\n" in (tmp_path / "environment").read_text()
 
 
-def test_a_module_that_is_not_what_was_pinned_is_refused(tmp_path: Path) -> None:
+def test_a_module_with_another_checksum_is_refused(tmp_path: Path) -> None:
     stand_in_go(tmp_path)
     wrong = job(tmp_path, {"tool": "cmd/tool"}, module=MODULE["module"], module_sum="h1:other=")
     for recipe in (recipes.go, recipes.go_files):
@@ -158,7 +158,7 @@ def test_a_module_that_is_not_what_was_pinned_is_refused(tmp_path: Path) -> None
     assert not (tmp_path / "arguments").exists()
 
 
-def test_launchers_work_from_wherever_the_build_is_renamed_to(tmp_path: Path) -> None:
+def test_launchers_work_after_the_build_is_renamed(tmp_path: Path) -> None:
     made = job(tmp_path, {"linked": "root/bin/hello", "run": '"$here/root/bin/hello" word'})
     (made.into / "root" / "bin").mkdir(parents=True)
     script(made.into / "root" / "bin" / "hello", 'echo "hello $*"')
@@ -188,7 +188,7 @@ def stand_in_npm(directory: Path, installed: dict[str, str]) -> None:
     )
 
 
-def test_npm_packages_are_installed_by_version_without_running_anything_of_theirs(tmp_path: Path) -> None:
+def test_npm_packages_are_installed_by_version_without_their_scripts(tmp_path: Path) -> None:
     stand_in_npm(tmp_path, {"node_modules/@a/tool@1.2.3": "sha512-a", "node_modules/lib@4.5.6": "sha512-b"})
     packages = {"@a/tool@1.2.3": "sha512-a", "lib@4.5.6": "sha512-b"}
     made = job(tmp_path, {"tool": "node_modules/@a/tool"}, packages=packages)
@@ -209,9 +209,7 @@ def test_npm_packages_are_installed_by_version_without_running_anything_of_their
     ],
     ids=["another hash", "another version", "one more package", "one more, inside another"],
 )
-def test_npm_packages_that_are_not_what_was_pinned_are_refused(
-    tmp_path: Path, installed: dict[str, str]
-) -> None:
+def test_npm_packages_with_another_checksum_are_refused(tmp_path: Path, installed: dict[str, str]) -> None:
     stand_in_npm(tmp_path, installed)
     made = job(tmp_path, {"tool": "node_modules/tool"}, packages={"tool@1.2.3": "sha512-a"})
     with pytest.raises(Failed, match=r"programs.toml expects \{'tool@1.2.3': 'sha512-a'\}"):
@@ -238,7 +236,7 @@ def environment_given(directory: Path) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
-def test_a_crate_is_built_as_it_was_locked_and_its_build_changes_no_flags_unasked(
+def test_a_crate_is_built_with_its_lock_file_and_without_other_flags(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rust_machine(tmp_path, monkeypatch)
@@ -251,7 +249,7 @@ def test_a_crate_is_built_as_it_was_locked_and_its_build_changes_no_flags_unaske
     assert "CARGO_ENCODED_RUSTFLAGS" not in given
 
 
-def test_a_crate_gets_its_build_tools_and_libraries_from_other_sets_and_keeps_the_libraries_beside_it(
+def test_a_crate_gets_tools_and_libraries_of_other_sets_and_keeps_the_libraries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rust_machine(tmp_path, monkeypatch)
@@ -294,7 +292,7 @@ def debian_machine(directory: Path, monkeypatch: pytest.MonkeyPatch, *targets: s
     return directory / "calls"
 
 
-def test_a_debian_package_comes_from_the_machines_own_archive_and_changes_nothing_of_its_apt(
+def test_a_debian_package_comes_from_the_archive_of_the_machine_without_changing_apt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = debian_machine(
@@ -321,7 +319,7 @@ def test_a_debian_package_comes_from_the_machines_own_archive_and_changes_nothin
     assert "download tool=9.*" in calls.read_text()
 
 
-def test_a_debian_package_may_bring_what_it_depends_on_but_for_some(
+def test_a_debian_package_can_include_dependencies_except_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = debian_machine(tmp_path, monkeypatch, "http://mirror.example/packages/ bookworm main")
@@ -352,7 +350,7 @@ def test_a_debian_package_that_cannot_be_unpacked_fails_the_build(
 
 
 @pytest.mark.parametrize("targets", [[], ["http://other.example/repository/ jammy main"]])
-def test_without_a_debian_archive_that_is_said(
+def test_without_a_debian_archive_the_reason_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, targets: list[str]
 ) -> None:
     debian_machine(tmp_path, monkeypatch, *targets)
@@ -361,7 +359,7 @@ def test_without_a_debian_archive_that_is_said(
         recipes.debian(made)
 
 
-def test_without_apt_or_rust_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_apt_or_rust_the_reason_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     made = job(tmp_path, {"tool-9": "x"})
     with pytest.raises(Failed, match="this machine has no apt-get or dpkg-deb"):

@@ -16,6 +16,6 @@ def test_the_stack_has_the_version_that_is_tested(program: str) -> None:
     assert STACK[program]["image"]["tag"] == f"v{PINS[program]['version']}"
 
 
-def test_prometheus_has_the_pages_of_its_own_version() -> None:
+def test_prometheus_has_the_ui_of_its_own_version() -> None:
     for setting in ("version", "module", "module_sum"):
         assert PINS["prometheus-ui"][setting] == PINS["prometheus"][setting]

@@ -21,33 +21,33 @@ def test_gputally_charges_exactly_what_the_gpu_used_and_dcgm_a_multiple(mix: str
     assert sum(outcome.charged[DCGM].values()) == len(MIXES[mix]) * total
 
 
-def test_equals_get_equal_parts() -> None:
+def test_equal_owners_get_equal_shares() -> None:
     outcome = play(MIXES["equal"], SHORT)
     assert all(outcome.total_error(way) < 0.01 for way in GPUTALLY)
 
 
-def test_sm_time_cannot_tell_watts_apart() -> None:
+def test_sm_time_does_not_distinguish_power() -> None:
     outcome = play(MIXES["compute and memory"], SHORT)
     for way in GPUTALLY:
         assert outcome.error(way, "memory bound") > 0.2
         assert outcome.error(way, "compute bound") < -0.1
 
 
-def test_who_works_less_is_charged_less() -> None:
+def test_an_owner_with_less_work_is_charged_less() -> None:
     outcome = play(MIXES["80 / 20"], SHORT)
     for way in GPUTALLY:
         assert outcome.charged[way]["small"] < outcome.charged[way]["large"] / 3
         assert outcome.total_error(way) < outcome.total_error(EQUAL) / 4
 
 
-def test_errors_are_parts_of_the_true_energy() -> None:
+def test_errors_are_ratios_of_the_true_energy() -> None:
     outcome = Outcome({"a": 100, "b": 300}, {"way": {"a": 150, "b": 250}})
     assert outcome.error("way", "a") == 0.5
     assert outcome.error("way", "b") == pytest.approx(-1 / 6)
     assert outcome.total_error("way") == 0.25
 
 
-def test_the_table_has_every_owner_and_is_the_same_each_time() -> None:
+def test_the_table_has_every_owner_and_is_deterministic() -> None:
     text = accuracy.table(60)
     assert text == accuracy.table(60)
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]

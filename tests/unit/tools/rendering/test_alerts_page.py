@@ -22,10 +22,10 @@ def test_every_setting_is_listed_with_its_default() -> None:
     assert "(48" not in page, "codes are written as in PromQL"
 
 
-def test_a_table_escapes_what_would_end_a_cell() -> None:
+def test_a_table_escapes_cell_separators() -> None:
     assert table(("a",), [("48|79",)]).splitlines()[-1] == r"| 48\|79 |"
 
 
-def test_a_page_without_the_place_is_named() -> None:
+def test_a_page_without_the_marker_is_named() -> None:
     with pytest.raises(SystemExit, match=r"docs/x\.md has 0 .*<!-- rows -->"):
         put("fresh", "rows", "docs/x.md", "no marks")

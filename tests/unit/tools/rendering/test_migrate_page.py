@@ -37,7 +37,7 @@ def stamped(page: str) -> str:
     return migrate_page.stamp(page, ("old", "odd"), rows, ALIASES)
 
 
-def test_each_profile_has_its_table_between_its_marks_and_the_rest_stays() -> None:
+def test_each_profile_has_its_table_between_its_markers() -> None:
     page = stamped(PAGE)
     old, odd = page.split("between\n")
     assert "| `OLD_POWER` | gauge | Watts \\| all of them. | `gputally_gpu_power_watts` |" in old
@@ -57,13 +57,13 @@ def test_every_alias_is_beside_our_flag_in_the_order_of_the_tools() -> None:
     ]
 
 
-def test_a_fresh_page_stays_as_it_is() -> None:
+def test_an_up_to_date_page_is_unchanged() -> None:
     page = stamped(PAGE)
     assert stamped(page) == page
 
 
 @pytest.mark.parametrize("mark", ["rows old", "rows odd", "flags"])
-def test_a_page_without_exactly_one_place_for_a_table_is_an_error(mark: str) -> None:
+def test_a_page_without_exactly_one_marker_is_an_error(mark: str) -> None:
     with pytest.raises(SystemExit, match=f"has 0 .*<!-- {mark} -->"):
         stamped(PAGE.replace(f"<!-- {mark} -->\n", ""))
     with pytest.raises(SystemExit, match=f"has 2 .*<!-- {mark} -->"):
@@ -71,12 +71,12 @@ def test_a_page_without_exactly_one_place_for_a_table_is_an_error(mark: str) -> 
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_what_a_profile_calls_ours_is_in_the_catalog(profile: str) -> None:
+def test_the_equivalent_metrics_of_a_profile_are_in_the_catalog(profile: str) -> None:
     ours = {row.ours for row in load_rows(profile)} - {""}
     assert ours <= {metric.name for metric in CATALOG}
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_profile_has_every_name_once(profile: str) -> None:
+def test_the_names_of_a_profile_are_unique(profile: str) -> None:
     names = [row.name for row in load_rows(profile)]
     assert len(names) == len(set(names)) > 0

@@ -31,7 +31,7 @@ def truth(elapsed: float, *workloads: Workload, **how: object) -> TrueEnergy:
     st.floats(0, 2000),
 )
 @example(3, "h100", 8, 1475.678)
-def test_it_is_exactly_what_the_counter_counted(seed: int, model: str, gpus: int, elapsed: float) -> None:
+def test_it_equals_the_increase_of_the_counter(seed: int, model: str, gpus: int, elapsed: float) -> None:
     engine = Engine(default_scenario(gpus, model, seed))
     before, after = engine.readings(0), engine.readings(elapsed)
     for one, other, energy in zip(before, after, true_energy(engine, elapsed), strict=True):
@@ -41,7 +41,7 @@ def test_it_is_exactly_what_the_counter_counted(seed: int, model: str, gpus: int
         assert min(energy.values()) >= 0
 
 
-def test_it_is_exact_on_a_gpu_that_is_cut_and_throttled() -> None:
+def test_it_is_exact_in_mig_mode_and_with_throttling() -> None:
     engine = Engine(
         Scenario(
             gpus=1,
@@ -54,19 +54,19 @@ def test_it_is_exact_on_a_gpu_that_is_cut_and_throttled() -> None:
     assert sum(energy.values()) == (after.energy_millijoules or 0) - (before.energy_millijoules or 0)
 
 
-def test_a_gpu_with_nobody_on_it_is_idle_for_nobody() -> None:
+def test_the_energy_of_an_unused_gpu_is_idle() -> None:
     energy = truth(100, work(span=Span(1000)), work(Shape.IDLE))
     assert energy[None] == pytest.approx(100 * IDLE_MJ, rel=0.01)
     assert energy[0] == energy[1] == 0
 
 
-def test_who_is_alone_has_all_of_it_while_it_is_there() -> None:
+def test_a_single_workload_has_all_energy_of_its_time() -> None:
     energy = truth(300, work(span=Span(100, 200)))
     assert energy[None] == pytest.approx(200 * IDLE_MJ, rel=0.01)
     assert energy[0] > 5 * IDLE_MJ * 100
 
 
-def test_who_only_holds_memory_has_its_part_of_the_idle_power_and_hardly_more() -> None:
+def test_a_workload_with_memory_only_has_its_share_of_the_idle_power() -> None:
     energy = truth(500, work(), work(Shape.NOTEBOOK, load_percent=1))
     half_of_idle = 500 * IDLE_MJ / 2
     assert half_of_idle < energy[1] < 1.4 * half_of_idle
@@ -79,7 +79,7 @@ def test_the_same_sm_time_at_less_power_is_less_energy() -> None:
     assert (energy[1] - idle) / (energy[0] - idle) == pytest.approx(0.6, abs=0.03)
 
 
-def test_a_power_limit_takes_from_all_in_proportion() -> None:
+def test_a_power_limit_reduces_all_in_proportion() -> None:
     free = truth(500, work(load_percent=60), work(load_percent=30))
     capped = truth(500, work(load_percent=60), work(load_percent=30), power_limit_watts=300)
     idle = 500 * IDLE_MJ / 2

@@ -7,7 +7,7 @@ from tools.replay.fleet import Period
 PERIOD = Period(1000, 1300, 60)
 
 
-def test_while_an_alert_fires_it_says_so_and_since_when_it_is_active() -> None:
+def test_a_firing_alert_has_its_state_and_its_start() -> None:
     lost = Firing("Lost", (("gpu", "7"), ("severity", "critical")), 1120, 1240)
     assert list(openmetrics([lost], {"Lost": 120.0}, PERIOD)) == [
         'ALERTS{alertname="Lost",gpu="7",severity="critical",alertstate="firing"} 1.0 1120.000\n',
@@ -20,7 +20,7 @@ def test_while_an_alert_fires_it_says_so_and_since_when_it_is_active() -> None:
     ]
 
 
-def test_a_label_may_have_quotes_and_backslashes() -> None:
+def test_a_label_may_contain_quotes_and_backslashes() -> None:
     odd = Firing("Odd", (("pod", 'a"b\\c'),), 1000, 1000)
     assert next(openmetrics([odd], {"Odd": 0.0}, PERIOD)) == (
         'ALERTS{alertname="Odd",pod="a\\"b\\\\c",alertstate="firing"} 1.0 1000.000\n'

@@ -8,7 +8,7 @@ GPU = ("uuid", "GPU-7716e7c4-d863-a9c4-1efd-9dcecf616e36")
 UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
-def test_a_clone_has_gpus_and_pods_of_its_own() -> None:
+def test_a_clone_has_its_own_gpus_and_pods() -> None:
     labels = (
         ("__name__", "gputally_pod_info"),
         GPU,
@@ -29,10 +29,10 @@ def test_a_clone_has_gpus_and_pods_of_its_own() -> None:
     assert not {found["uuid"], found["serial"]} & {value for _, value in labels}
 
 
-def test_the_same_clone_is_always_the_same_and_no_two_are() -> None:
+def test_clones_are_deterministic_and_different() -> None:
     assert renamed("n2")((GPU,)) == renamed("n2")((GPU,))
     assert renamed("n2")((GPU,)) != renamed("n3")((GPU,))
 
 
-def test_what_is_not_known_stays_unknown() -> None:
+def test_unknown_values_stay_unknown() -> None:
     assert renamed("n2")((("pod", ""), ("uuid", ""))) == (("pod", ""), ("uuid", ""))

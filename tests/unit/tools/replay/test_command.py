@@ -25,7 +25,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[list[Node],
     return calls[0]
 
 
-def test_each_node_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_node_has_its_own_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes, _ = asked(monkeypatch, "--nodes", "2", "--clones", "2", "--seed", "7", "--gpus", "4")
     scenarios = [node.scenario for node in nodes]
     assert [getattr(scenario, "seed", None) for scenario in scenarios] == [7, 8]
@@ -33,13 +33,13 @@ def test_each_node_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [node.clones for node in nodes] == [("node-0-0", "node-0-1"), ("node-1-0", "node-1-1")]
 
 
-def test_the_past_ends_now_if_nothing_else_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_history_ends_now_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     _, period = asked(monkeypatch, "--last", "1h30m", "--step", "15s")
     assert period.last == pytest.approx(time.time(), abs=60)
     assert (period.last - period.first, period.step) == (5400, 15)
 
 
-def test_labels_and_the_books_are_passed_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_labels_and_the_ledger_are_passed_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     arguments = ("--label", "node=", "--label", "zone=b=c", "--state-file", str(tmp_path), "--nodes", "2")
     (first, second), _ = asked(monkeypatch, *arguments)
     assert first.labels == {"node": "", "zone": "b=c"}
@@ -68,15 +68,13 @@ def test_a_wrong_argument_is_refused(
     assert said in capsys.readouterr().err
 
 
-def test_the_future_is_refused_before_anything_is_played(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_period_in_the_future_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert history.main([str(tmp_path / "new"), "--until", str(time.time() + 3600)]) == 1
     assert "in the future" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
 
-def test_the_command_says_what_it_does() -> None:
+def test_the_command_prints_what_it_does() -> None:
     command = [sys.executable, "-m", "tools.replay.command", "--help"]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "history of a simulated fleet" in said

@@ -22,39 +22,39 @@ def fires(story: str, *, waits: str = "", keeps: str = "") -> str:
     return "".join(answer)
 
 
-def test_an_alert_that_does_not_wait_fires_when_its_expression_does() -> None:
+def test_an_alert_without_for_fires_with_its_expression() -> None:
     assert fires("..xx.x") == "..FF.F"
 
 
-def test_an_alert_waits_for_its_time_without_a_break() -> None:
+def test_an_alert_fires_after_its_for_without_interruption() -> None:
     assert fires("xxxx.xxxx.", waits="mmm") == "...F....F."
     assert fires("xxx.xxx", waits="mmm") == "......."
 
 
-def test_an_alert_keeps_firing_for_its_time() -> None:
+def test_an_alert_fires_for_its_keep_firing_for() -> None:
     assert fires("x.....", keeps="mm") == "FFF..."
 
 
-def test_an_alert_that_comes_back_while_it_is_kept_did_not_stop() -> None:
+def test_an_alert_that_returns_during_keep_firing_for_continues() -> None:
     assert fires("xx..x....", waits="m", keeps="mmm") == ".FFFFFFF."
 
 
-def test_an_alert_that_comes_back_later_waits_again() -> None:
+def test_an_alert_that_returns_later_is_pending_again() -> None:
     assert fires("xx...xx", waits="m", keeps="m") == ".FF...F"
 
 
-def test_what_only_waited_is_not_kept() -> None:
+def test_a_pending_alert_is_not_kept() -> None:
     assert fires("x...", waits="m", keeps="mmm") == "...."
 
 
-def test_a_wait_that_is_no_whole_number_of_steps_ends_at_the_next_one() -> None:
+def test_a_for_that_is_not_a_multiple_of_the_step_ends_at_the_next_step() -> None:
     period = Period(START, START + 300, 60)
     (found,) = firing_of(Alert("Down", "up == 0", 90), {(): set(range(6))}, period)
     assert (found.first, found.last) == (START + 120, START + 300)
 
 
 @given(st.text("x.", max_size=30), st.text("m", max_size=4), st.text("m", max_size=4))
-def test_it_is_as_if_each_evaluation_was_told_alone(story: str, waits: str, keeps: str) -> None:
+def test_it_equals_the_evaluation_of_single_steps(story: str, waits: str, keeps: str) -> None:
     """The rule of Prometheus, evaluation by evaluation."""
     expected, active_for, kept_for, is_firing = "", 0, 0, False
     for mark in story:

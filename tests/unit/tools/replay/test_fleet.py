@@ -59,7 +59,7 @@ def test_every_value_is_that_of_the_simulator_at_its_time() -> None:
         assert joules * 1000 == reading.energy_millijoules
 
 
-def test_a_scenario_may_have_begun_before(tmp_path: Path) -> None:
+def test_a_scenario_may_have_started_earlier(tmp_path: Path) -> None:
     (tmp_path / "night.toml").write_text(SCENARIO)
     node = Node(name="n1", scenario=tmp_path / "night.toml")
     late = played(node, Period(START + 300, START + 360, 60), began_at=BEGAN)[ENERGY]
@@ -67,14 +67,14 @@ def test_a_scenario_may_have_begun_before(tmp_path: Path) -> None:
     assert late == {second: value for second, value in whole.items() if second >= START + 300}
 
 
-def test_scrapes_that_are_far_apart_do_not_make_the_ledger_doubt_the_counter() -> None:
+def test_scrapes_far_apart_do_not_reject_the_counter() -> None:
     """Seen every five minutes, a card that has just begun to work uses more than its power explains."""
     node = Node(name="n1", scenario=SCENARIO + 'start = "70s"\n')
     energy = played(node, Period(START, START + 300, 300))[ENERGY]
     assert energy[START + 300] - energy[START] > 100_000
 
 
-def test_an_exporter_that_is_down_says_nothing_and_then_goes_on_with_its_books() -> None:
+def test_an_exporter_that_is_down_has_no_series_and_then_continues_its_ledger() -> None:
     node = Node(name="n1", scenario=SCENARIO, down=((START + 120, START + 600),))
     found = played(node, Period(START, START + 720, 60))
     assert [second - START for second, up in found["up"].items() if not up] == list(range(120, 600, 60))
@@ -82,13 +82,13 @@ def test_an_exporter_that_is_down_says_nothing_and_then_goes_on_with_its_books()
     assert list(told) == [0, 60, 600, 660, 720]
     assert list(told.values()) == sorted(told.values())
     pod = {second - START: value for second, value in found["gputally_pod_energy_joules_total"].items()}
-    assert pod[60] == pytest.approx(pod[600]), "nobody saw who used what was used in between"
+    assert pod[60] == pytest.approx(pod[600]), "what was used in between is unobserved"
     assert pod[660] > pod[600]
     began = {second - START: value for second, value in found["process_start_time_seconds"].items()}
     assert (began[60], began[600]) == (BEGAN, START + 600)
 
 
-def test_what_is_played_is_handed_over_hour_by_hour() -> None:
+def test_series_are_written_hour_by_hour() -> None:
     windows: list[list[Series]] = []
     play(Node(name="n1", scenario=SCENARIO), Period(START, START + 9000, 900), windows.append)
     ups = [len(samples) // 18 for window in windows for labels, samples in window if labels[0][1] == "up"]
@@ -96,13 +96,13 @@ def test_what_is_played_is_handed_over_hour_by_hour() -> None:
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_processes_are_there_when_asked_for(wanted: bool) -> None:
+def test_processes_exist_on_request(wanted: bool) -> None:
     period = Period(START, START + 120, 60)
     found = played(Node(name="n1", scenario=SCENARIO), period, process_metrics=wanted)
     assert any(name.startswith("gputally_process_") for name in found) is wanted
 
 
-def test_other_tools_names_and_pcie_throughput_are_there_when_asked_for() -> None:
+def test_names_of_other_tools_and_pcie_throughput_exist_on_request() -> None:
     plain = Node(name="n1", scenario=SCENARIO)
     more = Node(name="n1", scenario=SCENARIO, compat=("dcgm", "nvidia-smi"), pcie_throughput=True)
     period = Period(START, START + 120, 60)
@@ -114,7 +114,7 @@ def test_other_tools_names_and_pcie_throughput_are_there_when_asked_for() -> Non
     } <= added
 
 
-def test_the_books_are_left_for_an_exporter_to_go_on_with(tmp_path: Path) -> None:
+def test_the_ledger_is_stored_for_an_exporter_to_continue(tmp_path: Path) -> None:
     node = Node(name="n1", scenario=SCENARIO, state_file=tmp_path / "books")
     energy = played(node, Period(START, START + 120, 60))[ENERGY]
     state = json.loads((tmp_path / "books").read_text())["state"]
@@ -122,7 +122,7 @@ def test_the_books_are_left_for_an_exporter_to_go_on_with(tmp_path: Path) -> Non
     assert str(round(energy[START + 120] * 1000)) in json.dumps(state)
 
 
-def test_afterwards_the_time_is_what_it_was() -> None:
+def test_the_clock_is_restored_afterwards() -> None:
     play(Node(name="n1", scenario=SCENARIO), Period(START, START, 60), len)
     assert vars(collect)["time"] is vars(guard)["time"] is time
 
@@ -139,12 +139,12 @@ def test_labels_of_the_target_can_be_replaced() -> None:
     assert node.target(job="j", cluster="")["zone"] == "b"
 
 
-def test_a_period_has_both_its_ends() -> None:
+def test_a_period_includes_both_ends() -> None:
     assert list(Period(START, START + 1, 0.1).times())[-1] == pytest.approx(START + 1)
     assert len(Period(START, START + 59, 60)) == 1
 
 
 @pytest.mark.parametrize(("last", "step"), [(START - 1, 60), (START, 0), (START, -1)])
-def test_what_is_no_period_is_refused(last: float, step: float) -> None:
+def test_an_invalid_period_is_refused(last: float, step: float) -> None:
     with pytest.raises(ValueError, match="not a period"):
         Period(START, last, step)

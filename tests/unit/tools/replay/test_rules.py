@@ -15,7 +15,7 @@ def names(levels: list[list[Group]]) -> list[list[tuple[str, str]]]:
     return [[(g["name"], rule["record"]) for g in groups for rule in g["rules"]] for groups in levels]
 
 
-def test_a_rule_comes_after_those_that_it_reads() -> None:
+def test_a_rule_follows_the_rules_that_it_reads() -> None:
     groups = [
         group("late", top="sum(middle) + base", middle="rate(base[5m]) * other_base"),
         group("early", base="gputally_gpu_power_watts", aside="gputally_gpu_up"),
@@ -27,7 +27,7 @@ def test_a_rule_comes_after_those_that_it_reads() -> None:
     ]
 
 
-def test_a_name_that_two_rules_record_waits_for_both() -> None:
+def test_a_name_recorded_by_two_rules_waits_for_both() -> None:
     groups = [
         {"name": "a", "rules": [{"record": "x", "expr": "up"}, {"record": "x", "expr": "y"}]},
         group("b", y="up", z="x"),
@@ -44,7 +44,7 @@ def test_a_rule_may_read_what_it_records_itself() -> None:
     assert names(split_by_level([group("a", x="x offset 1m + 1")])) == [[("a", "x")]]
 
 
-def test_rules_in_a_circle_are_named() -> None:
+def test_rules_in_a_cycle_are_named() -> None:
     with pytest.raises(ValueError, match="read each other: x, y"):
         split_by_level([group("a", x="y", y="x", z="up")])
 
@@ -82,6 +82,6 @@ def test_durations_are_those_of_prometheus(text: str | int, seconds: float) -> N
 
 
 @pytest.mark.parametrize("text", ["", "5", "m", "1.5h", "5 m", "5mm", "-5m", 5])
-def test_what_is_no_duration_is_refused(text: str | int) -> None:
+def test_an_invalid_duration_is_refused(text: str | int) -> None:
     with pytest.raises(ValueError, match="takes a duration"):
         parse_duration(text)

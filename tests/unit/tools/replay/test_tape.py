@@ -74,18 +74,18 @@ def test_every_scrape_adds_a_sample_with_its_time() -> None:
 
 
 @given(st.floats(allow_nan=False), st.integers(min_value=2**35, max_value=2**42 - 1))
-def test_a_value_comes_back_as_it_went(value: float, at_ms: int) -> None:
+def test_a_value_is_stored_unchanged(value: float, at_ms: int) -> None:
     tape = Tape(0.004)
     tape.scrape([Family(SNAPSHOT_AGE, [((), value)])], at_ms)
     assert stored(tape)["gputally_snapshot_age_seconds"] == [(at_ms, value)]
 
 
-def test_a_time_that_does_not_fit_is_refused() -> None:
+def test_a_time_out_of_order_is_refused() -> None:
     with pytest.raises(ValueError, match="60000 ms since 1970"):
         Tape(0.004).miss(60_000)
 
 
-def test_who_has_gone_is_marked_as_stale_once() -> None:
+def test_a_missing_series_is_marked_as_stale_once() -> None:
     tape = Tape(0.004)
     for number, scrape in enumerate(
         [sources_up(nvml=1, cgroup=1), sources_up(cgroup=1), sources_up(cgroup=1)]
@@ -96,14 +96,14 @@ def test_who_has_gone_is_marked_as_stale_once() -> None:
     assert is_stale(last)
 
 
-def test_a_family_that_has_gone_is_marked_as_well() -> None:
+def test_a_missing_family_is_marked_as_stale() -> None:
     tape = Tape(0.004)
     tape.scrape([*sources_up(nvml=1), Family(SNAPSHOT_AGE, [((), 3.0)])], AT_MS)
     tape.scrape(sources_up(nvml=1), AT_MS + 1)
     assert is_stale(stored(tape)["gputally_snapshot_age_seconds"][-1][1])
 
 
-def test_a_target_that_does_not_answer_is_down_and_all_of_it_stale() -> None:
+def test_a_target_that_does_not_respond_is_down_and_all_its_series_are_stale() -> None:
     tape = Tape(0.004)
     tape.scrape(sources_up(nvml=1), AT_MS)
     tape.take()
@@ -117,7 +117,7 @@ def test_a_target_that_does_not_answer_is_down_and_all_of_it_stale() -> None:
     assert math.isnan(value)
 
 
-def test_how_a_scrape_went_is_told_as_prometheus_tells_it() -> None:
+def test_the_metrics_of_a_scrape_are_those_of_prometheus() -> None:
     tape = Tape(0.004)
     tape.scrape(sources_up(nvml=1, cgroup=1), AT_MS)
     tape.scrape(sources_up(nvml=1, ledger=1), AT_MS + 1)
@@ -133,7 +133,7 @@ def test_how_a_scrape_went_is_told_as_prometheus_tells_it() -> None:
     }
 
 
-def test_what_is_taken_is_not_given_again_but_still_known() -> None:
+def test_written_samples_are_not_written_again() -> None:
     tape = Tape(0.004)
     tape.scrape(sources_up(nvml=1), AT_MS)
     tape.take()
@@ -152,7 +152,7 @@ def test_what_is_taken_is_not_given_again_but_still_known() -> None:
         ((("pod", ""),), {"node": "n1"}),
     ],
 )
-def test_labels_of_the_exporter_win_and_empty_ones_are_none(
+def test_labels_of_the_exporter_take_precedence_and_empty_ones_are_omitted(
     scraped: tuple[tuple[str, str], ...], wanted: dict[str, str]
 ) -> None:
     assert with_target(scraped, {"node": "n1", "zone": ""}) == wanted

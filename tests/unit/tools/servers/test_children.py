@@ -1,4 +1,4 @@
-"""Child processes that live and die together: none is ever left behind."""
+"""Child processes that start and end together."""
 
 import signal
 import subprocess
@@ -30,7 +30,7 @@ def pid_of(started: Child) -> int:
     return started.process.pid
 
 
-def test_all_end_with_the_block_also_one_that_ignores_the_request(tmp_path: Path) -> None:
+def test_all_children_end_with_the_block_even_one_that_ignores_the_signal(tmp_path: Path) -> None:
     with Children(seconds_to_stop=1) as children:
         started = [
             children.start(child(tmp_path, "willing", "exec sleep 98765")),
@@ -41,7 +41,7 @@ def test_all_end_with_the_block_also_one_that_ignores_the_request(tmp_path: Path
     assert not any(alive(pid_of(each)) for each in started)
 
 
-def test_all_end_when_the_block_is_left_by_an_error(tmp_path: Path) -> None:
+def test_all_children_end_after_an_exception(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), Children() as children:  # noqa: PT012
         started = children.start(child(tmp_path, "willing", "exec sleep 98765"))
         raise KeyboardInterrupt
@@ -51,7 +51,7 @@ def test_all_end_when_the_block_is_left_by_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "how"), [("seq 50; exit 3", "exit code 3"), ("seq 50; kill -KILL $$", "SIGKILL")]
 )
-def test_one_that_dies_is_named_with_its_last_lines(tmp_path: Path, script: str, how: str) -> None:
+def test_a_child_that_exits_is_named_with_its_last_lines(tmp_path: Path, script: str, how: str) -> None:
     with Children() as children:
         children.start(child(tmp_path, "healthy", "exec sleep 98765"))
         sick = children.start(child(tmp_path, "sick", script))
@@ -64,7 +64,7 @@ def test_one_that_dies_is_named_with_its_last_lines(tmp_path: Path, script: str,
     assert "\n    20\n" not in str(failure.value)
 
 
-def test_one_that_ended_can_be_started_again(tmp_path: Path) -> None:
+def test_a_child_that_ended_can_be_started_again(tmp_path: Path) -> None:
     with Children() as children:
         short = children.start(child(tmp_path, "short", "test -e again && exec sleep 98765; touch again"))
         first = pid_of(short)
@@ -79,7 +79,7 @@ def test_one_that_ended_can_be_started_again(tmp_path: Path) -> None:
     assert not alive(pid_of(short))
 
 
-def test_they_end_even_when_their_parent_is_killed_outright(tmp_path: Path) -> None:
+def test_all_children_end_if_their_parent_is_killed(tmp_path: Path) -> None:
     code = (
         "import sys, time\nfrom pathlib import Path\nfrom tools.servers.children import Child, Children\n"
         "directory = Path(sys.argv[1])\n"

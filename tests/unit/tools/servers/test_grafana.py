@@ -42,7 +42,7 @@ def written(plan: Grafana) -> configparser.RawConfigParser:
     return settings
 
 
-def test_it_listens_on_this_machine_alone_and_keeps_everything_in_its_own_directory(tmp_path: Path) -> None:
+def test_it_listens_on_loopback_and_stores_everything_in_its_directory(tmp_path: Path) -> None:
     plan = grafana(tmp_path)
     child = plan.prepare()
     settings = written(plan)
@@ -55,7 +55,7 @@ def test_it_listens_on_this_machine_alone_and_keeps_everything_in_its_own_direct
     ]
 
 
-def test_it_calls_nobody(tmp_path: Path) -> None:
+def test_it_connects_to_no_external_service(tmp_path: Path) -> None:
     plan = grafana(tmp_path)
     plan.prepare()
     settings = written(plan)
@@ -67,7 +67,7 @@ def test_it_calls_nobody(tmp_path: Path) -> None:
     assert settings["plugins"]["preinstall_disabled"] == "true"
 
 
-def test_every_grafana_has_a_password_of_its_own_that_only_its_owner_can_read(tmp_path: Path) -> None:
+def test_every_grafana_has_its_own_password_readable_by_its_owner_only(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     one, two = grafana(tmp_path / "one"), grafana(tmp_path / "two")
@@ -80,7 +80,7 @@ def test_every_grafana_has_a_password_of_its_own_that_only_its_owner_can_read(tm
 
 
 @pytest.mark.parametrize(("viewers_log_in", "anonymous"), [(True, "false"), (False, "true")])
-def test_who_does_not_log_in_may_look_at_most(tmp_path: Path, viewers_log_in: bool, anonymous: str) -> None:
+def test_anonymous_users_can_at_most_view(tmp_path: Path, viewers_log_in: bool, anonymous: str) -> None:
     plan = grafana(tmp_path, viewers_log_in=viewers_log_in)
     plan.prepare()
     assert dict(written(plan)["auth.anonymous"]) == {"enabled": anonymous, "org_role": "Viewer"}
@@ -102,7 +102,7 @@ def test_without_an_alertmanager_there_is_no_data_source_for_one(tmp_path: Path)
     assert only["uid"] == PROMETHEUS_UID
 
 
-def test_a_home_dashboard_is_named_only_if_there_is_one(tmp_path: Path) -> None:
+def test_a_home_dashboard_is_set_only_if_there_is_one(tmp_path: Path) -> None:
     assert "default_home_dashboard_path" not in ini(grafana(tmp_path).settings())
     (tmp_path / "other").mkdir()
     file = tmp_path / "home.json"
@@ -111,7 +111,7 @@ def test_a_home_dashboard_is_named_only_if_there_is_one(tmp_path: Path) -> None:
     )
 
 
-def test_a_launcher_on_path_leads_to_the_installation_behind_it(tmp_path: Path) -> None:
+def test_a_launcher_on_path_is_resolved_to_its_installation(tmp_path: Path) -> None:
     program = installed(tmp_path / "share" / "grafana")
     (tmp_path / "bin").mkdir()
     launcher = tmp_path / "bin" / "grafana"
@@ -119,7 +119,7 @@ def test_a_launcher_on_path_leads_to_the_installation_behind_it(tmp_path: Path) 
     assert installation(launcher) == (tmp_path / "share" / "grafana", program)
 
 
-def test_a_link_leads_to_the_installation_it_points_into(tmp_path: Path) -> None:
+def test_a_link_is_resolved_to_its_installation(tmp_path: Path) -> None:
     program = installed(tmp_path / "home")
     link = tmp_path / "grafana"
     link.symlink_to("home/bin/grafana")
@@ -132,7 +132,7 @@ def test_a_program_without_its_files_is_refused(tmp_path: Path) -> None:
         installation(tmp_path / "bin" / "grafana")
 
 
-def test_a_grafana_that_does_not_get_ready_is_not_waited_for_forever(tmp_path: Path) -> None:
+def test_waiting_for_a_grafana_that_does_not_start_ends(tmp_path: Path) -> None:
     plan = replace(grafana(tmp_path), port=free_port())
     plan.program.write_text("#!/bin/sh\nexec sleep 60\n")
     plan.program.chmod(0o755)
@@ -140,7 +140,7 @@ def test_a_grafana_that_does_not_get_ready_is_not_waited_for_forever(tmp_path: P
         plan.start(children, seconds=0.5)
 
 
-def test_a_grafana_that_ends_at_once_is_not_waited_for(tmp_path: Path) -> None:
+def test_waiting_for_a_grafana_that_exits_ends(tmp_path: Path) -> None:
     plan = replace(grafana(tmp_path), port=free_port())
     plan.program.write_text("#!/bin/sh\necho no database\nexit 1\n")
     plan.program.chmod(0o755)
@@ -148,7 +148,7 @@ def test_a_grafana_that_ends_at_once_is_not_waited_for(tmp_path: Path) -> None:
         plan.start(children)
 
 
-def test_a_grafana_that_stumbles_over_its_own_new_database_gets_another_one(tmp_path: Path) -> None:
+def test_a_grafana_that_fails_on_its_new_database_is_started_again(tmp_path: Path) -> None:
     plan = replace(grafana(tmp_path), port=free_port())
     plan.program.write_text(
         '#!/bin/sh\necho start >> "$0.starts"\nmkdir data\n'
@@ -160,7 +160,7 @@ def test_a_grafana_that_stumbles_over_its_own_new_database_gets_another_one(tmp_
     assert (plan.program.parent / "grafana.starts").read_text() == "start\n" * 5
 
 
-def test_the_real_one_shows_provisioned_dashboards_to_anybody_and_takes_changes_from_nobody(
+def test_the_real_grafana_shows_provisioned_dashboards_read_only_without_a_login(
     tmp_path: Path,
 ) -> None:
     dashboards, own = tmp_path / "dashboards", tmp_path / "own"

@@ -17,7 +17,7 @@ def taken() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-def test_a_usual_port_that_is_taken_is_replaced_and_that_is_said(
+def test_a_default_port_in_use_is_replaced_and_reported(
     taken: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     port = choose_port("Prometheus", None, taken)
@@ -25,11 +25,11 @@ def test_a_usual_port_that_is_taken_is_replaced_and_that_is_said(
     assert capsys.readouterr().out.startswith(f"port {taken} is in use: Prometheus ")
 
 
-def test_a_port_that_was_asked_for_and_is_taken_is_an_error(taken: int) -> None:
+def test_a_requested_port_in_use_is_an_error(taken: int) -> None:
     with pytest.raises(Failed, match=f"port {taken} for Prometheus: Address already in use"):
         choose_port("Prometheus", taken, 9090)
 
 
-def test_a_free_one_can_be_asked_for(taken: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_free_port_can_be_requested(taken: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert choose_port("Prometheus", 0, taken) not in (0, taken)
     assert capsys.readouterr().out == ""

@@ -18,7 +18,7 @@ def event(account: str, verb: str, code: int, **more: Any) -> str:
     return json.dumps(about | more) + "\n"
 
 
-def test_each_kind_of_request_of_one_account_is_told_with_its_answer(tmp_path: Path) -> None:
+def test_each_kind_of_request_of_one_account_has_its_response(tmp_path: Path) -> None:
     audit.log_file(tmp_path).write_text(
         event("a:exporter", "list", 200)
         + event("a:exporter", "list", 200)
@@ -35,7 +35,7 @@ def test_each_kind_of_request_of_one_account_is_told_with_its_answer(tmp_path: P
     }
 
 
-def test_pages_that_are_no_objects_and_half_a_line_are_left_out(tmp_path: Path) -> None:
+def test_other_paths_and_incomplete_lines_are_omitted(tmp_path: Path) -> None:
     page = json.loads(event("a:exporter", "get", 200))
     del page["objectRef"]
     half = event("a:exporter", "list", 200)[:40]

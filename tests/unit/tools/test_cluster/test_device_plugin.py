@@ -87,7 +87,7 @@ def test_it_registers_and_lists_its_devices(kubelet: Kubelet) -> None:
     assert [socket.name for socket in kubelet.directory.iterdir()] == ["kubelet.sock"]
 
 
-def test_shared_gpus_are_named_as_nvidia_names_them() -> None:
+def test_shared_gpus_have_the_names_of_nvidia() -> None:
     devices = device_plugin.time_sliced(["GPU-a", "GPU-b"], 2)
 
     assert devices == ["GPU-a::0", "GPU-a::1", "GPU-b::0", "GPU-b::1"]
@@ -95,14 +95,14 @@ def test_shared_gpus_are_named_as_nvidia_names_them() -> None:
     assert device_plugin.uuid_of("GPU-a") == "GPU-a"
 
 
-def test_each_container_sees_the_gpus_that_it_was_given(kubelet: Kubelet) -> None:
+def test_each_container_gets_its_allocated_gpus(kubelet: Kubelet) -> None:
     with device_plugin.offering(kubelet.directory, device_plugin.time_sliced(["GPU-a", "GPU-b"], 2)):
         given = kubelet.allocated(["GPU-b::0", "GPU-a::0", "GPU-b::1"], ["GPU-a::1"])
 
     assert given == [{"NVIDIA_VISIBLE_DEVICES": "GPU-a,GPU-b"}, {"NVIDIA_VISIBLE_DEVICES": "GPU-a"}]
 
 
-def test_it_registers_again_with_a_kubelet_that_was_started_again(kubelet: Kubelet) -> None:
+def test_it_registers_again_after_a_restart_of_the_kubelet(kubelet: Kubelet) -> None:
     with device_plugin.offering(kubelet.directory, ["GPU-a"]):
         kubelet.server.stop(grace=None).wait()
         kubelet.start()
@@ -110,7 +110,7 @@ def test_it_registers_again_with_a_kubelet_that_was_started_again(kubelet: Kubel
         assert kubelet.listed() == ["GPU-a"]
 
 
-def test_it_goes_on_trying_when_a_kubelet_does_not_answer(
+def test_it_retries_if_the_kubelet_does_not_respond(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with device_plugin.offering(kubelet.directory, ["GPU-a"]):

@@ -16,7 +16,7 @@ def dockerfile(tmp_path: Path) -> Path:
     return file
 
 
-def test_an_image_is_another_one_when_anything_of_it_changes(dockerfile: Path, tmp_path: Path) -> None:
+def test_any_change_of_an_image_gives_another_image(dockerfile: Path, tmp_path: Path) -> None:
     base = Image("base:1", dockerfile, tmp_path, ("kit-1",))
     others = [
         base,
@@ -39,7 +39,7 @@ def test_an_image_is_found_by_its_name_and_key(dockerfile: Path, tmp_path: Path)
     assert image.archive.name == f"prom-prometheus-v3-{image.key}.tar"
 
 
-def test_settings_of_pip_come_from_files_and_variables_and_variables_win() -> None:
+def test_pip_settings_come_from_files_and_variables_with_precedence_for_variables() -> None:
     shown = (
         ":env:.index-url='https://variable.example/simple'\n"
         "global.cert='/etc/ssl/ca.pem'\n"
@@ -52,7 +52,7 @@ def test_settings_of_pip_come_from_files_and_variables_and_variables_win() -> No
     assert settings == {"index-url": "https://variable.example/simple", "cert": "/etc/ssl/ca.pem"}
 
 
-def test_several_values_of_one_setting_survive_the_file() -> None:
+def test_several_values_of_one_setting_are_kept() -> None:
     text = images.pip_file({"find-links": "/a\n/b", "timeout": "60"})
 
     read = configparser.ConfigParser()
@@ -61,7 +61,9 @@ def test_several_values_of_one_setting_survive_the_file() -> None:
     assert read["global"]["timeout"] == "60"
 
 
-def test_every_file_of_the_exporter_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_every_file_of_the_exporter_is_part_of_the_key(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     copied = ("exporter/gputally/a.py", "pyproject.toml", "tools/constraints.txt", ".dockerignore")
     for name in (*copied, "tools/other.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from tools.test_cluster.command import main
 from tools.test_cluster.layout import Layout
 
 
-def test_its_addresses_lie_in_the_block_that_is_checked() -> None:
+def test_its_addresses_are_in_the_checked_block() -> None:
     for network in (layout.POD_ADDRESSES, layout.SERVICE_ADDRESSES):
         assert ipaddress.ip_network(network).subnet_of(layout.ADDRESSES)  # type: ignore[arg-type]
     assert ipaddress.ip_address(layout.API_SERVICE_ADDRESS) in ipaddress.ip_network(layout.SERVICE_ADDRESSES)
@@ -25,7 +25,7 @@ def test_its_addresses_lie_in_the_block_that_is_checked() -> None:
     assert not link.overlaps(ipaddress.ip_network(layout.POD_ADDRESSES))
 
 
-def test_a_route_into_its_addresses_is_seen_and_others_are_not() -> None:
+def test_a_route_into_its_addresses_is_found() -> None:
     routes = [
         "default",
         "10.0.0.0/8",
@@ -41,25 +41,25 @@ def test_a_route_into_its_addresses_is_seen_and_others_are_not() -> None:
 
 
 @pytest.mark.parametrize("directory", ["/var/tmp/cluster", "/run/cluster"])
-def test_a_directory_that_the_cluster_could_not_see_is_refused(directory: str) -> None:
+def test_a_directory_invisible_to_the_cluster_is_refused(directory: str) -> None:
     (lack,) = preflight.directory_lacks(Layout(Path(directory)))
     assert directory in lack
     assert "--directory" in lack
 
 
-def test_a_cache_that_the_cluster_could_not_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_unusable_for_the_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUTALLY_CACHE", "/var/cache/gputally")
     (lack,) = preflight.directory_lacks(Layout(Path("/srv/cluster")))
     assert "set GPUTALLY_CACHE" in lack
 
 
-def test_a_directory_whose_sockets_would_have_too_long_a_path_is_refused() -> None:
+def test_a_directory_with_too_long_socket_paths_is_refused() -> None:
     assert list(preflight.directory_lacks(Layout(Path("/srv") / ("x" * 60)))) == []
     (lack,) = preflight.directory_lacks(Layout(Path("/srv") / ("x" * 90)))
     assert "too long" in lack
 
 
-def test_a_directory_with_files_of_somebody_else_is_refused() -> None:
+def test_a_directory_with_other_files_is_refused() -> None:
     # A short path, so that it is not refused for its length.
     with tempfile.TemporaryDirectory() as directory:
         place = Layout(Path(directory))
@@ -73,7 +73,7 @@ def test_a_directory_with_files_of_somebody_else_is_refused() -> None:
         assert list(preflight.directory_lacks(place)) == []
 
 
-def test_missing_cgroups_are_named_one_hierarchy_each(tmp_path: Path) -> None:
+def test_missing_cgroup_hierarchies_are_named(tmp_path: Path) -> None:
     for controller in ("cpu", "cpuacct", "cpuset", "devices", "freezer", "pids"):
         (tmp_path / controller).mkdir()
 
@@ -109,7 +109,7 @@ def test_missing_controllers_are_named_in_a_unified_hierarchy(tmp_path: Path) ->
     assert list(preflight.cgroup_lacks(Unified(tmp_path, "cpuset cpu io memory pids", "").directory)) == []
 
 
-def test_a_containers_part_of_a_unified_hierarchy_needs_every_controller_enabled(tmp_path: Path) -> None:
+def test_in_a_container_every_controller_must_be_enabled(tmp_path: Path) -> None:
     part = Unified(tmp_path, EVERYTHING, "cpu memory").of_a_container()
 
     (lack,) = preflight.cgroup_lacks(part.directory)
@@ -146,7 +146,7 @@ def test_in_a_unified_hierarchy_the_kubelets_controllers_are_enabled_for_its_cgr
     assert (tmp_path / layout.CGROUP).is_dir()
 
 
-def test_controllers_that_are_enabled_are_left_alone(tmp_path: Path) -> None:
+def test_enabled_controllers_are_left_unchanged(tmp_path: Path) -> None:
     hierarchy = Unified(tmp_path, "cpuset cpu io memory pids", "cpuset cpu memory pids")
 
     cluster.make_cgroup(tmp_path)
@@ -155,7 +155,7 @@ def test_controllers_that_are_enabled_are_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / layout.CGROUP).is_dir()
 
 
-def test_a_cgroup_is_made_in_each_legacy_hierarchy(tmp_path: Path) -> None:
+def test_a_cgroup_is_created_in_each_legacy_hierarchy(tmp_path: Path) -> None:
     for name in ("cpu", "memory", "unified"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "cgroup.procs").touch()
@@ -178,13 +178,13 @@ def test_a_cgroup_is_made_in_each_legacy_hierarchy(tmp_path: Path) -> None:
         (0, "         0       1000          1\n         1     100000      65536\n", "--userns=host"),
     ],
 )
-def test_only_the_machines_root_can_start_a_cluster(user: int, uid_map: str, fix: str | None) -> None:
+def test_only_root_of_the_machine_can_start_a_cluster(user: int, uid_map: str, fix: str | None) -> None:
     lacks = list(preflight.user_lacks(user, uid_map))
 
     assert lacks == [] if fix is None else fix in lacks[0]
 
 
-def test_a_disk_on_which_the_kubelet_would_run_no_pod_is_refused() -> None:
+def test_a_disk_on_which_the_kubelet_would_evict_pods_is_refused() -> None:
     directory, total = Path("/srv/cluster"), 1000 << 30
 
     (lack,) = preflight.room_lacks(directory, total, 0, 19 << 30)
@@ -196,7 +196,7 @@ def test_a_disk_on_which_the_kubelet_would_run_no_pod_is_refused() -> None:
 
 
 @pytest.mark.parametrize("command", ["up", "down", "status"])
-def test_whoever_is_not_root_is_told_so_in_one_line(
+def test_without_root_the_error_is_one_line(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
@@ -242,7 +242,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
         yield found
 
 
-def test_a_machine_that_has_all_is_not_refused(machine: Machine) -> None:
+def test_a_complete_machine_is_accepted(machine: Machine) -> None:
     preflight.check(machine.place)
 
     assert not machine.place.directory.exists()
@@ -253,9 +253,7 @@ def test_a_machine_that_has_all_is_not_refused(machine: Machine) -> None:
     ("program", "package"),
     [("ip", "iproute2"), ("mount", "mount"), ("unshare", "util-linux"), ("setpriv", "util-linux")],
 )
-def test_a_tool_that_is_not_there_is_named_with_its_package(
-    machine: Machine, program: str, package: str
-) -> None:
+def test_a_missing_tool_is_named_with_its_package(machine: Machine, program: str, package: str) -> None:
     (machine.commands / program).unlink()
 
     assert machine.refusal() == f"tools/cluster: there is no `{program}`: install {package}"
@@ -271,7 +269,7 @@ def test_a_tool_that_is_not_there_is_named_with_its_package(
         ("*nft*", "no packet filter (CONFIG_NF_TABLES)"),
     ],
 )
-def test_what_the_kernel_lacks_is_one_line_with_its_own_words(
+def test_a_missing_kernel_feature_is_one_line_with_the_error_of_the_kernel(
     machine: Machine, trial: str, words: str
 ) -> None:
     machine.give(
@@ -282,7 +280,7 @@ def test_what_the_kernel_lacks_is_one_line_with_its_own_words(
     assert machine.refusal() == f"tools/cluster: the kernel gives {wanted}: it does not work"
 
 
-def test_the_first_lack_is_found_without_any_program_of_ours(
+def test_the_first_missing_requirement_is_found_without_other_programs(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def build(name: str) -> Path:
@@ -296,7 +294,7 @@ def test_the_first_lack_is_found_without_any_program_of_ours(
     assert preflight.lacking() == "there is no `ip`: install iproute2"
 
 
-def test_addresses_that_are_taken_are_named(machine: Machine) -> None:
+def test_addresses_in_use_are_named(machine: Machine) -> None:
     routes = [{"dst": "198.18.0.0/24", "dev": layout.INTERFACE}, {"dst": "198.19.3.0/24", "dev": "tun0"}]
     machine.give("ip", f"echo '{json.dumps(routes)}'")
 

@@ -20,12 +20,12 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "record.json"
 
 
-def test_without_a_file_nothing_runs(file: Path) -> None:
+def test_without_a_file_no_cluster_runs(file: Path) -> None:
     assert record.running(file) is None
     assert record.recorded(file) is None
 
 
-def test_whoever_has_taken_it_runs_and_a_second_one_is_told_where(file: Path) -> None:
+def test_a_second_cluster_is_refused_with_the_directory_of_the_first(file: Path) -> None:
     handle = record.take(Path("/srv/first"), file)
     try:
         assert record.running(file) == Path("/srv/first")
@@ -36,7 +36,7 @@ def test_whoever_has_taken_it_runs_and_a_second_one_is_told_where(file: Path) ->
     assert record.running(file) is None
 
 
-def test_after_a_crash_it_still_tells_what_to_clean(file: Path) -> None:
+def test_after_a_crash_the_directory_to_remove_is_known(file: Path) -> None:
     os.close(record.take(Path("/srv/first"), file))
 
     assert record.running(file) is None
@@ -45,14 +45,14 @@ def test_after_a_crash_it_still_tells_what_to_clean(file: Path) -> None:
     assert record.recorded(file) is None
 
 
-def test_a_longer_name_before_leaves_nothing_in_the_file(file: Path) -> None:
+def test_a_longer_previous_path_leaves_nothing_in_the_file(file: Path) -> None:
     os.close(record.take(Path("/srv/a-rather-long-name"), file))
     os.close(record.take(Path("/srv/b"), file))
 
     assert json.loads(file.read_text()) == {"directory": "/srv/b"}
 
 
-def test_a_file_that_is_removed_while_one_waits_for_it_is_not_mistaken_for_the_new_one(
+def test_a_file_removed_while_waiting_is_not_confused_with_the_new_one(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = fcntl.flock
@@ -72,7 +72,7 @@ def test_a_file_that_is_removed_while_one_waits_for_it_is_not_mistaken_for_the_n
     os.close(handle)
 
 
-def test_its_processes_are_found_by_the_lock_that_they_hold_and_killed(file: Path, tmp_path: Path) -> None:
+def test_its_processes_are_found_by_their_lock_and_killed(file: Path, tmp_path: Path) -> None:
     wait = "import signal; signal.pause()"
     handle = record.take(tmp_path, file)
     node, stranger = (
@@ -97,7 +97,7 @@ def test_its_processes_are_found_by_the_lock_that_they_hold_and_killed(file: Pat
             process.wait()
 
 
-def test_whoever_waits_for_the_first_one_inside_is_left_to_see_it_end(file: Path, tmp_path: Path) -> None:
+def test_a_process_that_waits_for_the_first_one_sees_it_end(file: Path, tmp_path: Path) -> None:
     handle = record.take(tmp_path, file)
     start = "import subprocess, sys; command = [sys.executable, '-c', 'import signal; signal.pause()'];"
     start += f" subprocess.run([*command, '{record.NODE_MODULE}'], pass_fds=[{handle}]); sys.exit(7)"
@@ -113,9 +113,7 @@ def test_whoever_waits_for_the_first_one_inside_is_left_to_see_it_end(file: Path
         assert outside.wait(30) == 7
 
 
-def test_a_cluster_that_is_just_being_started_is_not_ended(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_that_is_starting_is_not_stopped(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "_SECONDS_TO_END", 0.1)
     handle = record.take(Path("/srv/first"), file)
     try:

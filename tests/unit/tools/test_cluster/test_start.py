@@ -44,14 +44,14 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     return found
 
 
-def test_what_an_older_one_has_left_elsewhere_is_removed_first(start: Start) -> None:
+def test_leftovers_of_an_older_cluster_in_another_directory_are_removed(start: Start) -> None:
     with pytest.raises(Failed, match="does not start"):
         start.up()
 
     assert sorted(start.done[:2]) == ["remove cluster", "remove former"]
 
 
-def test_its_logs_are_kept_and_all_else_is_removed(start: Start) -> None:
+def test_its_logs_are_kept_and_everything_else_is_removed(start: Start) -> None:
     with pytest.raises(Failed, match="does not start"):
         start.up()
 
@@ -61,9 +61,7 @@ def test_its_logs_are_kept_and_all_else_is_removed(start: Start) -> None:
     assert kept.is_dir()
 
 
-def test_it_is_ended_also_when_there_is_no_room_for_its_logs(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_stopped_even_without_space_for_its_logs(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_room(*_: object) -> None:
         raise OSError("no space left on device")
 
@@ -80,7 +78,7 @@ def test_it_is_ended_also_when_there_is_no_room_for_its_logs(
     "failure",
     [OSError(28, "No space left on device"), subprocess.CalledProcessError(2, ["ip", "link", "add"])],
 )
-def test_what_the_system_refuses_is_said_in_one_line(
+def test_an_error_of_the_system_is_one_line(
     failure: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*_: object) -> None:

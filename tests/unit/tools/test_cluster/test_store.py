@@ -10,7 +10,7 @@ from tools.test_cluster import store
 from tools.test_cluster.store import Store
 
 
-def test_layers_of_containers_go_and_the_databases_come_back(tmp_path: Path) -> None:
+def test_layers_of_containers_are_removed_and_the_databases_restored(tmp_path: Path) -> None:
     found = Store(tmp_path)
     layers = found.root / store._LAYERS
     for layer in ("1", "2", "3"):
@@ -27,7 +27,7 @@ def test_layers_of_containers_go_and_the_databases_come_back(tmp_path: Path) -> 
     assert [(found.root / database).read_text() for database in store._DATABASES] == ["new", "new"]
 
 
-def test_a_directory_goes_also_when_somebody_else_removes_parts_of_it(
+def test_a_directory_is_removed_while_another_process_removes_parts_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = tmp_path / "cluster"
@@ -49,7 +49,7 @@ def test_a_directory_goes_also_when_somebody_else_removes_parts_of_it(
     assert not directory.exists()
 
 
-def test_what_cannot_be_removed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_removed_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: Path, ignore_errors: bool = False) -> None:
         if not ignore_errors:
             raise OSError(16, "Device or resource busy")

@@ -50,7 +50,7 @@ def volume(made: Mapping[str, Any], phase: str) -> Object:
     return {**made, "status": {"phase": phase}}
 
 
-def test_a_claim_of_the_class_gets_a_directory_that_all_may_write_to(tmp_path: Path) -> None:
+def test_a_claim_of_the_class_gets_a_world_writable_directory(tmp_path: Path) -> None:
     place = Place(tmp_path, [claim("1"), claim("2", "another"), claim("3", None)], [])
 
     volumes.serve(place)  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def test_a_claim_of_the_class_gets_a_directory_that_all_may_write_to(tmp_path: P
     assert stat.S_IMODE(directory.stat().st_mode) == 0o777
 
 
-def test_a_claim_that_has_its_volume_gets_no_second_one(tmp_path: Path) -> None:
+def test_a_bound_claim_gets_no_second_volume(tmp_path: Path) -> None:
     place = Place(tmp_path, [claim("1")], [volume(volumes.volume_for(claim("1"), tmp_path), "Bound")])
 
     volumes.serve(place)  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ def test_a_claim_that_has_its_volume_gets_no_second_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("phase", "stays"), [("Released", False), ("Bound", True), ("Available", True)])
-def test_a_volume_goes_with_its_claim(tmp_path: Path, phase: str, stays: bool) -> None:
+def test_a_volume_is_removed_with_its_claim(tmp_path: Path, phase: str, stays: bool) -> None:
     (tmp_path / "pvc-1").mkdir()
     place = Place(tmp_path, [], [volume(volumes.volume_for(claim("1"), tmp_path), phase)])
 

@@ -41,7 +41,7 @@ def test_the_summary_ends_with_the_count_of_the_tests(capfd: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("failing", ["format", "types", "tests"])
-def test_one_failure_fails_the_whole_and_the_other_steps_still_run(
+def test_one_failure_fails_the_run_and_the_other_steps_still_run(
     steps: dict[str, list[str]],
     failing: str,
     capfd: pytest.CaptureFixture[str],
@@ -61,7 +61,7 @@ def test_one_failure_fails_the_whole_and_the_other_steps_still_run(
 
 
 @pytest.mark.usefixtures("steps")
-def test_a_selection_leaves_the_checks_out_and_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_selection_omits_the_checks_and_reports_it(capfd: pytest.CaptureFixture[str]) -> None:
     assert test.main(["-k", "lost"]) == 0
     said = capfd.readouterr().out
     assert "not run: format, types" in said
@@ -71,7 +71,7 @@ def test_a_selection_leaves_the_checks_out_and_says_so(capfd: pytest.CaptureFixt
 
 @pytest.mark.usefixtures("steps")
 @pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)])
-def test_a_program_that_cannot_be_had_is_reported_and_the_tests_still_run(
+def test_an_unavailable_program_is_reported_and_the_tests_still_run(
     ci: str, code: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     failures = [Failed("promtool: the registry did not answer"), Failed("helm: no such version")]
@@ -175,7 +175,9 @@ def test_colours_do_not_reach_the_summary() -> None:
         ("lost or found", "lost or found"),
     ],
 )
-def test_a_directory_of_tests_may_be_named_alone_and_the_rest_is_pytests(given: str, passed_on: str) -> None:
+def test_a_directory_of_tests_can_be_given_alone_and_the_rest_is_for_pytest(
+    given: str, passed_on: str
+) -> None:
     assert test.pytest_command(test.parse([given]))[-1] == passed_on
 
 
@@ -195,7 +197,7 @@ def test_the_module_that_tools_test_starts_runs_the_command() -> None:
     assert ran.stdout == f"{test.__doc__}\n"
 
 
-def test_what_creates_the_environment_needs_nothing_but_the_standard_library() -> None:
+def test_the_code_that_creates_the_environment_uses_the_standard_library_only() -> None:
     start = "import sys; sys.path.insert(0, sys.argv[1]); import launching, tools.dependencies.command"
     ran = subprocess.run(
         [sys.executable, "-I", "-S", "-c", start, ROOT / "tools"], check=False, capture_output=True, text=True
@@ -204,7 +206,7 @@ def test_what_creates_the_environment_needs_nothing_but_the_standard_library() -
 
 
 @pytest.mark.parametrize("name", ["test", "demo", "render", "programs"])
-def test_an_old_python_is_told_so_in_words(name: str) -> None:
+def test_an_old_python_is_refused_with_a_message(name: str) -> None:
     for file in (ROOT / "tools" / name, ROOT / "tools/launching/__init__.py"):
         ast.parse(file.read_text(), feature_version=(3, 6))
     pretend = (

@@ -46,7 +46,7 @@ def run(directory: Path, text: str, *arguments: str, ci: str = "") -> subprocess
     )
 
 
-def test_tests_that_cannot_run_are_left_out_by_reason_and_the_rest_passes(tmp_path: Path) -> None:
+def test_tests_that_cannot_run_are_listed_by_reason_and_the_run_passes(tmp_path: Path) -> None:
     ran = run(tmp_path, TESTS, "-n", "1")
     assert ran.returncode == 0, ran.stdout
     assert "    1 tests: needs root\n" in ran.stdout
@@ -101,7 +101,7 @@ class Screen:
                 )
 
 
-def test_progress_is_a_line_now_and_then_in_a_log() -> None:
+def test_progress_in_a_log_is_a_line_now_and_then() -> None:
     screen = Screen()
     report = Report(screen.write, bar=False, clock=lambda: screen.now)
     report.pytest_xdist_node_collection_finished(["a"] * 2000)
@@ -112,7 +112,7 @@ def test_progress_is_a_line_now_and_then_in_a_log() -> None:
     assert screen.text == "500 of 2,000 tests (25%), 1:35 min, a.py\n"
 
 
-def test_progress_is_a_bar_that_moves_on_a_terminal_and_failures_stay() -> None:
+def test_progress_on_a_terminal_is_a_bar_and_failures_stay() -> None:
     screen = Screen()
     report = Report(screen.write, bar=True, clock=lambda: screen.now)
     report.pytest_xdist_node_collection_finished(["a"] * 4)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.fake_servers import site
+from tests.support.texts import missing, numbers
 from tests.unit.tools.verification.fake_kubectl import FakeKubectl
 from tools import ROOT
 from tools.verification.command import main
@@ -72,7 +73,7 @@ def lines(report: str) -> dict[str, str]:
     return {parts[1]: f"{parts[0]}: {parts[2]}" for parts in said if parts[0]}
 
 
-def test_an_exporter_with_the_operator_is_looked_at_through_its_service(
+def test_an_exporter_with_the_operator_is_checked_through_its_service(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     taken: dict[str, Any] = {
@@ -97,19 +98,20 @@ def test_an_exporter_with_the_operator_is_looked_at_through_its_service(
         kubectl = FakeKubectl(path, {**exporter_only(), **kinds}, ways=ways)
         assert main(["--context", "lab"]) == 1
     said = capsys.readouterr().out
-    assert re.search(r"^warning +labels +enforcedNamespaceLabel is set", said, re.MULTILINE)
+    assert re.search(r"^warning +labels +enforcedNamespaceLabel ", said, re.MULTILINE)
     found = lines(said)
-    assert found["exporter pods"] == "ok: on 1 nodes, all ready"
-    assert found["scrapeConfig"] == "ok: gpu/gputally is selected by monitoring/main"
-    assert found["prometheusRule"] == "ok: monitoring/gputally is selected by monitoring/main"
+    assert found["exporter pods"].startswith("ok: ")
+    assert found["scrapeConfig"].startswith("ok: gpu/gputally ")
+    assert found["prometheusRule"].startswith("ok: monitoring/gputally ")
     assert found["exporter"].startswith("ok: ")
     assert found["targets"].startswith("failure: ")
-    assert found["rules"] == "failure: 0 of 2 groups of gputally are loaded"
+    assert found["rules"].startswith("failure: ")
+    assert numbers(found["rules"]) == [0, 2]
     assert all(line.startswith("--context=lab ") for line in kubectl.asked)
 
 
 @pytest.mark.parametrize("with_secret", [False, True])
-def test_a_stack_is_looked_at_with_grafanas_own_password(
+def test_a_stack_is_checked_with_the_password_of_grafana(
     path: Path, capsys: pytest.CaptureFixture[str], *, with_secret: bool
 ) -> None:
     probe = {"httpGet": {"path": "/grafana/api/health"}}
@@ -149,32 +151,35 @@ def test_a_stack_is_looked_at_with_grafanas_own_password(
         FakeKubectl(path, objects, ways=ways, password="" if with_secret else "x")
         assert main([]) == 1
     found = lines(capsys.readouterr().out)
-    assert found["prometheus"] == "ok: 1 of 1 pods are ready"
-    assert found["dashboards"] == "failure: 1 of 2 dashboards are in Grafana"
-    assert found["data source"] == "failure: Grafana has none of type Prometheus"
-    assert found["rules"] == "failure: 0 of 3 groups of gputally are loaded"
+    levels = {subject: line.partition(":")[0] for subject, line in found.items()}
+    assert levels["prometheus"] == "ok"
+    assert (levels["dashboards"], numbers(found["dashboards"])) == ("failure", [1, 2])
+    assert levels["data source"] == "failure"
+    assert (levels["rules"], numbers(found["rules"])) == ("failure", [0, 3])
     assert "scraping" not in found
 
 
-def test_what_does_not_run_is_not_waited_for(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parts_that_do_not_run_are_not_waited_for(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     objects = {**exporter_only(), "daemonsets": [daemonset(2, 0)], "pods": []}
     kubectl = FakeKubectl(path, objects)
     assert main([]) == 1
     found = lines(capsys.readouterr().out)
-    assert found["exporter pods"] == "failure: 0 of 2 are ready"
-    assert found["exporter"] == "not checked: none of its pods runs"
+    assert numbers(found["exporter pods"]) == [0, 2]
+    assert found["exporter"].startswith("not checked: ")
     assert not [line for line in kubectl.asked if "port-forward" in line]
 
 
-def test_a_way_that_fails_is_said_once(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_port_forward_is_reported_once(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     FakeKubectl(path, exporter_only())
     main([])
     said = capsys.readouterr().out
-    assert "no way to service/gputally: error: unable to forward port" in said
-    assert "no address of an exporter" not in said
+    assert said.count("service/gputally") == 1
+    assert "error: unable to forward port" in said  # of kubectl
 
 
-def test_the_exporters_tls_is_spoken_by_its_probes(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_scheme_of_the_exporter_is_that_of_its_probes(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with site(METRICS) as plain:
         FakeKubectl(
             path,
@@ -185,33 +190,35 @@ def test_the_exporters_tls_is_spoken_by_its_probes(path: Path, capsys: pytest.Ca
     assert f"https://127.0.0.1:{plain.port}" in lines(capsys.readouterr().out)["exporter"]
 
 
-def test_an_address_that_is_given_is_asked_instead(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_given_address_is_used(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with site({"/api/v1/query": {"data": {"result": []}}}) as given:
         kubectl = FakeKubectl(path, exporter_only())
         assert main(["--prometheus-url", given.url, "--job", "gpus"]) == 1
     found = lines(capsys.readouterr().out)
-    assert found["targets"] == "failure: Prometheus has no target of job gpus"
+    assert missing(found["targets"], "failure: ", "job gpus") == []
     assert not [line for line in kubectl.asked if "api-resources" in line]
 
 
-def test_what_may_not_be_seen_is_not_checked(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_permission_a_check_is_skipped(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     FakeKubectl(path, exporter_only(), refused=["nodes", "pods"])
     main([])
     found = lines(capsys.readouterr().out)
-    assert found["gpu nodes"] == "not checked: Error from server (Forbidden): nodes is forbidden"
+    assert missing(found["gpu nodes"], "not checked: ", "(Forbidden)") == []
     assert found["inside"].startswith("not checked: ")
 
 
-def test_no_kubectl_and_no_release_are_one_line(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_kubectl_and_a_missing_release_are_errors_of_one_line(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     FakeKubectl(path, {})
     assert main(["--namespace", "gpu"]) == 1
-    assert "there is no exporter of gputally in namespace gpu" in capsys.readouterr().err
+    assert "namespace gpu" in capsys.readouterr().err
     os.environ["PATH"] = "/nonexistent"
     assert main([]) == 1
-    assert "kubectl is not on PATH" in capsys.readouterr().err
+    assert missing(capsys.readouterr().err, "kubectl", "PATH") == []
 
 
-def test_its_help_teaches() -> None:
+def test_its_help_lists_requirements_and_flags() -> None:
     shown = subprocess.run([ROOT / "tools" / "verify", "--help"], capture_output=True, text=True, check=True)
-    for word in ("port-forward", "Nothing in the cluster is changed", "helm test", "--release", "--wait 5m"):
+    for word in ("port-forward", "helm test", "--release", "--wait 5m"):
         assert word in shown.stdout

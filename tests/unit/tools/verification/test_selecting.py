@@ -15,14 +15,14 @@ def term(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"key": key, "operator": operator, "values": list(values)}
 
 
-def test_an_empty_selector_takes_everything_and_none_takes_nothing() -> None:
+def test_an_empty_selector_selects_everything_and_none_selects_nothing() -> None:
     assert selects({}, {})
     assert selects({}, {"a": "x"})
     assert not selects(None, {"a": "x"})
 
 
 @given(LABELS, LABELS)
-def test_match_labels_are_all_asked_for(wanted: dict[str, str], labels: dict[str, str]) -> None:
+def test_all_match_labels_are_required(wanted: dict[str, str], labels: dict[str, str]) -> None:
     assert selects({"matchLabels": wanted}, labels) is (wanted.items() <= labels.items())
 
 
@@ -46,7 +46,7 @@ def test_match_expressions(expression: dict[str, Any], taken: list[str | None]) 
         assert selects(selector, {} if value is None else {"a": value}) is expected, value
 
 
-def test_what_is_lacking_is_said_as_kubectl_would_write_it() -> None:
+def test_missing_labels_have_the_format_of_kubectl() -> None:
     selector = {
         "matchLabels": {"release": "kps", "a": "x"},
         "matchExpressions": [term("b", "In", "y"), term("c", "In", "y", "z"), term("d", "DoesNotExist")],
@@ -61,23 +61,23 @@ def pod(*terms: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"affinity": affinity if terms else None, **more}
 
 
-def test_of_the_terms_of_an_affinity_one_is_enough() -> None:
+def test_one_term_of_an_affinity_is_enough() -> None:
     either = pod({"matchExpressions": [term("a", "Exists")]}, {"matchExpressions": [term("b", "In", "x")]})
     assert runs_on(either, {"a": "z"})
     assert runs_on(either, {"b": "x"})
     assert not runs_on(either, {"b": "y"})
     assert runs_on(pod(), {})
-    # As the scheduler has it: a term that asks for nothing takes nobody.
+    # As the scheduler has it: an empty term selects no node.
     assert not runs_on(pod({}), {"a": "z"})
 
 
-def test_the_node_selector_is_asked_for_as_well() -> None:
+def test_the_node_selector_is_required_as_well() -> None:
     both = pod({"matchExpressions": [term("a", "Exists")]}, nodeSelector={"pool": "gpu"})
     assert not runs_on(both, {"a": "x"})
     assert runs_on(both, {"a": "x", "pool": "gpu"})
 
 
-def test_a_node_may_be_asked_for_by_name() -> None:
+def test_a_node_can_be_required_by_name() -> None:
     named = pod({"matchFields": [term("metadata.name", "In", "n1")]})
     assert runs_on(named, {}, "n1")
     assert not runs_on(named, {}, "n2")
@@ -102,7 +102,7 @@ def test_tolerations(toleration: dict[str, str], *, tolerated: bool) -> None:
     assert untolerated({"tolerations": [toleration]}, [TAINT]) == ([] if tolerated else [TAINT])
 
 
-def test_taints_that_keep_nobody_away_from_a_daemonset() -> None:
+def test_taints_that_do_not_affect_a_daemonset() -> None:
     soft = {"key": "a", "effect": "PreferNoSchedule"}
     trouble = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
     assert untolerated({}, [soft, trouble]) == []

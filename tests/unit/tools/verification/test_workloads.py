@@ -1,4 +1,4 @@
-"""Pods that do not run and volumes that are not there, as the kubelet and the controllers write them."""
+"""Pods that do not run and missing volumes, as the kubelet and the controllers report them."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def test_stateful_sets() -> None:
     ]
 
 
-def test_pods_with_the_same_trouble_share_a_line() -> None:
+def test_pods_with_the_same_problem_share_a_line() -> None:
     (found,) = pods([pod(name, waiting("ErrImagePull", "x")) for name in ("c", "a", "b", "d")], [])
     assert (found.subject, found.text) == ("grafana", "a, b, c and 1 more: ErrImagePull: x")
     assert "imagePullSecrets" in found.fix
@@ -52,18 +52,18 @@ def test_pods_with_the_same_trouble_share_a_line() -> None:
         ({"exitCode": 3}, "exit code 3", "--previous"),
     ],
 )
-def test_a_container_that_ends_again_and_again(ended: dict[str, Any], said: str, fix: str) -> None:
+def test_a_container_that_restarts_repeatedly(ended: dict[str, Any], said: str, fix: str) -> None:
     (found,) = pods([pod("p", waiting("CrashLoopBackOff"), lastState={"terminated": ended})], [])
     assert found.text == f"p: restarts repeatedly: {said}"
     assert fix in found.fix
 
 
-def test_a_missing_secret_is_told_in_the_kubelets_words() -> None:
+def test_a_missing_secret_has_the_message_of_the_kubelet() -> None:
     (found,) = pods([pod("p", waiting("CreateContainerConfigError", 'secret "s" not found'))], [])
     assert found.text == 'p: CreateContainerConfigError: secret "s" not found'
 
 
-def test_a_container_that_is_being_made_is_in_trouble_only_if_an_event_says_so() -> None:
+def test_a_container_in_creation_is_reported_only_with_a_failed_event() -> None:
     making = pod("p", waiting("ContainerCreating"))
     assert list(pods([making], [event("other", "FailedMount", "x")])) == []
     assert list(pods([making], [event("p", "Pulling", "x")])) == []
@@ -71,23 +71,23 @@ def test_a_container_that_is_being_made_is_in_trouble_only_if_an_event_says_so()
     assert found.text == 'p: secret "tls" not found'
 
 
-def test_an_init_container_counts() -> None:
+def test_an_init_container_is_checked() -> None:
     stuck = named("p", status={"initContainerStatuses": [{"name": "i", "state": waiting("ErrImagePull")}]})
     (found,) = pods([stuck], [])
     assert found.text == "p: ErrImagePull"
 
 
-def test_a_pod_that_no_node_takes() -> None:
+def test_a_pod_that_is_not_scheduled() -> None:
     condition = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
     (found,) = pods([named("p", status={"conditions": [condition]})], [])
     assert found.text == "p: not scheduled: 0/3 nodes are available"
 
 
-def test_running_pods_have_no_line() -> None:
+def test_running_pods_are_not_reported() -> None:
     assert list(pods([pod("p", {"running": {}})], [])) == []
 
 
-def test_pods_that_are_refused() -> None:
+def test_refused_pods() -> None:
     owner = named("gputally", "exporter")
     refused = event("gputally", "FailedCreate", 'pods "x" is forbidden: violates PodSecurity "restricted"')
     (found,) = not_created([event("other", "FailedCreate", "y"), refused], [owner], "gpu")
@@ -106,7 +106,7 @@ def storage(name: str, *, usual: bool = False) -> dict[str, Any]:
     return {"metadata": {"name": name, "annotations": annotations}}
 
 
-def test_volumes_that_are_bound_have_no_line() -> None:
+def test_bound_volumes_are_not_reported() -> None:
     assert list(volumes([named("data-0", spec={}, status={"phase": "Bound"})], [])) == []
 
 
@@ -117,7 +117,7 @@ def test_without_a_default_storage_class_the_others_are_named() -> None:
     assert "the cluster has none" in next(volumes([claim()], [])).fix
 
 
-def test_a_volume_with_a_class_that_is_still_pending() -> None:
+def test_a_pending_volume_with_a_class() -> None:
     (found,) = volumes([claim(storageClassName="fast")], [storage("fast")])
     assert "still pending" in found.text
     (found,) = volumes([claim()], [storage("fast", usual=True)])

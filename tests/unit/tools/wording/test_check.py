@@ -17,7 +17,12 @@ def test_a_term_in_a_comment_a_docstring_or_a_message_is_found_with_its_line(tmp
     assert found(tmp_path, "a.py", python) == ["a.py:3", "a.py:1", "a.py:4"]
 
 
-def test_names_in_code_are_no_texts(tmp_path: Path) -> None:
+def test_a_term_in_the_name_of_a_test_is_found(tmp_path: Path) -> None:
+    assert found(tmp_path, "a.py", "def test_the_folder_is_read() -> None: ...\n") == ["a.py:1"]
+    assert found(tmp_path, "a.py", "def folder() -> None: ...\n") == []
+
+
+def test_code_is_not_text(tmp_path: Path) -> None:
     assert found(tmp_path, "a.py", 'books = {"folder": 1}\n') == []
     assert found(tmp_path, "a.md", "Run `nobody`.\n\n```\nnobody\n```\n\n[x](folder/page.md)\n") == []
 
@@ -30,7 +35,7 @@ def test_the_line_of_a_multi_line_string_is_named() -> None:
     assert (3, "two words") in prose_of("a.py", 'x = """one word\nmore\ntwo words\n"""\n')
 
 
-def test_a_term_is_right_where_an_exception_says_so(tmp_path: Path) -> None:
+def test_a_term_is_accepted_in_its_exceptions(tmp_path: Path) -> None:
     assert found(tmp_path, "a.md", "The folder in Grafana.\n") == []
     assert found(tmp_path, "a.md", "The folder on disk.\n") == ["a.md:1"]
 
