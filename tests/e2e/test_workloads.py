@@ -298,7 +298,7 @@ def pids_by_container(found: Object) -> dict[str, list[int]]:
 
 @contextmanager
 def survived(bench: Bench, *, replaced: bool) -> Iterator[float]:
-    """In the block no counter decreases, no energy is lost, and no scrape fails unless the exporter is replaced.
+    """In the block no counter decreases and no energy is lost; no scrape fails unless `replaced`.
 
     Yields the time at which the block began. How long a replacement takes depends on the machine: it is
     printed.
