@@ -45,9 +45,10 @@ class Command:
         self.close()
         if self._stuck is not None:
             raise self._stuck_failure(self._stuck)
+        started = time.monotonic()
         process = self._start(arguments)
         try:
-            stdout, stderr = self._collect(process, timeout_seconds)
+            stdout, stderr = self._collect(process, started, timeout_seconds)
         finally:
             self._end(process)
         if process.returncode is None:
@@ -91,9 +92,10 @@ class Command:
                 f"check that {self.program} is an executable for this machine that this user may run",
             ) from error
 
-    def _collect(self, process: subprocess.Popen[bytes], timeout_seconds: float) -> tuple[bytes, bytes]:
+    def _collect(
+        self, process: subprocess.Popen[bytes], started: float, timeout_seconds: float
+    ) -> tuple[bytes, bytes]:
         """Reads both pipes until the tool ends. A pipe that another process holds open is not waited for."""
-        started = time.monotonic()
         pipes = [pipe.fileno() for pipe in (process.stdout, process.stderr) if pipe is not None]
         output = {pipe: bytearray() for pipe in pipes}
         with selectors.DefaultSelector() as selector:
