@@ -1,9 +1,11 @@
 """One GPU: the values that are read once, those of every sample, and the `Reading` made of them."""
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
 from gputally.devices import Values
+from gputally.devices.counter_rate import CounterRate
 from gputally.devices.nvml import gpm, mig, process_lists, xid
 from gputally.devices.nvml.ended_processes import Accounting
 from gputally.devices.nvml.fields import DEVICE_SLOTS, FieldBatch, complete_links, count_links, link_slots
@@ -50,6 +52,7 @@ FILLS = frozenset(
         "gpu_utilization_ratio",
         "memory_utilization_ratio",
         "mig_mode",
+        "nvlink_bytes_per_second",
         "pcie_throughput_bytes_per_second",
         "persistence_mode",
         "power_max_limit_watts",
@@ -105,6 +108,7 @@ class NvmlDevice:
         self._mig = mig.MigDevices(query, gpu, activity, lists)
         self._activity = None if activity is None else gpm.whole_device(activity, query.handle)
         self._mig_mode: bool | None = None
+        self._link_rate = CounterRate()
         self._links_up: Labelled | None = None
 
     def read(self, extra: Values) -> Reading:
@@ -120,6 +124,7 @@ class NvmlDevice:
         if not self._once.complete:
             self._once = self._read_once()
         values = self._read_fields()
+        link_rate = self._link_rate.per_second(values.get("nvlink_bytes"), time.monotonic())
         values |= self._once.values
         read_scalars(query, LIVE, values)
         if values.get("performance_state") == _UNKNOWN_STATE:
@@ -141,6 +146,7 @@ class NvmlDevice:
             accounting_mode=accounting_mode,
             remap_banks=self._remap_banks(),
             pcie_throughput_bytes_per_second=self._throughput(),
+            nvlink_bytes_per_second=link_rate,
             processes=processes,
             accounted=self._accounted(accounting_mode, processes),
             process_samples=self._lists.samples(query, self.gpu.uuid),

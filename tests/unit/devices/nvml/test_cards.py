@@ -2,10 +2,12 @@
 
 import dataclasses
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from gputally.devices.nvml import device
 from gputally.devices.nvml.fields import complete_links
 from gputally.devices.nvml.library import Library, Query
 from gputally.metrics.catalog import GPU_METRICS
@@ -16,7 +18,8 @@ from tools.rendering.metrics_page import readers_of
 from tools.servers.waiting import wait_until
 
 ACTIVITY_FIELDS = [field.name for field in dataclasses.fields(Activity)]
-FROM_THE_CLOCK = {"xid_last_timestamp_seconds"}  # the moment at which the test ran
+# By the moments at which the test ran.
+FROM_THE_CLOCK = {"xid_last_timestamp_seconds", "nvlink_bytes_per_second"}
 
 
 def without_activity(reading: Any) -> Any:
@@ -34,8 +37,9 @@ def differences(actual: Any, expected: Any) -> dict[str, tuple[Any, Any]]:
 
 
 def test_every_field_of_the_model_is_told_by_some_card() -> None:
-    only_amd = {metric.field for metric in GPU_METRICS if "nvml" not in readers_of(metric)} | {
-        "process_samples"
+    other_readers = {metric.field for metric in GPU_METRICS if "nvml" not in readers_of(metric)} | {
+        "nvidia_smi_row",
+        "process_samples",
     }
     for model, readings in (
         (Reading, [card() for card in CARDS.values()]),
@@ -46,7 +50,7 @@ def test_every_field_of_the_model_is_told_by_some_card() -> None:
             for field in dataclasses.fields(model)
             if all(getattr(reading, field.name) is None for reading in readings)
         }
-        assert untold <= FROM_THE_CLOCK | only_amd
+        assert untold <= FROM_THE_CLOCK | other_readers
 
 
 @pytest.mark.parametrize("kind", CARDS)
@@ -94,6 +98,23 @@ def test_pcie_throughput_is_read_only_when_asked_for(driver: Driver) -> None:
     driver.shows(l40s())
     (reading,) = driver.reader().read().readings
     assert reading.pcie_throughput_bytes_per_second is None
+
+
+def test_the_rate_of_nvlink_is_that_since_the_sample_before(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter((100.0, 105.0))
+    monkeypatch.setattr(device, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    card = h100()
+    driver.shows(card)
+    reader = driver.reader()
+    (first,) = reader.read().readings
+    assert first.nvlink_bytes_per_second is None
+    assert card.nvlink_bytes is not None
+    more = {direction: count + 18 * 1024 * 500 for direction, count in card.nvlink_bytes.items()}
+    driver.shows(replace(card, nvlink_bytes=more))
+    (second,) = reader.read().readings
+    assert second.nvlink_bytes_per_second == 2 * 18 * 1024 * 100
 
 
 def test_values_that_change_are_read_anew(driver: Driver) -> None:
