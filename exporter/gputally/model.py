@@ -475,6 +475,8 @@ class Reading(Activity):
     mig: tuple[MigReading, ...] = ()
     nvidia_smi_row: Mapping[str, str] | None = None
     """Header -> cell of every column, as nvidia-smi printed them; only for a profile of --compat."""
+    nvidia_smi_names: Mapping[int, str] | None = None
+    """Pid -> name, as nvidia-smi printed it; only for a profile of --compat."""
 
     def lost(self) -> "Reading":
         """The reading of this GPU once it is lost: its identity and its XID errors."""

@@ -212,7 +212,9 @@ class NvidiaSmiReader(Reader):
             self._errors["processes", error] += count
         for uuid, reading in readings.items():
             if reading.up:
-                readings[uuid] = replace(reading, processes=apps.processes.get(uuid, ()))
+                names = apps.printed_names.get(uuid, {}) if self._every_column else None
+                processes = apps.processes.get(uuid, ())
+                readings[uuid] = replace(reading, processes=processes, nvidia_smi_names=names)
         strangers = apps.processes.keys() - readings.keys() - self._known.keys()
         if strangers:
             self._errors["processes", "unknown_gpu"] += len(strangers)

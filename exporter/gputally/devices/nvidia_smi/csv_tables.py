@@ -6,7 +6,7 @@ which the reader counts.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -281,6 +281,8 @@ class ComputeApps:
 
     processes: Mapping[str, tuple[Process, ...] | None]
     errors: Mapping[str, int]
+    printed_names: Mapping[str, Mapping[int, str]]
+    """GPU uuid -> pid -> name; [Not Found] of a process in another pid namespace."""
 
 
 def parse_compute_apps(text: str) -> ComputeApps | None:
@@ -292,6 +294,7 @@ def parse_compute_apps(text: str) -> ComputeApps | None:
         return None
     memory_unit = headers[start][1][-1]
     found: dict[str, dict[int, Process] | None] = {}
+    printed_names: defaultdict[str, dict[int, str]] = defaultdict(dict)
     errors = Counter({"malformed": cut_off} if cut_off else {})
     for line in lines[start + 1 :]:
         if not line.strip():
@@ -311,9 +314,9 @@ def parse_compute_apps(text: str) -> ComputeApps | None:
         of_gpu = found.get(uuid) or {}
         of_gpu[pid] = _join(of_gpu.get(pid), pid, name, used if isinstance(used, int) else None)
         found[uuid] = of_gpu
-    return ComputeApps(
-        {uuid: None if of_gpu is None else tuple(of_gpu.values()) for uuid, of_gpu in found.items()}, errors
-    )
+        printed_names[uuid][pid] = name
+    processes = {uuid: None if of_gpu is None else tuple(of_gpu.values()) for uuid, of_gpu in found.items()}
+    return ComputeApps(processes, errors, printed_names)
 
 
 def _split_app(line: str) -> tuple[str, str, str, str] | None:

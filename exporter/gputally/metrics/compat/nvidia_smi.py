@@ -401,15 +401,20 @@ def _compute_apps(readings: tuple[Reading, ...]) -> Iterator[Family]:
     up = [reading for reading in readings if reading.up]
     if not up:
         return
-    listed = {_bare(one.gpu.uuid): apps for one in up if (apps := _apps_of(one)) is not None}
-    every = [((uuid, str(app.pid), app.name or ""), app) for uuid, apps in listed.items() for app in apps]
+    listed = [(one, apps) for one in up if (apps := _apps_of(one)) is not None]
+    every = [(_app_labels(reading, app), app) for reading, apps in listed for app in apps]
     yield Family(_APP_INFO.metric(_APP_LABELS), [(labels, 1) for labels, _ in every])
     yield Family(
         _APP_MEMORY.metric(_APP_LABELS),
         [(labels, used) for labels, app in every if (used := app.memory_used_bytes) is not None],
     )
-    yield Family(_APPS.metric(GPU_LABELS), [((uuid,), len(apps)) for uuid, apps in listed.items()])
+    yield Family(_APPS.metric(GPU_LABELS), [((_bare(one.gpu.uuid),), len(apps)) for one, apps in listed])
     yield Family(_APPS_SUCCESS.metric(()), [((), float(bool(listed)))])
+
+
+def _app_labels(reading: Reading, app: Process) -> Labels:
+    name = (reading.nvidia_smi_names or {}).get(app.pid, app.name or "")
+    return (_bare(reading.gpu.uuid), str(app.pid), name)
 
 
 def _apps_of(reading: Reading) -> Collection[Process] | None:

@@ -40,7 +40,7 @@ def test_captured_processes_are_on_their_gpus(capture: str) -> None:
 
 def test_no_processes_is_an_empty_table_not_an_error() -> None:
     assert parse_compute_apps((CAPTURES / "a100" / "query-compute-apps.csv").read_text()) == ComputeApps(
-        {}, {}
+        {}, {}, {}
     )
 
 

@@ -144,6 +144,21 @@ def test_a_column_that_the_tool_offers_and_refuses_costs_the_rest_of_the_row_and
         assert report.errors == {("gpu", "column_refused"): 1}, "and it is not asked for again"
 
 
+def test_names_are_kept_as_printed_where_the_rows_are_wanted(tool: CapturedNvidiaSmi) -> None:
+    uuid = UUID.format(0)
+    tool.answer(
+        "--query-compute-apps",
+        f"gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n{uuid}, 7, [Not Found], 5 MiB\n",
+    )
+    kept = NvidiaSmiReader(command=tool.path, timeout_seconds=30, every_column=True).read().readings
+    assert kept[0].nvidia_smi_names == {7: "[Not Found]"}
+    assert kept[1].nvidia_smi_names == {}
+    usual = NvidiaSmiReader(command=tool.path, timeout_seconds=30).read().readings
+    assert usual[0].nvidia_smi_names is None
+    for readings in (kept, usual):
+        assert readings[0].processes == (Process(7, "compute", None, 5 * 2**20),)
+
+
 def test_the_exit_code_of_the_query_is_reported(tool: CapturedNvidiaSmi, reader: NvidiaSmiReader) -> None:
     assert reader.read().exit_code == 0
     tool.answer("--query-gpu", "NVIDIA-SMI has failed\n", 9)

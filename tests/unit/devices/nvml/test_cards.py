@@ -39,6 +39,7 @@ def differences(actual: Any, expected: Any) -> dict[str, tuple[Any, Any]]:
 def test_every_field_of_the_model_is_told_by_some_card() -> None:
     other_readers = {metric.field for metric in GPU_METRICS if "nvml" not in readers_of(metric)} | {
         "nvidia_smi_row",
+        "nvidia_smi_names",
         "process_samples",
     }
     for model, readings in (

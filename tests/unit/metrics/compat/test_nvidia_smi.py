@@ -276,6 +276,15 @@ def test_compute_processes_are_listed_and_an_unread_list_is_no_empty_one() -> No
     assert not {name for name in found_in(Reading(gpu=GPU, up=False)) if "compute_app" in name}
 
 
+def test_a_process_has_the_name_that_nvidia_smi_printed() -> None:
+    hidden = Process(7, "compute", None, 70)
+    found = found_in(Reading(gpu=GPU, processes=(hidden,), nvidia_smi_names={7: "[Not Found]"}))
+    assert set(found["nvidia_smi_compute_app_info"]) == {("2b39", "7", "[Not Found]")}
+    assert set(found_in(Reading(gpu=GPU, processes=(hidden,)))["nvidia_smi_compute_app_info"]) == {
+        ("2b39", "7", "")
+    }
+
+
 def test_a_process_on_a_mig_device_is_one_of_its_gpu() -> None:
     mig = MigReading(instance=MigInstance("MIG-1", GPU.uuid, 0, 2, 0), processes=(TRAIN,))
     found = found_in(Reading(gpu=GPU, mig=(mig,)))
