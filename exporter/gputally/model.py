@@ -442,9 +442,6 @@ class Reading(Activity):
     nvlink_up: Labelled | None = gauge("1 when the NVLink is active.", "link")
     nvlink_errors: Labelled | None = counter("NVLink errors by link.", "link", "type")
     nvlink_bytes: Labelled | None = counter("Data transferred over all NVLinks of the GPU.", "direction")
-    nvlink_bytes_per_second: float | None = None
-    """In both directions, since the sample before; None at the first one. For profiles of --compat only: in
-    PromQL it is the rate() of the counter."""
     xgmi_up: Labelled | None = gauge("1 when the XGMI link is active.", "link")
     xgmi_bytes: Labelled | None = counter(
         "Data transferred over each XGMI link of the GPU.", "link", "direction"
@@ -473,10 +470,14 @@ class Reading(Activity):
     accounted: tuple[AccountedProcess, ...] | None = None
     """Processes that ended since the last sample, where the driver's accounting is requested and on."""
     mig: tuple[MigReading, ...] = ()
+
+    # For profiles of --compat only.
+    nvlink_bytes_per_second: float | None = None
+    """In both directions, since the sample before; None at the first one. In PromQL: rate() of the counter."""
     nvidia_smi_row: Mapping[str, str] | None = None
-    """Header -> cell of every column, as nvidia-smi printed them; only for a profile of --compat."""
+    """Header -> cell of every column, as nvidia-smi printed them."""
     nvidia_smi_names: Mapping[int, str] | None = None
-    """Pid -> name, as nvidia-smi printed it; only for a profile of --compat."""
+    """Pid -> name, as nvidia-smi printed it."""
 
     def lost(self) -> "Reading":
         """The reading of this GPU once it is lost: its identity and its XID errors."""

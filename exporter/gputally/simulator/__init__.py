@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputally.devices import Report
-from gputally.devices.counter_rate import CounterRate
+from gputally.devices.rates import CounterRate
 from gputally.model import Reading, Unavailable
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from gputally.devices import Values
-from gputally.devices.counter_rate import CounterRate
 from gputally.devices.nvml import gpm, mig, process_lists, xid
 from gputally.devices.nvml.ended_processes import Accounting
 from gputally.devices.nvml.fields import DEVICE_SLOTS, FieldBatch, complete_links, count_links, link_slots
@@ -24,6 +23,7 @@ from gputally.devices.nvml.scalars import (
     read_mode,
     read_scalars,
 )
+from gputally.devices.rates import CounterRate
 from gputally.model import (
     COMPUTE_MODES,
     RECOVERY_ACTIONS,
@@ -97,6 +97,7 @@ class NvmlDevice:
         self.query = query
         self.gpu = gpu
         self._lists = lists
+        self._link_rate = CounterRate()
         self._accounting = accounting
         self._pcie_throughput = pcie_throughput
         self._once = self._read_once()
@@ -108,7 +109,6 @@ class NvmlDevice:
         self._mig = mig.MigDevices(query, gpu, activity, lists)
         self._activity = None if activity is None else gpm.whole_device(activity, query.handle)
         self._mig_mode: bool | None = None
-        self._link_rate = CounterRate()
         self._links_up: Labelled | None = None
 
     def read(self, extra: Values) -> Reading:

@@ -2,12 +2,10 @@
 
 import dataclasses
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gputally.devices.nvml import device
 from gputally.devices.nvml.fields import complete_links
 from gputally.devices.nvml.library import Library, Query
 from gputally.metrics.catalog import GPU_METRICS
@@ -99,23 +97,6 @@ def test_pcie_throughput_is_read_only_when_asked_for(driver: Driver) -> None:
     driver.shows(l40s())
     (reading,) = driver.reader().read().readings
     assert reading.pcie_throughput_bytes_per_second is None
-
-
-def test_the_rate_of_nvlink_is_that_since_the_sample_before(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times = iter((100.0, 105.0))
-    monkeypatch.setattr(device, "time", SimpleNamespace(monotonic=lambda: next(times)))
-    card = h100()
-    driver.shows(card)
-    reader = driver.reader()
-    (first,) = reader.read().readings
-    assert first.nvlink_bytes_per_second is None
-    assert card.nvlink_bytes is not None
-    more = {direction: count + 18 * 1024 * 500 for direction, count in card.nvlink_bytes.items()}
-    driver.shows(replace(card, nvlink_bytes=more))
-    (second,) = reader.read().readings
-    assert second.nvlink_bytes_per_second == 2 * 18 * 1024 * 100
 
 
 def test_values_that_change_are_read_anew(driver: Driver) -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.devices.counter_rate import CounterRate
+from gputally.devices.rates import CounterRate
 from gputally.model import Labelled
 
 
