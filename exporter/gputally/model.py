@@ -473,7 +473,7 @@ class Reading(Activity):
 
     # For profiles of --compat only.
     nvlink_bytes_per_second: float | None = None
-    """In both directions, since the sample before; None at the first one. In PromQL: rate() of the counter."""
+    """Both directions, since the sample before; None at the first one. In PromQL: rate() of the counter."""
     nvidia_smi_row: Mapping[str, str] | None = None
     """Header -> cell of every column, as nvidia-smi printed them."""
     nvidia_smi_names: Mapping[int, str] | None = None
