@@ -2,8 +2,7 @@
 
 from alerts.promql import ANY, Labels, Schema
 from gputally.metrics import catalog
-from gputally.metrics.compat import load_rows
-from gputally.metrics.compat.dcgm import OLD_LABELS
+from gputally.metrics.compat import dcgm, nvidia_smi
 
 TARGET_LABELS: Labels = frozenset({"cluster", "node", "job", "instance"})
 """The labels that the scrape configuration adds; honor_labels keeps the exporter's own."""
@@ -15,8 +14,6 @@ _PROMETHEUS = ("up", "scrape_duration_seconds", "scrape_samples_scraped", "scrap
 _ALERTS = ("ALERTS", "ALERTS_FOR_STATE")
 _OPEN = ("gputally_pod_info", "gputally_node_labels_info")
 """Series with the additional labels of --pod-labels and --node-labels."""
-_COMPAT: dict[str, Labels] = {"dcgm": frozenset(OLD_LABELS), "nvidia-smi": frozenset({"uuid", ANY})}
-"""Profiles of --compat, and the labels of their metrics, which differ between metrics of nvidia-smi."""
 
 
 def exported() -> Schema:
@@ -29,6 +26,5 @@ def exported() -> Schema:
 
 def compat() -> Schema:
     """The labels of the series that --compat dcgm,nvidia-smi adds."""
-    return {
-        row.name: TARGET_LABELS | labels for profile, labels in _COMPAT.items() for row in load_rows(profile)
-    }
+    labels = {one.metric.name: TARGET_LABELS | frozenset(one.metric.labels) for one in dcgm.OLD}
+    return labels | {row.name: TARGET_LABELS | {"uuid", ANY} for row in nvidia_smi.ROWS}

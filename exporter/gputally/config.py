@@ -366,6 +366,11 @@ class Config:
         chosen = (*self.compat, *(("process-energy",) if self.metric_prefix else ()))
         return tuple(dict.fromkeys(chosen))
 
+    @property
+    def nvidia_smi_rows(self) -> bool:
+        """Whether a profile serves all columns of nvidia-smi."""
+        return "nvidia-smi" in self.profiles
+
 
 GROUPS = {
     "serving": "serving",

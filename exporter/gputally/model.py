@@ -63,10 +63,12 @@ LABEL = info_label()
 class Unavailable(Exception):
     """The source as a whole cannot be read now: no driver, no library, no tool, no permission."""
 
-    def __init__(self, reason: str, fix: str = "") -> None:
+    def __init__(self, reason: str, fix: str = "", exit_code: int | None = None) -> None:
+        """`exit_code` is that of the command that failed."""
         super().__init__(reason)
         self.reason = reason
         self.fix = fix
+        self.exit_code = exit_code
 
 
 THROTTLE_REASONS = (
@@ -466,6 +468,14 @@ class Reading(Activity):
     """Processes that ended since the last sample, where the driver's accounting is requested and on."""
     mig: tuple[MigReading, ...] = ()
 
+    # For profiles of --compat only.
+    nvlink_bytes_per_second: float | None = None
+    """Both directions, since the sample before; None at the first one. In PromQL: rate() of the counter."""
+    nvidia_smi_row: Mapping[str, str] | None = None
+    """Header -> cell of every column, as nvidia-smi printed them."""
+    nvidia_smi_names: Mapping[int, str] | None = None
+    """Pid -> name, as nvidia-smi printed it."""
+
     def lost(self) -> "Reading":
         """The reading of this GPU once it is lost: its identity and its XID errors."""
         return Reading(
@@ -591,6 +601,8 @@ class SourceState:
             "Samples of the source that took longer than --timeout and were not waited for.", counter=True
         ),
     )
+    exit_code: int | None = None
+    """Of the command that was run for the last sample; None where there was none or it did not end."""
     errors: Mapping[tuple[str, str], int] | None = counter(
         "Values that could not be read or were dropped as implausible, by field and error.",
         "field",

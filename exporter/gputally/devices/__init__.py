@@ -24,6 +24,8 @@ class Report:
     readings: tuple[Reading, ...]
     errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """(field, error) -> count since the reader was built; never decreases."""
+    exit_code: int | None = None
+    """Of the command that was run for it, where the reader runs one."""
 
 
 class Reader(Protocol):

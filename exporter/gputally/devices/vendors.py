@@ -26,6 +26,8 @@ class ReaderSettings:
     sysfs: Path = Path("/sys")
     timeout_seconds: float = 5.0
     nvidia_smi: str = "nvidia-smi"
+    nvidia_smi_rows: bool = False
+    """Whether readings have the whole row that nvidia-smi printed."""
     rocm_smi: str = "rocm-smi"
     pcie_throughput: bool = False
     release_driver: bool = False
@@ -126,7 +128,11 @@ def _build_nvml(settings: ReaderSettings) -> Reader:
 def _build_nvidia_smi(settings: ReaderSettings) -> Reader:
     from gputally.devices.nvidia_smi import NvidiaSmiReader
 
-    return NvidiaSmiReader(command=settings.nvidia_smi, timeout_seconds=settings.command_seconds)
+    return NvidiaSmiReader(
+        command=settings.nvidia_smi,
+        timeout_seconds=settings.command_seconds,
+        every_column=settings.nvidia_smi_rows,
+    )
 
 
 def _build_amdgpu(settings: ReaderSettings) -> Reader:

@@ -25,6 +25,7 @@ class Attempt:
     result: Any = None
     reason: str = ""
     fix: str = ""
+    exit_code: int | None = None
 
 
 @dataclass(slots=True)
@@ -41,6 +42,7 @@ class Record:
     last_success_seconds: float | None = None
     failures: int = 0
     overruns: int = 0
+    exit_code: int | None = None
     read_errors: dict[tuple[str, str], int] = field(default_factory=dict)
     implausible: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -55,6 +57,7 @@ class Record:
         """Counts a failed attempt and marks the source as down."""
         self.failures += 1
         self.mark_down(attempt.reason, attempt.fix)
+        self.exit_code = attempt.exit_code
 
     def overrun(self, timeout_seconds: float, fix: str) -> None:
         self.overruns += 1
@@ -64,6 +67,7 @@ class Record:
         if reason != self.reason:
             log.warning("source %s is down: %s%s", self.name, reason, f" ({fix})" if fix else "")
         self.tried, self.up, self.reason, self.fix, self.gpus = True, False, reason, fix, 0
+        self.exit_code = None
 
     def state(self) -> SourceState:
         return SourceState(
@@ -76,6 +80,7 @@ class Record:
             last_success_seconds=self.last_success_seconds,
             failures=self.failures,
             overruns=self.overruns,
+            exit_code=self.exit_code,
             errors={**self.read_errors, **self.implausible},
         )
 
@@ -201,14 +206,14 @@ class Guarded(ABC):
 def attempt(source: str, read: Callable[[], Any]) -> Attempt:
     """Calls `read`; whatever it raises becomes the reason of a failed attempt."""
     started = time.monotonic()
-    result, reason, fix = None, "", ""
+    result, reason, fix, exit_code = None, "", "", None
     try:
         result = read()
     except Unavailable as unavailable:
-        reason, fix = unavailable.reason, unavailable.fix
+        reason, fix, exit_code = unavailable.reason, unavailable.fix, unavailable.exit_code
     except Exception as error:
         log.debug("source %s failed", source, exc_info=True)
         reason = f"unexpected {type(error).__name__}: {error}"
         fix = "report this as a bug, with the log of --log-level debug"
     ended = time.monotonic()
-    return Attempt(source, ended, ended - started, result, reason, fix)
+    return Attempt(source, ended, ended - started, result, reason, fix, exit_code)

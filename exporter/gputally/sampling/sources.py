@@ -50,6 +50,7 @@ class GuardedReaders(Guarded):
         self._read_at = one.ended_at
         record.succeed(one, f"{len(report.readings)} GPUs")
         record.gpus = len(report.readings)
+        record.exit_code = report.exit_code
         record.read_errors = dict(report.errors)
         self._readings = self._with_missing(tuple(_plausible(reading, record) for reading in report.readings))
 

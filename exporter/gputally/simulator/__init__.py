@@ -4,12 +4,15 @@ The names of the models can be imported without the physics: the engine is loade
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputally.devices import Report
-from gputally.model import Unavailable
+from gputally.devices.rates import CounterRate
+from gputally.model import Reading, Unavailable
 
 if TYPE_CHECKING:
     from gputally.simulator.engine import Engine
@@ -48,6 +51,7 @@ class SimulatedReader:
         self.began_at = clock() if began_at is None else began_at
         self._clock = clock
         self._last: float | None = None
+        self._link_rates: defaultdict[str, CounterRate] = defaultdict(CounterRate)
 
     @property
     def elapsed_seconds(self) -> float:
@@ -59,7 +63,11 @@ class SimulatedReader:
         self.answer(self.name)
         readings = self.engine.readings(elapsed, since=self._last, epoch_seconds=self.began_at)
         self._last = elapsed
-        return Report(readings)
+        return Report(tuple(self._with_link_rate(reading, elapsed) for reading in readings))
+
+    def _with_link_rate(self, reading: Reading, elapsed: float) -> Reading:
+        rate = self._link_rates[reading.gpu.uuid].per_second(reading.nvlink_bytes, elapsed)
+        return reading if rate is None else replace(reading, nvlink_bytes_per_second=rate)
 
     def answer(self, source: str) -> None:
         """Raises Unavailable while the scenario declares this source down."""

@@ -108,6 +108,7 @@ class NvidiaModel(GpuModel):
     throttle_counters: tuple[str, ...] = (
         "sw_power_cap",
         "sync_boost",
+        "low_utilization",
         "sw_thermal_slowdown",
         "hw_thermal_slowdown",
         "hw_power_brake_slowdown",

@@ -21,13 +21,20 @@ from gputally.devices.nvidia_smi.csv_tables import (
     ComputeApps,
     Table,
     TableRow,
+    canonical,
     parse_compute_apps,
     parse_cuda_version,
     parse_help_columns,
     parse_list,
     parse_query_gpu,
 )
-from gputally.devices.nvidia_smi.gpu_columns import build_gpu, build_reading, choose_columns, is_lost
+from gputally.devices.nvidia_smi.gpu_columns import (
+    WANTED,
+    build_gpu,
+    build_reading,
+    choose_columns,
+    is_lost,
+)
 from gputally.devices.vendor_command import Command, CommandFailed, Finished
 from gputally.model import Gpu, Reading, Unavailable
 
@@ -61,9 +68,13 @@ class NvidiaSmiReader(Reader):
 
     name = "nvidia-smi"
 
-    def __init__(self, *, command: str = "nvidia-smi", timeout_seconds: float) -> None:
+    def __init__(
+        self, *, command: str = "nvidia-smi", timeout_seconds: float, every_column: bool = False
+    ) -> None:
+        """`every_column` adds the whole row to the readings."""
         self._command = Command(command, fix_when_it_hangs=_FIX_HANG)
         self._timeout_seconds = timeout_seconds
+        self._every_column = every_column
         self._deadline = 0.0
         self._columns: tuple[str, ...] = ()
         self._driver_version: str | None = None
@@ -71,6 +82,7 @@ class NvidiaSmiReader(Reader):
         self._cuda_version_read = False
         self._known: dict[str, Gpu] = {}
         self._errors: Errors = Counter()
+        self._exit_code: int | None = None
 
     def read(self) -> Report:
         """Reads all GPUs once; all runs together take no longer than the timeout."""
@@ -78,7 +90,7 @@ class NvidiaSmiReader(Reader):
         table, selection = self._read_gpus()
         readings: dict[str, Reading] = {}
         for row in table.rows:
-            self._add_row(row, readings)
+            self._add_row(table, row, readings)
         apps = self._read_processes(selection) if any(r.up for r in readings.values()) else None
         if apps is not None:
             self._add_processes(apps, readings)
@@ -87,7 +99,7 @@ class NvidiaSmiReader(Reader):
                 self._errors["gpu", "missing"] += 1
                 readings[uuid] = Reading(gpu=gpu, up=False)
         ordered = sorted(readings.values(), key=lambda reading: reading.gpu.index)
-        return Report(tuple(ordered), dict(self._errors))
+        return Report(tuple(ordered), dict(self._errors), self._exit_code)
 
     def close(self) -> None:
         """Reaps an earlier run; nothing else stays open between two samples."""
@@ -105,6 +117,10 @@ class NvidiaSmiReader(Reader):
             self._forget_driver()
             self._discover()
             finished = self._query_gpus(selection)
+            if _UNKNOWN_COLUMN in finished.stdout and self._every_column:
+                self._errors["gpu", "column_refused"] += 1
+                self._columns = tuple(column for column in self._columns if canonical(column) in WANTED)
+                finished = self._query_gpus(selection)
         if _NO_HANDLE in finished.stdout + finished.stderr:
             self._errors["gpu", "no_handle"] += 1
             answering = parse_list(self._run("-L").stdout)
@@ -125,13 +141,15 @@ class NvidiaSmiReader(Reader):
         return table, selection
 
     def _query_gpus(self, selection: tuple[str, ...]) -> Finished:
-        return self._run(*selection, f"--query-gpu={','.join(self._columns)}", "--format=csv")
+        finished = self._run(*selection, f"--query-gpu={','.join(self._columns)}", "--format=csv")
+        self._exit_code = finished.exit_code
+        return finished
 
     def _discover(self) -> None:
         """Reads the columns and the CUDA version. Each result is kept, so that a slow tool completes, too."""
         if not self._columns:
             finished = self._run("--help-query-gpu")
-            columns = choose_columns(parse_help_columns(finished.stdout))
+            columns = choose_columns(parse_help_columns(finished.stdout), every=self._every_column)
             if finished.exit_code != 0 or not {"uuid", "index"} <= set(columns):
                 raise self._unavailable(finished)
             self._columns = columns
@@ -144,7 +162,7 @@ class NvidiaSmiReader(Reader):
         self._columns = ()
         self._cuda_version_read = False
 
-    def _add_row(self, row: TableRow, readings: dict[str, Reading]) -> None:
+    def _add_row(self, table: Table, row: TableRow, readings: dict[str, Reading]) -> None:
         gpu = build_gpu(row, self._cuda_version)
         if gpu is None:
             gpu = self._recognise(row)
@@ -166,7 +184,11 @@ class NvidiaSmiReader(Reader):
                 self._forget_driver()  # the next sample reads the columns of the new driver
             self._driver_version = gpu.driver_version
         self._known[gpu.uuid] = gpu
-        readings[gpu.uuid] = build_reading(gpu, row, self._errors)
+        reading = build_reading(gpu, row, self._errors)
+        if self._every_column:
+            headers = zip(table.headers, table.columns, strict=True)
+            reading = replace(reading, nvidia_smi_row={header: row[column] for header, column in headers})
+        readings[gpu.uuid] = reading
 
     def _recognise(self, row: TableRow) -> Gpu | None:
         """The known GPU at the address or index of a row without a uuid."""
@@ -190,7 +212,9 @@ class NvidiaSmiReader(Reader):
             self._errors["processes", error] += count
         for uuid, reading in readings.items():
             if reading.up:
-                readings[uuid] = replace(reading, processes=apps.processes.get(uuid, ()))
+                names = apps.printed_names.get(uuid, {}) if self._every_column else None
+                processes = apps.processes.get(uuid, ())
+                readings[uuid] = replace(reading, processes=processes, nvidia_smi_names=names)
         strangers = apps.processes.keys() - readings.keys() - self._known.keys()
         if strangers:
             self._errors["processes", "unknown_gpu"] += len(strangers)
@@ -205,11 +229,8 @@ class NvidiaSmiReader(Reader):
             "",
         )
         said = re.sub(r"[^ -~]+", "?", words)[:300] or "nothing"
-        if finished.exit_code == 0:
-            return Unavailable(f"{self._command.program} did not print the table, but: {said}", _FIX)
-        how = (
-            f"was ended by signal {-finished.exit_code}"
-            if finished.exit_code < 0
-            else f"ended with exit code {finished.exit_code}"
-        )
-        return Unavailable(f"{self._command.program} {how}: {said}", _FIXES.get(finished.exit_code, _FIX))
+        code = finished.exit_code
+        if code == 0:
+            return Unavailable(f"{self._command.program} did not print the table, but: {said}", _FIX, code)
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return Unavailable(f"{self._command.program} {how}: {said}", _FIXES.get(code, _FIX), code)

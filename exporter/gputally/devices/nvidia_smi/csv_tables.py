@@ -6,10 +6,11 @@ which the reader counts.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import pairwise
 
 from gputally.model import Process
 
@@ -141,7 +142,8 @@ _BITMASK = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 _HEADER_UNIT = re.compile(r"(.*?)\s*\[([^\[\]]*)\]")
 _COLUMN = re.compile(r'"([A-Za-z0-9_.]+)"')
 _LISTED_GPU = re.compile(r"GPU (\d{1,4}): .*\(UUID: ", re.ASCII)
-_CUDA_VERSION = re.compile(r"CUDA Version *: *(\d{1,3}\.\d{1,3})", re.ASCII)
+# Since driver 610 the older line says that it is deprecated.
+_CUDA_VERSION = re.compile(r"^CUDA (?:UMD )?version *: *(\d{1,3}\.\d{1,3})", re.ASCII | re.I | re.M)
 
 
 def canonical(column: str) -> str:
@@ -199,6 +201,8 @@ class Table:
     columns: tuple[str, ...] = ()
     rows: tuple[TableRow, ...] = ()
     malformed: int = 0
+    headers: tuple[str, ...] = ()
+    """Of the columns, as printed."""
 
 
 def parse_query_gpu(text: str) -> Table:
@@ -207,9 +211,10 @@ def parse_query_gpu(text: str) -> Table:
     for number, line in enumerate(lines):
         columns, units = parse_header(line)
         if "uuid" in columns:
-            rows = [_parse_row(columns, units, line) for line in lines[number + 1 :] if line.strip()]
+            rows = [_parse_row(columns, units, row) for row in lines[number + 1 :] if row.strip()]
             whole = tuple(row for row in rows if row is not None)
-            return Table(columns, whole, len(rows) - len(whole) + cut_off)
+            headers = tuple(cell.strip() for cell in line.split(","))
+            return Table(columns, whole, len(rows) - len(whole) + cut_off, headers)
     return Table()
 
 
@@ -246,12 +251,14 @@ def with_unit(cell: str, unit: str) -> str:
     return f"{cell} {unit}" if match and not match[2] else cell
 
 
-def parse_help_columns(text: str) -> frozenset[str]:
+def parse_help_columns(text: str) -> tuple[tuple[str, ...], ...]:
     """Every column of `--help-query-gpu`, by all its names; empty when the text was cut off."""
     lines, cut_off = whole_lines(text)
     if cut_off:
-        return frozenset()
-    return frozenset(name for line in lines if line.startswith('"') for name in _COLUMN.findall(line))
+        return ()
+    # A description may begin with a quoted word; a column begins a paragraph.
+    listed = (line for before, line in pairwise(["", *lines]) if line.startswith('"') and not before.strip())
+    return tuple(names for line in listed if (names := tuple(_COLUMN.findall(line))))
 
 
 def parse_list(text: str) -> tuple[int, ...]:
@@ -274,6 +281,8 @@ class ComputeApps:
 
     processes: Mapping[str, tuple[Process, ...] | None]
     errors: Mapping[str, int]
+    printed_names: Mapping[str, Mapping[int, str]]
+    """GPU uuid -> pid -> name; [Not Found] of a process in another pid namespace."""
 
 
 def parse_compute_apps(text: str) -> ComputeApps | None:
@@ -285,6 +294,7 @@ def parse_compute_apps(text: str) -> ComputeApps | None:
         return None
     memory_unit = headers[start][1][-1]
     found: dict[str, dict[int, Process] | None] = {}
+    printed_names: defaultdict[str, dict[int, str]] = defaultdict(dict)
     errors = Counter({"malformed": cut_off} if cut_off else {})
     for line in lines[start + 1 :]:
         if not line.strip():
@@ -304,9 +314,9 @@ def parse_compute_apps(text: str) -> ComputeApps | None:
         of_gpu = found.get(uuid) or {}
         of_gpu[pid] = _join(of_gpu.get(pid), pid, name, used if isinstance(used, int) else None)
         found[uuid] = of_gpu
-    return ComputeApps(
-        {uuid: None if of_gpu is None else tuple(of_gpu.values()) for uuid, of_gpu in found.items()}, errors
-    )
+        printed_names[uuid][pid] = name
+    processes = {uuid: None if of_gpu is None else tuple(of_gpu.values()) for uuid, of_gpu in found.items()}
+    return ComputeApps(processes, errors, printed_names)
 
 
 def _split_app(line: str) -> tuple[str, str, str, str] | None:

@@ -1,5 +1,6 @@
 """The fields of the model and their columns in nvidia-smi."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from gputally.devices import Errors
@@ -132,10 +133,18 @@ _VITAL_SIGNS = (
 )
 
 
-def choose_columns(offered: frozenset[str]) -> tuple[str, ...]:
-    """The wanted columns that this driver has, by the driver's names."""
-    names = {canonical(name): name for name in offered} | {name: name for name in offered}
-    return tuple(names[column] for column in WANTED if column in names)
+def choose_columns(offered: Iterable[tuple[str, ...]], *, every: bool = False) -> tuple[str, ...]:
+    """The columns to ask for, by the driver's names: the wanted ones, then all others where asked for.
+
+    `offered` has all names of each column of the driver.
+    """
+    offered = tuple(offered)
+    known = [name for names in offered for name in names]
+    by_wanted = {canonical(name): name for name in known} | {name: name for name in known}
+    wanted = tuple(by_wanted[column] for column in WANTED if column in by_wanted)
+    if not every:
+        return wanted
+    return wanted + tuple(names[0] for names in offered if not set(names) & set(wanted))
 
 
 def build_gpu(row: TableRow, cuda_version: str | None) -> Gpu | None:

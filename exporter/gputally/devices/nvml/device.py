@@ -1,5 +1,6 @@
 """One GPU: the values that are read once, those of every sample, and the `Reading` made of them."""
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from gputally.devices.nvml.scalars import (
     read_mode,
     read_scalars,
 )
+from gputally.devices.rates import CounterRate
 from gputally.model import (
     COMPUTE_MODES,
     RECOVERY_ACTIONS,
@@ -50,6 +52,7 @@ FILLS = frozenset(
         "gpu_utilization_ratio",
         "memory_utilization_ratio",
         "mig_mode",
+        "nvlink_bytes_per_second",
         "pcie_throughput_bytes_per_second",
         "persistence_mode",
         "power_max_limit_watts",
@@ -94,6 +97,7 @@ class NvmlDevice:
         self.query = query
         self.gpu = gpu
         self._lists = lists
+        self._link_rate = CounterRate()
         self._accounting = accounting
         self._pcie_throughput = pcie_throughput
         self._once = self._read_once()
@@ -120,6 +124,7 @@ class NvmlDevice:
         if not self._once.complete:
             self._once = self._read_once()
         values = self._read_fields()
+        link_rate = self._link_rate.per_second(values.get("nvlink_bytes"), time.monotonic())
         values |= self._once.values
         read_scalars(query, LIVE, values)
         if values.get("performance_state") == _UNKNOWN_STATE:
@@ -141,6 +146,7 @@ class NvmlDevice:
             accounting_mode=accounting_mode,
             remap_banks=self._remap_banks(),
             pcie_throughput_bytes_per_second=self._throughput(),
+            nvlink_bytes_per_second=link_rate,
             processes=processes,
             accounted=self._accounted(accounting_mode, processes),
             process_samples=self._lists.samples(query, self.gpu.uuid),

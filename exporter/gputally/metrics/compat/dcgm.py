@@ -32,10 +32,18 @@ class _LabelledDevice:
     instances: tuple["_LabelledDevice", ...]
 
 
-def _spelling(labels: Labels, field: Field, name: str, unit: str, scale: Scale | None) -> Spelling:
-    help = f"{field.help} ({unit})." if unit else f"{field.help}."
-    row = Row(name, field.kind, help, field.ours)
-    return Spelling(row, row.metric(labels), field, scale)
+def _old(field: Field) -> Spelling:
+    row = Row(field.old, field.kind, _help(field, field.unit.old), field.ours)
+    return Spelling(row, row.metric((*OLD_LABELS, *field.value_labels)), field, field.unit.to_old)
+
+
+def _new(field: Field) -> Spelling:
+    row = Row(field.new, field.new_kind or field.kind, _help(field, field.unit.new), field.ours)
+    return Spelling(row, row.metric((*NEW_LABELS, *field.value_labels)), field, field.unit.to_new)
+
+
+def _help(field: Field, unit: str) -> str:
+    return f"{field.help} ({unit})." if unit else f"{field.help}."
 
 
 _IDENTITY = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "GPU_I_ID")
@@ -44,9 +52,8 @@ _POD = ("container", "namespace", "pod")
 OLD_LABELS: Labels = (*_IDENTITY, "Hostname", "DCGM_FI_DRIVER_VERSION", *_POD)
 NEW_LABELS: Labels = (*_IDENTITY, "hostname", "DCGM_FI_SYSTEM_DRIVER_VERSION", *_POD)
 
-OLD = tuple(_spelling(OLD_LABELS, f, f.old, f.unit.old, f.unit.to_old) for f in FIELDS if f.old)
-NEW = tuple(_spelling(NEW_LABELS, f, f.new, f.unit.new, f.unit.to_new) for f in FIELDS if f.new)
-
+OLD = tuple(_old(field) for field in FIELDS if field.old)
+NEW = tuple(_new(field) for field in FIELDS if field.new)
 
 ROWS = tuple(one.row for one in OLD)
 
@@ -76,7 +83,10 @@ class _Values:
 
     def of(self, field: Field) -> list[Sample]:
         if field not in self._known:
-            self._known[field] = [sample for gpu in self._gpus for sample in _samples(field, gpu)]
+            samples = [sample for gpu in self._gpus for sample in _samples(field, gpu)]
+            if field.label_values is not None:
+                samples = [((*labels, *field.label_values(value)), value) for labels, value in samples]
+            self._known[field] = samples
         return self._known[field]
 
 

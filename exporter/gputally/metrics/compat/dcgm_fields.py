@@ -4,10 +4,10 @@ Names, types and units up to 4.8 are those of etc/default-counters.csv in dcgm-e
 rows that are comments there. Since 4.9 it has the names of DCGM 4.7, most of them in base units; those
 are in dcgm_fields.h of DCGM 4.6 and in NVIDIA's catalogue of fields for 4.7.
 
-Missing from the default list: the vGPU licence, which the model does not have, and since 4.9 NVLink's
-throughput, because a rate needs two snapshots. Its older name is declared a counter, and is one here.
+Missing from the default list: the vGPU licence, which the model does not have.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -21,10 +21,11 @@ from gputally.metrics.compat.device_views import (
     one_of,
     pod_value,
     reasons_mask,
-    sum_bytes,
     sum_link_errors,
     used_ratio,
 )
+from gputally.metrics.compat.xid_messages import xid_message
+from gputally.model import Labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ MEMORY = Unit("MiB", "bytes", mebibytes)
 PERCENT = Unit("percent", "0 to 1", percent)
 ENERGY = Unit("millijoules", "joules", to_new=lambda millijoules: millijoules / 1000)
 TIME = Unit("nanoseconds", "seconds", nanoseconds)
-MEGABYTES = Unit("MB", "bytes", lambda count: count / 1_000_000)
+# DCGM divides KiB/s by 1000 and cuts off the rest (ReadAndCacheNvLinkBandwidth in DCGM 4.6).
+LINK_RATE = Unit("MB/s", "bytes per second", lambda rate: int(rate / 1024 / 1000))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,6 +59,8 @@ class Field:
     new: str
     """Empty where this spelling does not have the field."""
     kind: Kind
+    new_kind: Kind | None = None
+    """Where the new spelling declares another type."""
     help: str
     ours: str
     of_gpu: OfGpu
@@ -64,6 +68,9 @@ class Field:
     """The field of `MigReading` with the value of a GPU instance."""
     of_pod: OfPod | None = None
     unit: Unit = PLAIN
+    value_labels: Labels = ()
+    label_values: Callable[[float], Labels] | None = None
+    """Labels of this field only, and their values for a value of the field."""
 
 
 def _dev(
@@ -223,13 +230,15 @@ FIELDS: tuple[Field, ...] = (
     _utilization("MEM_COPY", "MEMORY", "memory", "memory", "Use of the memory's bandwidth"),
     _utilization("ENC", "ENC", "encoder", "encoder", "Use of the video encoder"),
     _utilization("DEC", "DEC", "decoder", "decoder", "Use of the video decoder"),
-    _dev(
-        "XID_ERRORS",
-        "XID_ERROR",
-        _G,
-        "Code of the last XID error since the exporter started, 0 when there was none",
-        "xid_last_timestamp_seconds",
-        value=lambda device: last_xid(device.reading),
+    Field(
+        old="DCGM_FI_DEV_XID_ERRORS",
+        new="DCGM_FI_DEV_XID_ERROR",
+        kind=_G,
+        help="Code of the last XID error since the exporter started, 0 when there was none",
+        ours=OURS["xid_last_timestamp_seconds"],
+        of_gpu=lambda device: last_xid(device.reading),
+        value_labels=("err_code", "err_msg"),
+        label_values=lambda code: (str(int(code)), xid_message(int(code))),
     ),
     _violation("POWER", "POWER", "sw_power_cap"),
     _violation("THERMAL", "THERMAL", "thermal"),
@@ -313,14 +322,15 @@ FIELDS: tuple[Field, ...] = (
     _link_errors("CRC_DATA", "crc_data"),
     _link_errors("REPLAY", "replay"),
     _link_errors("RECOVERY", "recovery"),
-    _dev(
-        "NVLINK_BANDWIDTH_TOTAL",
-        "",
-        _C,
-        "Data moved over all NVLinks, both ways: its rate() is the throughput",
-        "nvlink_bytes",
-        value=sum_bytes,
-        unit=MEGABYTES,
+    Field(
+        old="DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
+        new="DCGM_FI_DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND",
+        kind=_C,  # up to 4.8.2; a rate all the same
+        new_kind=_G,
+        help="Throughput of all NVLinks, both ways, since the sample before",
+        ours=OURS["nvlink_bytes"],
+        of_gpu=attrgetter("reading.nvlink_bytes_per_second"),
+        unit=LINK_RATE,
     ),
     _counts(
         "NVLINK_COUNT_TX_BYTES", "NVLINK_TX_BYTES_TOTAL", "Bytes sent over all NVLinks", "nvlink_bytes", "tx"

@@ -199,11 +199,6 @@ def sum_link_errors(reading: Reading, kind: str) -> float | None:
     return sum(counts) if counts else None
 
 
-def sum_bytes(device: DeviceView) -> Number:
-    moved = device.reading.nvlink_bytes
-    return sum(moved.values()) if moved else None
-
-
 def one_of(field: str, *keys: Labels) -> OfGpu:
     """The value of the first of the keys that is present."""
 

@@ -1,37 +1,40 @@
 """nvidia_smi_*: nvidia_gpu_exporter's names for nvidia-smi's fields, and those of small sidecars.
 
+A GPU that is read through nvidia-smi has every column of the tool (see nvidia_smi_row); a GPU that is read
+otherwise has the columns whose value the model has.
+
 Both call the memory in use nvidia_smi_memory_used_bytes. It has nvidia_gpu_exporter's labels, the uuid
 alone: its dashboards divide it by the total, which needs the same labels on both. The metrics that only
 the sidecars have carry their gpu_id, the GPU's index, as well.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from gputally.devices.vendors import NVIDIA
 from gputally.metrics.catalog import GPU_INFO, Kind
 from gputally.metrics.compat import ProfileInput, Row
 from gputally.metrics.compat.columns import OURS, Column, column_families, gauge, percent
+from gputally.metrics.compat.nvidia_smi_row import GPU_LABELS, column_help, metric_name, printed_column
 from gputally.metrics.families import Family, Sample
 from gputally.model import (
     COMPUTE_MODES,
     RECOVERY_ACTIONS,
     THROTTLE_REASONS,
-    Gpu,
     Labels,
     MigReading,
+    Process,
     Reading,
     SourceState,
 )
 
 _SOURCES = (*(reader.name for reader in NVIDIA.readers), "simulated")
-_GPU_LABELS = ("uuid",)
 _SIDECAR_LABELS = ("uuid", "gpu_id")
 _SLICE_LABELS = ("uuid", "gpu_instance_id")
 
 
 def _field(query: str, unit: str, field: str, *labels: str) -> Column:
     """Named by that tool's rule: nvidia-smi's name of the field, and the base unit."""
-    return gauge(_name(query, unit), f"{query} of nvidia-smi.", field, *labels)
+    return gauge(metric_name(query, unit), column_help(query), field, *labels)
 
 
 def _state(query: str, field: str, states: tuple[str, ...]) -> Column:
@@ -42,11 +45,7 @@ def _state(query: str, field: str, states: tuple[str, ...]) -> Column:
         return next((number for number, state in enumerate(states) if values.get((state,))), None)
 
     help = f"{query} of nvidia-smi: " + ", ".join(f"{number} {state}" for number, state in enumerate(states))
-    return Column(Row(_name(query, ""), Kind.GAUGE, help + ".", OURS[field]), value)
-
-
-def _name(query: str, unit: str) -> str:
-    return "nvidia_smi_" + query.replace(".", "_") + (f"_{unit}" if unit else "")
+    return Column(Row(metric_name(query), Kind.GAUGE, help + ".", OURS[field]), value)
 
 
 def _index(reading: Reading) -> float | None:
@@ -182,6 +181,19 @@ _INFO_LABELS = (
     "index",
     "cuda_version",
 )
+_INFO_COLUMNS = (
+    "name",
+    "driver_model.current",
+    "driver_model.pending",
+    "vbios_version",
+    "driver_version",
+    "pci.bus_id",
+    "serial",
+    "compute_cap",
+    "pci.sub_device_id",
+    "index",
+)
+"""Of nvidia-smi, for the labels between the uuid and the version of CUDA."""
 _ENERGY = Row(
     "nvidia_smi_energy_joules_total", Kind.COUNTER, "Energy used.", "gputally_gpu_energy_joules_total"
 )
@@ -215,6 +227,31 @@ _SLICES = tuple(
         ("tensor_activity_ratio", "tensor_active_ratio", "Tensor core activity"),
     )
 )
+_APP_LABELS = ("uuid", "pid", "process_name")
+_APP_INFO = Row(
+    "nvidia_smi_compute_app_info",
+    Kind.INFO,
+    "A process with a compute context on the GPU.",
+    "gputally_process_active",
+)
+_APP_MEMORY = Row(
+    "nvidia_smi_compute_app_used_memory_bytes",
+    Kind.GAUGE,
+    "Device memory allocated by the process.",
+    "gputally_process_memory_used_bytes",
+)
+_APPS = Row(
+    "nvidia_smi_compute_apps",
+    Kind.GAUGE,
+    "Processes with a compute context on the GPU.",
+    OURS["processes"],
+)
+_APPS_SUCCESS = Row(
+    "nvidia_smi_compute_apps_last_collect_success",
+    Kind.GAUGE,
+    "1 when the processes were read.",
+    "gputally_source_up",
+)
 _HEALTH = (
     Row("nvidia_smi_last_collect_success", Kind.GAUGE, "1 when the driver was read.", "gputally_source_up"),
     Row(
@@ -229,6 +266,18 @@ _HEALTH = (
         "Duration of the last read of the driver.",
         "gputally_source_duration_seconds",
     ),
+    Row(
+        "nvidia_smi_failed_scrapes_total",
+        Kind.COUNTER,
+        "Failed reads of the driver.",
+        "gputally_source_failures_total",
+    ),
+    Row(
+        "nvidia_smi_command_exit_code",
+        Kind.GAUGE,
+        "Exit code of the last run of nvidia-smi; absent where another reader is in use.",
+        "",
+    ),
 )
 
 ROWS: tuple[Row, ...] = (
@@ -239,10 +288,12 @@ ROWS: tuple[Row, ...] = (
     *(row for row, _ in _XIDS),
     _MIG_INFO,
     *(row for row, _ in _SLICES),
+    *(_APP_INFO, _APP_MEMORY, _APPS, _APPS_SUCCESS),
     *_HEALTH,
 )
 
-_FIELD_METRICS = tuple(column.row.metric(_GPU_LABELS) for column in _FIELDS)
+_FIELD_METRICS = tuple(column.row.metric(GPU_LABELS) for column in _FIELDS)
+_OTHER_NAMES = {row.name for row in ROWS} - {column.row.name for column in _FIELDS}
 _SIDECAR_METRICS = tuple(column.row.metric(_SIDECAR_LABELS) for column in _SIDECAR)
 
 
@@ -252,11 +303,11 @@ def families(inputs: ProfileInput) -> list[Family]:
     by_uuid = [((_bare(one.gpu.uuid),), one) for one in snapshot.readings]
     by_uuid_and_index = [((uuid, str(one.gpu.index)), one) for (uuid,), one in by_uuid]
     found = [
-        Family(_INFO.metric(_INFO_LABELS), [(_facts(one.gpu), 1) for one in snapshot.readings]),
-        *column_families(_FIELDS, _FIELD_METRICS, by_uuid),
+        Family(_INFO.metric(_INFO_LABELS), [(_facts(one), 1) for one in snapshot.readings]),
+        *_fields(by_uuid),
         *column_families(_SIDECAR, _SIDECAR_METRICS, by_uuid_and_index),
         Family(
-            _ENERGY.metric(_GPU_LABELS),
+            _ENERGY.metric(GPU_LABELS),
             [((_bare(book.uuid),), book.energy_millijoules / 1000) for book in snapshot.gpu_ledgers],
         ),
         *(
@@ -264,6 +315,7 @@ def families(inputs: ProfileInput) -> list[Family]:
             for row, field in _XIDS
         ),
         *_mig(snapshot.readings),
+        *_compute_apps(snapshot.readings),
         *_health(snapshot.sources),
     ]
     return [family for family in found if family.samples]
@@ -274,7 +326,32 @@ def _bare(uuid: str) -> str:
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
 
 
-def _facts(gpu: Gpu) -> Labels:
+def _fields(readings: Sequence[tuple[Labels, Reading]]) -> Iterator[Family]:
+    """One family per column: as nvidia-smi printed it, else by the model's value."""
+    families = {metric.name: Family(metric) for metric in _FIELD_METRICS}
+    for labels, reading in readings:
+        printed = set()
+        for header, cell in (reading.nvidia_smi_row or {}).items():
+            column = printed_column(header)
+            name = column.metric.name
+            if name in printed or name in _OTHER_NAMES:
+                continue
+            printed.add(name)
+            value = column.value(cell)
+            if value is not None:
+                families.setdefault(name, Family(column.metric)).samples.append((labels, value))
+        for known in _FIELDS:
+            name = known.row.name
+            if name not in printed and (value := known.value(reading)) is not None:
+                families[name].samples.append((labels, value))
+    yield from families.values()
+
+
+def _facts(reading: Reading) -> Labels:
+    gpu, row = reading.gpu, reading.nvidia_smi_row
+    if row is not None:
+        printed = (row.get(column, "") for column in _INFO_COLUMNS)
+        return (_bare(gpu.uuid), *printed, gpu.cuda_version or "")
     return (
         _bare(gpu.uuid),
         gpu.model,
@@ -320,14 +397,49 @@ def _of_slices(row: Row, field: str, slices: dict[tuple[str, str], MigReading]) 
     )
 
 
+def _compute_apps(readings: tuple[Reading, ...]) -> Iterator[Family]:
+    up = [reading for reading in readings if reading.up]
+    if not up:
+        return
+    listed = [(one, apps) for one in up if (apps := _apps_of(one)) is not None]
+    every = [(_app_labels(reading, app), app) for reading, apps in listed for app in apps]
+    yield Family(_APP_INFO.metric(_APP_LABELS), [(labels, 1) for labels, _ in every])
+    yield Family(
+        _APP_MEMORY.metric(_APP_LABELS),
+        [(labels, used) for labels, app in every if (used := app.memory_used_bytes) is not None],
+    )
+    yield Family(_APPS.metric(GPU_LABELS), [((_bare(one.gpu.uuid),), len(apps)) for one, apps in listed])
+    yield Family(_APPS_SUCCESS.metric(()), [((), float(bool(listed)))])
+
+
+def _app_labels(reading: Reading, app: Process) -> Labels:
+    name = (reading.nvidia_smi_names or {}).get(app.pid, app.name or "")
+    return (_bare(reading.gpu.uuid), str(app.pid), name)
+
+
+def _apps_of(reading: Reading) -> Collection[Process] | None:
+    """The compute processes on the GPU and its MIG devices; None where they are not known."""
+    lists = [
+        some for some in (*(mig.processes for mig in reading.mig), reading.processes) if some is not None
+    ]
+    if not lists:
+        return None
+    return {process.pid: process for some in lists for process in some if process.kind != "graphics"}.values()
+
+
 def _health(sources: tuple[SourceState, ...]) -> Iterator[Family]:
     """Of the source that is up, or else the last one."""
     tried = [source for source in sources if source.name in _SOURCES]
     if not tried:
         return
     source = next((one for one in tried if one.up), tried[-1])
-    for row, value in zip(
-        _HEALTH, (source.up, source.last_success_seconds, source.duration_seconds), strict=True
-    ):
+    values = (
+        source.up,
+        source.last_success_seconds,
+        source.duration_seconds,
+        source.failures + source.overruns,
+        source.exit_code,
+    )
+    for row, value in zip(_HEALTH, values, strict=True):
         if value is not None:
             yield Family(row.metric(()), [((), value)])

@@ -7,6 +7,9 @@ from pathlib import Path
 
 CAPTURES = Path(__file__).parents[3] / "fixtures" / "nvidia-smi"
 QUERY_CAPTURES = sorted(CAPTURES.glob("*/query-gpu-*.csv"))
+MACHINES = CAPTURES.parent / "nvidia-smi-machines"
+MACHINE_NAMES = tuple(path.stem for path in sorted(MACHINES.glob("*.txt")))
+_RULE = "#" * 80 + "\n"
 
 _SCRIPT = r"""#!{python} -SE
 import json, re, sys
@@ -70,6 +73,35 @@ class CapturedNvidiaSmi:
         }
         self._write()
 
+    @classmethod
+    def on_machine(cls, directory: Path, name: str, state: str) -> "CapturedNvidiaSmi":
+        """The tool of a real machine, in the state `idle` or `load`."""
+        tool = cls(directory)
+        parts = _parts_of(MACHINES / f"{name}.txt")
+        asked, table = parts[f"{state} :: query-gpu (csv, what the exporter parses)"]
+        columns = asked.partition("--query-gpu=")[2].split()[0].split(",")
+        # The captures lack this text. Each column begins a paragraph in the texts of 535 and 550.
+        help = "".join(f'\n"{column}"\nWhat it is.\n' for column in columns)
+        _, apps = parts[f"{state} :: query-compute-apps (per-process)"]
+        for file, text in {
+            "help-query-gpu.txt": f"List of valid properties:\n{help}",
+            "version.txt": parts["capabilities :: version"][1],
+            "list.txt": parts["capabilities :: list (-L)"][1],
+            "query-gpu.csv": table,
+            # gpu_uuid, pid, process_name and used_gpu_memory are the last of eight columns.
+            "query-compute-apps.csv": "".join(f"{line.split(', ', 4)[4]}\n" for line in apps.splitlines()),
+        }.items():
+            (directory / file).write_text(text)
+        here = str(directory)
+        tool._state = {
+            "capture": here,
+            "table": f"{here}/query-gpu.csv",
+            "tool": here,
+            "version_exit_code": 0,
+        }
+        tool._write()
+        return tool
+
     def answer(self, flag: str, text: str, exit_code: int = 0) -> None:
         """The output for calls with an argument that begins with `flag` and no selection of GPUs."""
         self.answers[flag] = (text, exit_code)
@@ -84,3 +116,13 @@ class CapturedNvidiaSmi:
 
     def _write(self) -> None:
         (self.directory / "state.json").write_text(json.dumps({**self._state, "answers": self.answers}))
+
+
+def _parts_of(capture: Path) -> dict[str, tuple[str, str]]:
+    """Title -> command and output."""
+    _, *sections = capture.read_text().split(_RULE)
+    parts = {}
+    for head, output in zip(sections[::2], sections[1::2], strict=True):
+        title, command = head.splitlines()
+        parts[title.removeprefix("# ")] = command, output.strip("\n") + "\n"
+    return parts

@@ -40,7 +40,7 @@ def test_captured_processes_belong_to_their_gpus(capture: str) -> None:
 
 def test_without_processes_the_table_is_empty_and_no_error() -> None:
     assert parse_compute_apps((CAPTURES / "a100" / "query-compute-apps.csv").read_text()) == ComputeApps(
-        {}, {}
+        {}, {}, {}
     )
 
 

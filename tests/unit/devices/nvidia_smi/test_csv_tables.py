@@ -239,7 +239,8 @@ def test_windows_line_ends_and_warnings_around_the_table_are_ignored() -> None:
     table = parse_query_gpu(
         "WARNING: persistence mode is off\r\nuuid, index\r\nGPU-1, 0\r\n\r\nWARNING: infoROM is corrupted\r\n"
     )
-    assert table == Table(("uuid", "index"), ({"uuid": "GPU-1", "index": "0"},), malformed=1)
+    columns = ("uuid", "index")
+    assert table == Table(columns, ({"uuid": "GPU-1", "index": "0"},), malformed=1, headers=columns)
 
 
 def test_a_model_name_with_a_comma_shifts_no_column() -> None:
@@ -293,16 +294,26 @@ def test_supported_columns_are_found_by_all_their_names(tool: str, columns: int)
     text = (CAPTURES / f"tool-{tool}" / "help-query-gpu.txt").read_text()
     lines = [line for line in text.splitlines() if re.match(r'"[^"]*"( or "[^"]*")?$', line)]
     assert len(lines) == columns
-    offered = parse_help_columns(text)
-    assert offered == {name for line in lines for name in re.findall(r'"([^"]+)"', line)}
+    found = parse_help_columns(text)
+    assert found == tuple(tuple(re.findall(r'"([^"]+)"', line)) for line in lines)
+    offered = {name for names in found for name in names}
     assert {"uuid", "gpu_uuid", "clocks_event_reasons.active", "clocks_throttle_reasons.active"} <= offered
     assert ("c2c.mode" in offered) == (tool == "550")
-    assert parse_help_columns(text.rstrip("\n")) == frozenset(), "a list that may be cut off is not trusted"
+    assert parse_help_columns(text.rstrip("\n")) == (), "a list that may be cut off is not trusted"
+
+
+def test_a_quoted_word_inside_a_description_is_no_column() -> None:
+    assert parse_help_columns('"pstate"\nThe state.\n"P0" is the fastest.\n\n"index"\n') == (
+        ("pstate",),
+        ("index",),
+    )
 
 
 @given(st.text())
 def test_any_help_text_is_parsed_without_an_exception(text: str) -> None:
-    assert all(re.fullmatch(r"[A-Za-z0-9_.]+", name) for name in parse_help_columns(text))
+    for names in parse_help_columns(text):
+        assert names
+        assert all(re.fullmatch(r"[A-Za-z0-9_.]+", name) for name in names)
 
 
 def test_the_list_contains_the_gpus_that_respond() -> None:
@@ -320,6 +331,8 @@ def test_any_list_is_parsed_without_an_exception(text: str) -> None:
 def test_the_cuda_version_is_read_if_the_tool_prints_it() -> None:
     assert parse_cuda_version((CAPTURES / "tool-550" / "version.txt").read_text()) == "12.4"
     assert parse_cuda_version((CAPTURES / "tool-535" / "version.txt").read_text()) is None
+    of_610 = 'CUDA version     : Deprecated, see "CUDA UMD version" instead\nCUDA UMD version : 13.3\n'
+    assert parse_cuda_version(of_610) == "13.3"
 
 
 @given(st.text() | st.text().map("CUDA Version : ".__add__))

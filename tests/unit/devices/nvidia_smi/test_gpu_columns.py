@@ -249,7 +249,7 @@ def test_a_row_without_identity_is_no_gpu(row: TableRow) -> None:
 def test_columns_are_requested_by_the_names_of_the_driver(tool: str) -> None:
     offered = parse_help_columns((CAPTURES / f"tool-{tool}" / "help-query-gpu.txt").read_text())
     chosen = choose_columns(offered)
-    assert set(chosen) <= offered
+    assert set(chosen) <= {name for names in offered for name in names}
     missing = {column for column in WANTED if column not in chosen}
     assert missing == {
         "gpu_recovery_action",
@@ -259,12 +259,18 @@ def test_columns_are_requested_by_the_names_of_the_driver(tool: str) -> None:
 
 
 def test_a_driver_with_old_column_names_only() -> None:
-    assert choose_columns(frozenset({"uuid", "clocks_throttle_reasons.gpu_idle", "new.column"})) == (
+    assert choose_columns([("uuid",), ("clocks_throttle_reasons.gpu_idle",), ("new.column",)]) == (
         "uuid",
         "clocks_throttle_reasons.gpu_idle",
     )
-    both = frozenset({"clocks_throttle_reasons.gpu_idle", "clocks_event_reasons.gpu_idle"})
+    both = [("clocks_throttle_reasons.gpu_idle",), ("clocks_event_reasons.gpu_idle",)]
     assert len(choose_columns(both)) == 1
+
+
+def test_every_column_is_asked_for_once_and_by_its_first_name() -> None:
+    offered = [("timestamp",), ("new.column", "column.new"), ("uuid", "gpu_uuid")]
+    assert choose_columns(offered, every=True) == ("uuid", "timestamp", "new.column")
+    assert choose_columns(offered) == ("uuid",)
 
 
 CELLS = (

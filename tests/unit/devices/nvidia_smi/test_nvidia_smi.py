@@ -7,8 +7,10 @@ import pytest
 
 from gputally.devices import nvidia_smi, vendor_command
 from gputally.devices.nvidia_smi import NvidiaSmiReader
+from gputally.devices.nvidia_smi.csv_tables import parse_help_columns
+from gputally.devices.nvidia_smi.gpu_columns import WANTED
 from gputally.model import Process, Reading, Unavailable
-from tests.unit.devices.nvidia_smi.captures import CAPTURES, CapturedNvidiaSmi
+from tests.unit.devices.nvidia_smi.captures import CAPTURES, MACHINE_NAMES, CapturedNvidiaSmi
 from tests.unit.devices.tool_clock import ToolClock
 
 UUID = "GPU-01000100-0000-0000-0000-00000000000{}"
@@ -106,6 +108,63 @@ def test_a_tool_that_rejects_its_own_columns_is_unavailable(
     tool.answer("--query-gpu", (CAPTURES / "tool-550" / "unknown-column.txt").read_text(), 2)
     with pytest.raises(Unavailable, match='exit code 2: Field "bogus" is not a valid field to query'):
         reader.read()
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_every_column_is_asked_for_only_where_the_rows_are_wanted(tmp_path: Path, every: bool) -> None:
+    tool = CapturedNvidiaSmi.on_machine(tmp_path, MACHINE_NAMES[0], "load")
+    reader = NvidiaSmiReader(command=tool.path, timeout_seconds=30, every_column=every)
+    (reading,) = reader.read().readings
+    (query,) = (call[0] for call in tool.calls() if call[0].startswith("--query-gpu="))
+    asked = query.removeprefix("--query-gpu=").split(",")
+    assert len(asked) == len(set(asked))
+    offered = {name for (name,) in parse_help_columns((tmp_path / "help-query-gpu.txt").read_text())}
+    if every:
+        assert set(asked) == offered
+        assert reading.nvidia_smi_row is not None
+        assert {header.partition(" ")[0] for header in reading.nvidia_smi_row} == offered
+    else:
+        assert set(asked) == offered & set(WANTED)
+        assert reading.nvidia_smi_row is None
+
+
+def test_a_column_that_the_tool_offers_and_refuses_costs_the_rest_of_the_row_and_no_reading(
+    tool: CapturedNvidiaSmi, tmp_path: Path
+) -> None:
+    help = (CAPTURES / "tool-550" / "help-query-gpu.txt").read_text()
+    (tmp_path / "help-query-gpu.txt").write_text(f'{help}\n"no.such.column"\nIt does not exist.\n')
+    (tmp_path / "version.txt").write_text("")
+    tool._state["tool"] = str(tmp_path)
+    tool.answer_normally()
+    reader = NvidiaSmiReader(command=tool.path, timeout_seconds=30, every_column=True)
+    for _ in range(2):
+        report = reader.read()
+        assert ups(report.readings) == [True] * 8
+        assert report.readings[0].power_watts == 612.34
+        assert report.errors == {("gpu", "column_refused"): 1}, "and it is not asked for again"
+
+
+def test_names_are_kept_as_printed_where_the_rows_are_wanted(tool: CapturedNvidiaSmi) -> None:
+    uuid = UUID.format(0)
+    tool.answer(
+        "--query-compute-apps",
+        f"gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n{uuid}, 7, [Not Found], 5 MiB\n",
+    )
+    kept = NvidiaSmiReader(command=tool.path, timeout_seconds=30, every_column=True).read().readings
+    assert kept[0].nvidia_smi_names == {7: "[Not Found]"}
+    assert kept[1].nvidia_smi_names == {}
+    usual = NvidiaSmiReader(command=tool.path, timeout_seconds=30).read().readings
+    assert usual[0].nvidia_smi_names is None
+    for readings in (kept, usual):
+        assert readings[0].processes == (Process(7, "compute", None, 5 * 2**20),)
+
+
+def test_the_exit_code_of_the_query_is_reported(tool: CapturedNvidiaSmi, reader: NvidiaSmiReader) -> None:
+    assert reader.read().exit_code == 0
+    tool.answer("--query-gpu", "NVIDIA-SMI has failed\n", 9)
+    with pytest.raises(Unavailable) as failure:
+        reader.read()
+    assert failure.value.exit_code == 9
 
 
 @pytest.mark.parametrize(

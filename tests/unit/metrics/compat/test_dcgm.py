@@ -8,6 +8,7 @@ from hypothesis import given
 
 from gputally.metrics.catalog import CATALOG
 from gputally.metrics.compat.dcgm import ROWS, families
+from gputally.metrics.compat.xid_messages import xid_message
 from gputally.model import (
     THROTTLE_REASONS,
     Activity,
@@ -89,7 +90,7 @@ def snapshot(*readings: Reading, **what: tuple[object, ...]) -> Snapshot:
 def found(taken: Snapshot, name: str) -> Found:
     """(pod, GPU_I_ID) -> value."""
     samples = told(families(scene(taken))).get(f"DCGM_FI_{name}", {})
-    by_pod = {(labels[-1], labels[6]): value for labels, value in samples.items()}
+    by_pod = {(labels[11], labels[6]): value for labels, value in samples.items()}
     assert len(by_pod) == len(samples)
     return by_pod
 
@@ -140,6 +141,7 @@ def everything() -> Reading:
             for count, kind in enumerate(("crc_flit", "crc_data", "replay", "recovery"), 1)
         },
         nvlink_bytes={("tx",): 4_000_000, ("rx",): 2_000_000},
+        nvlink_bytes_per_second=7_167_999,  # one byte a second less than 7 times 1000 KiB
         xid_errors={("79",): 1, ("13",): 4},
         xid_last_timestamp_seconds={("79",): 100.0, ("13",): 200.0},
     )
@@ -153,7 +155,7 @@ def test_exactly_the_fields_of_the_lists_exist_with_their_types() -> None:
 def test_a_card_with_all_values_fills_every_row_with_ordered_labels() -> None:
     given = families(scene(snapshot(everything())))
     assert [family.metric.name for family in given] == [row.name for row in ROWS]
-    assert {" ".join(family.metric.labels) for family in given} == {LABELS}
+    assert {" ".join(family.metric.labels) for family in given} == {LABELS, f"{LABELS} err_code err_msg"}
     assert {row.ours for row in ROWS} <= {metric.name for metric in CATALOG}
     ((labels, _),) = given[0].samples
     assert labels == (
@@ -299,7 +301,7 @@ def test_every_value_of_an_exclusive_gpu_has_the_pod() -> None:
         uses=(use(TRAIN, memory_used_bytes=20 * MIB, sm_ratio=0.06),),
         charges=(charge(TRAIN, measured=90, shared=9),),
     )
-    assert {labels[-3:] for family in families(scene(taken)) for labels, _ in family.samples} == {
+    assert {labels[9:12] for family in families(scene(taken)) for labels, _ in family.samples} == {
         ("main", "team", "train-0")
     }
     assert found(taken, "DEV_GPU_TEMP") == {("train-0", ""): 50}
@@ -449,6 +451,47 @@ def test_a_lost_gpu_still_has_its_last_xid() -> None:
     given = families(scene(snapshot(lost)))
     assert [family.metric.name for family in given] == ["DCGM_FI_DEV_XID_ERRORS"]
     assert found(snapshot(lost), "DEV_XID_ERRORS") == {("", ""): 79}
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (0, "No Error"),
+        (13, "Graphics Engine Exception"),
+        (79, "GPU has fallen off the bus"),
+        (95, "Uncontained ECC error"),
+        (119, "GSP RPC Timeout"),
+        (149, "NVLINK: NETIR Error"),
+        (172, "Uncorrectable SRAM Error"),
+        (173, "Unknown Error"),
+    ],
+)
+def test_an_xid_error_has_its_code_and_message_as_labels(code: int, message: str) -> None:
+    """As in gpu_collector.go and xid_errors.go of dcgm-exporter 4.5.3-4.8.2."""
+    xids: Labelled = {(str(code),): 1} if code else {}
+    (family,) = (
+        family
+        for family in families(scene(snapshot(Reading(gpu=GPU, xid_errors=xids))))
+        if family.metric.name == "DCGM_FI_DEV_XID_ERRORS"
+    )
+    ((labels, value),) = family.samples
+    assert value == code
+    assert dict(zip(family.metric.labels, labels, strict=True)).items() >= {
+        ("err_code", str(code)),
+        ("err_msg", message),
+    }
+
+
+def test_every_code_of_the_exporter_has_a_message() -> None:
+    assert [code for code in range(-1, 174) if xid_message(code) == "Unknown Error"] == [-1, 173]
+
+
+def test_nvlink_throughput_is_dcgms_rate_and_absent_at_the_first_sample() -> None:
+    """DCGM 4.6, ReadAndCacheNvLinkBandwidth: KiB/s divided by 1000, as a whole number."""
+    first = replace(everything(), nvlink_bytes_per_second=None)
+    assert found(snapshot(first), "DEV_NVLINK_BANDWIDTH_TOTAL") == {}
+    busy = replace(everything(), nvlink_bytes_per_second=450e9)
+    assert found(snapshot(busy), "DEV_NVLINK_BANDWIDTH_TOTAL") == {("", ""): 439_453}
 
 
 def test_each_reason_has_the_bit_of_nvml() -> None:

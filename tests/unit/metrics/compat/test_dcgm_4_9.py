@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 
+from gputally.metrics.catalog import Kind
 from gputally.metrics.compat import dcgm
 from gputally.metrics.compat.dcgm_4_9 import ROWS, families
 from gputally.metrics.compat.dcgm_fields import FIELDS
@@ -12,7 +13,7 @@ from tests.unit.metrics.compat.dcgm_lists import DEFAULT, listed
 
 # What dcgm-exporter 4.9.0 renames of its default list. Names: dcgm_fields.h of DCGM 4.6.0, the test
 # base_unit_fields_test.go of go-dcgm b7fa315, and the catalogue of fields of DCGM 4.7.0. Not here:
-# NVLINK_BANDWIDTH_TOTAL, now a rate.
+# NVLINK_BANDWIDTH_TOTAL, which is a whole number of MB/s.
 RENAMED = {
     "DEV_SM_CLOCK": ("DEV_SM_CLOCK_HERTZ", 1_000_000),
     "DEV_MEM_CLOCK": ("DEV_MEMORY_CLOCK_HERTZ", 1_000_000),
@@ -89,7 +90,20 @@ def test_types_are_those_of_the_older_names() -> None:
 
 
 def test_labels_are_in_the_order_of_the_exporter() -> None:
-    assert {" ".join(family.metric.labels) for family in families(scene(simulated()))} == {LABELS}
+    found = {" ".join(family.metric.labels) for family in families(scene(simulated()))}
+    assert found == {LABELS, f"{LABELS} err_code err_msg"}
+
+
+def test_nvlink_throughput_is_a_gauge_in_bytes_per_second() -> None:
+    """Field 1648. dcgm-exporter declared the rate a counter up to 4.8.2, and a gauge since."""
+    name = "DCGM_FI_DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND"
+    (row,) = (row for row in ROWS if row.name == name)
+    assert row.kind is Kind.GAUGE
+    rates = told(families(scene(simulated())))[name]
+    assert {int(labels[0]): rate for labels, rate in rates.items()} == {
+        reading.gpu.index: reading.nvlink_bytes_per_second for reading in simulated().readings if reading.up
+    }
+    assert max(rates.values()) > 0
 
 
 @pytest.mark.parametrize("old", RENAMED | OPTIONAL)

@@ -12,6 +12,7 @@ from gputally.model import (
     Gpu,
     MigInstance,
     MigReading,
+    Process,
     Reading,
     Snapshot,
     SourceState,
@@ -76,8 +77,12 @@ temperature_gpu_tlimit temperature_memory utilization_decoder_ratio utilization_
 utilization_gpu_ratio utilization_jpeg_ratio utilization_memory_ratio utilization_ofa_ratio
 xid_errors_total xid_last_timestamp_seconds
 """
-COUNTERS = {"nvidia_smi_energy_joules_total", "nvidia_smi_xid_errors_total"}
-INFOS = {"nvidia_smi_gpu_info", "nvidia_smi_mig_info"}
+COUNTERS = {
+    "nvidia_smi_energy_joules_total",
+    "nvidia_smi_failed_scrapes_total",
+    "nvidia_smi_xid_errors_total",
+}
+INFOS = {"nvidia_smi_compute_app_info", "nvidia_smi_gpu_info", "nvidia_smi_mig_info"}
 OTHER_LABELS = {
     "nvidia_smi_gpu_utilization_percent": ("uuid", "gpu_id"),
     "nvidia_smi_memory_utilization_percent": ("uuid", "gpu_id"),
@@ -88,6 +93,10 @@ OTHER_LABELS = {
     "nvidia_smi_last_collect_success": (),
     "nvidia_smi_last_collect_success_timestamp_seconds": (),
     "nvidia_smi_last_collect_duration_seconds": (),
+    "nvidia_smi_failed_scrapes_total": (),
+    "nvidia_smi_compute_apps_last_collect_success": (),
+    "nvidia_smi_compute_app_info": ("uuid", "pid", "process_name"),
+    "nvidia_smi_compute_app_used_memory_bytes": ("uuid", "pid", "process_name"),
     "nvidia_smi_gpu_info": (
         "uuid",
         "name",
@@ -115,7 +124,7 @@ def test_the_profile_has_every_name_of_both_tools_once() -> None:
     names = [row.name for row in ROWS]
     assert len(set(names)) == len(names)
     assert {f"nvidia_smi_{name}" for name in (*SIDECAR, *EXPORTER.split())} <= set(names)
-    assert {row.ours for row in ROWS} <= {metric.name for metric in CATALOG}
+    assert {row.ours for row in ROWS} - {""} <= {metric.name for metric in CATALOG}
 
 
 def test_types_and_labels_are_those_of_the_tools() -> None:
@@ -238,12 +247,61 @@ def test_health_is_that_of_the_available_source() -> None:
     assert found["nvidia_smi_last_collect_success_timestamp_seconds"] == {(): BEGAN + LOOKS[-1]}
     broken = SourceState(name="nvml", up=False, last_success_seconds=3.0)
     amd_only = SourceState(name="amdgpu", up=True)
-    answering = SourceState(name="nvidia-smi", up=True)
+    answering = SourceState(name="nvidia-smi", up=True, failures=2, overruns=1, exit_code=0)
     fallback = told(families(scene(replace(NOTHING, sources=(broken, answering)))))
-    assert fallback == {"nvidia_smi_last_collect_success": {(): True}}
+    assert fallback == {
+        "nvidia_smi_last_collect_success": {(): True},
+        "nvidia_smi_failed_scrapes_total": {(): 3},
+        "nvidia_smi_command_exit_code": {(): 0},
+    }
     down = told(families(scene(replace(NOTHING, sources=(broken, amd_only)))))
     assert down["nvidia_smi_last_collect_success"] == {(): False}
     assert not families(scene(replace(NOTHING, sources=(amd_only,))))
+
+
+TRAIN = Process(7, "compute+mps", "python3", 70)
+DESKTOP = Process(8, "graphics", "Xorg", 80)
+
+
+def test_compute_processes_are_listed_and_an_unread_list_is_no_empty_one() -> None:
+    other = replace(GPU, uuid="GPU-5C", index=1)
+    found = found_in(Reading(gpu=GPU, processes=(TRAIN, DESKTOP)), Reading(gpu=other))
+    assert found["nvidia_smi_compute_app_info"] == {("2b39", "7", "python3"): 1}
+    assert found["nvidia_smi_compute_app_used_memory_bytes"] == {("2b39", "7", "python3"): 70}
+    assert found["nvidia_smi_compute_apps"] == {("2b39",): 1}
+    assert found["nvidia_smi_compute_apps_last_collect_success"] == {(): 1}
+    unread = found_in(Reading(gpu=GPU))
+    assert unread["nvidia_smi_compute_apps_last_collect_success"] == {(): 0}
+    assert "nvidia_smi_compute_apps" not in unread
+    assert not {name for name in found_in(Reading(gpu=GPU, up=False)) if "compute_app" in name}
+
+
+def test_a_process_has_the_name_that_nvidia_smi_printed() -> None:
+    hidden = Process(7, "compute", None, 70)
+    found = found_in(Reading(gpu=GPU, processes=(hidden,), nvidia_smi_names={7: "[Not Found]"}))
+    assert set(found["nvidia_smi_compute_app_info"]) == {("2b39", "7", "[Not Found]")}
+    assert set(found_in(Reading(gpu=GPU, processes=(hidden,)))["nvidia_smi_compute_app_info"]) == {
+        ("2b39", "7", "")
+    }
+
+
+def test_a_process_on_a_mig_device_is_one_of_its_gpu() -> None:
+    mig = MigReading(instance=MigInstance("MIG-1", GPU.uuid, 0, 2, 0), processes=(TRAIN,))
+    found = found_in(Reading(gpu=GPU, mig=(mig,)))
+    assert found["nvidia_smi_compute_apps"] == {("2b39",): 1}
+
+
+def test_a_gpu_read_by_nvidia_smi_and_one_read_otherwise_share_the_families() -> None:
+    row = {"uuid": "GPU-2B39", "name": "NVIDIA H200", "power.draw [W]": "98.14 W", "fan.speed [%]": "[N/A]"}
+    printed = Reading(gpu=GPU, power_watts=1.0, fan_speed_ratio={("0",): 0.5}, nvidia_smi_row=row)
+    other = Reading(gpu=replace(GPU, uuid="GPU-5C", index=1), power_watts=2.0)
+    found = found_in(printed, other)
+    assert found["nvidia_smi_power_draw_watts"] == {("2b39",): 98.14, ("5c",): 2.0}
+    assert found["nvidia_smi_name"] == {("2b39",): 200}
+    assert "nvidia_smi_fan_speed_ratio" not in found, "the column is there, and has no value"
+    info = {labels[0]: labels for labels in found["nvidia_smi_gpu_info"]}
+    assert info["2b39"][:3] == ("2b39", "NVIDIA H200", "")
+    assert info["5c"][:3] == ("5c", "H100", "[N/A]")
 
 
 def test_an_amd_gpu_has_exactly_its_supported_values() -> None:

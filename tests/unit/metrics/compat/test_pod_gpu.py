@@ -92,6 +92,12 @@ def test_the_profile_has_every_name_of_that_tool_with_its_type() -> None:
     assert {row.ours for row in ROWS} <= {metric.name for metric in CATALOG}
 
 
+def test_the_simulator_has_the_violation_that_the_document_shows() -> None:
+    found = told(families(scene(simulated())))["dcgm_low_util_violation"]
+    assert len(found) == len(simulated().readings)
+    assert set(found.values()) == {0}
+
+
 def test_labels_are_those_of_that_tool() -> None:
     found = families(scene(simulated()))
     assert {family.metric.labels for family in found} == {LABELS}
