@@ -4,7 +4,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from gputally.devices.amdgpu.gpu_metrics_layouts import read_table
-from tests.support.gpu_metrics_tables import build
+from tests.support.gpu_metrics_tables import Given, build
 
 
 def rewrite(path: Path, content: str | bytes) -> None:
@@ -20,6 +20,12 @@ def card_directory(host: Path, address: str) -> Path:
 
 def set_energy(card: Path, millijoules: int) -> None:
     """Sets the energy counter of gpu_metrics."""
+    ticks = -(-millijoules * 65536 // 1000)  # rounded up, because the reader rounds down
+    set_table(card, energy_accumulator=ticks)
+
+
+def set_table(card: Path, **changes: Given) -> None:
+    """Sets fields of gpu_metrics."""
     version, values = read_table((card / "gpu_metrics").read_bytes())
     measured = {
         name: [
@@ -27,9 +33,7 @@ def set_energy(card: Path, millijoules: int) -> None:
         ]
         for name, numbers in values.items()
     }
-    ticks = -(-millijoules * 65536 // 1000)  # rounded up, because the reader rounds down
-    table = build(version, **{**measured, "energy_accumulator": [ticks]})
-    rewrite(card / "gpu_metrics", table)
+    rewrite(card / "gpu_metrics", build(version, **{**measured, **changes}))
 
 
 def set_engine_time(host: Path, pid: int, descriptor: int, engine: str, nanoseconds: int) -> None:

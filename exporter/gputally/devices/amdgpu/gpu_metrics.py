@@ -21,6 +21,7 @@ class PartitionMetrics:
     """The activity of one partition of a GPU."""
 
     gfx_activity_ratio: float | None = None  # mean over its compute dies
+    gfx_busy_counts: tuple[int, ...] = ()  # of each compute die; see `GpuMetrics.gfx_busy_counts`
     jpeg_activity_ratio: float | None = None  # of the busiest JPEG engine
 
 
@@ -36,6 +37,10 @@ class GpuMetrics:
     energy_millijoules: int | None = None
     power_watts: float | None = None
     gfx_activity_ratio: float | None = None
+    gfx_busy_counts: tuple[int, ...] = ()
+    """The sum of the activity in percent over all cycles of the firmware (`gfx_activity_acc`)."""
+    cycles: int | None = None
+    """The number of those cycles; None before v1.6, where the meaning of the sum is not documented."""
     memory_activity_ratio: float | None = None
     jpeg_activity_ratio: float | None = None
     temperatures_celsius: Labelled = field(default_factory=dict)  # sensor
@@ -155,6 +160,8 @@ def decode(table: bytes) -> GpuMetrics:
         energy_millijoules=None if energy is None else energy * 1000 >> 16,
         power_watts=_power(values, units),
         gfx_activity_ratio=_ratio(values, units, "average_gfx_activity"),
+        gfx_busy_counts=_counts(values, "gfx_activity_acc"),
+        cycles=_highest(values, "accumulation_counter"),
         memory_activity_ratio=_ratio(values, units, "average_umc_activity"),
         jpeg_activity_ratio=_most(
             _ratio(values, units, "jpeg_activity", "jpeg_busy"),
@@ -195,6 +202,10 @@ def _highest(values: TableValues, *names: str) -> int | None:
         if measured:
             return max(measured)
     return None
+
+
+def _counts(values: TableValues, name: str) -> tuple[int, ...]:
+    return tuple(count for count in values.get(name, ()) if count is not None)
 
 
 def _ratio(values: TableValues, units: _Units, *names: str) -> float | None:
@@ -264,5 +275,6 @@ def _partition(values: TableValues, prefix: str) -> PartitionMetrics:
     dies = [busy for busy in values.get(f"{prefix}gfx_busy_inst", ()) if busy is not None]
     return PartitionMetrics(
         gfx_activity_ratio=sum(dies) / len(dies) / _CARD.ratio if dies else None,
+        gfx_busy_counts=_counts(values, f"{prefix}gfx_busy_acc"),
         jpeg_activity_ratio=_ratio(values, _CARD, f"{prefix}jpeg_busy"),
     )

@@ -320,8 +320,15 @@ RESIDENCIES: dict[str, Any] = {
 def test_newer_drivers_count_the_cycles_of_each_throttler(version: Version) -> None:
     assert decode(build(version, **INSTINCT, **RESIDENCIES)) == of_instinct(
         version,
+        cycles=1000,
         throttle_residencies={"prochot": 0, "ppt": 250, "hbm_thm": 7},
     )
+
+
+@pytest.mark.parametrize("version", [(1, 6), (1, 7), (1, 8), (1, 9)])
+def test_newer_drivers_add_up_the_activity_of_all_cycles(version: Version) -> None:
+    metrics = decode(build(version, **INSTINCT, accumulation_counter=1000, gfx_activity_acc=42_000))
+    assert metrics == of_instinct(version, cycles=1000, gfx_busy_counts=(42_000,))
 
 
 @pytest.mark.parametrize("version", [(1, 7), (1, 8), (1, 9)])
@@ -333,6 +340,7 @@ def test_a_link_is_up_or_down_or_not_there(version: Version) -> None:
 PARTITIONED: dict[str, Any] = {
     "num_partition": 2,
     "xcp0_gfx_busy_inst": [100, 50],
+    "xcp0_gfx_busy_acc": [2**40, 7],
     "xcp0_vcn_busy": [0, 10],
     "xcp0_jpeg_busy": [20],
     "xcp1_gfx_busy_inst": [0],
@@ -347,7 +355,7 @@ def test_a_card_tells_its_partitions_apart_and_shows_the_busiest(version: Versio
         version,
         jpeg_activity_ratio=0.2,
         partitions=(
-            PartitionMetrics(gfx_activity_ratio=0.75, jpeg_activity_ratio=0.2),
+            PartitionMetrics(gfx_activity_ratio=0.75, gfx_busy_counts=(2**40, 7), jpeg_activity_ratio=0.2),
             PartitionMetrics(gfx_activity_ratio=0),
         ),
     )
