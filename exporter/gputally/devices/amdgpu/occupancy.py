@@ -122,12 +122,13 @@ class OccupancySampler:
             if card.watch(watched.get(address, {})):
                 self._start(card)
 
-    def take(self, errors: Errors) -> dict[NodeProcess, int]:
-        """The sums since the last call; failed reads are added to `errors`."""
-        sums: dict[NodeProcess, int] = {}
+    def take(self, errors: Errors) -> dict[int, dict[int, int]]:
+        """By node and pid, the sums above 0 since the last call; failed reads are added to `errors`."""
+        sums: dict[int, dict[int, int]] = {}
         for card in self._cards.values():
             found, failed = card.take()
-            sums |= found
+            for (gpu_id, pid), units in found.items():
+                sums.setdefault(gpu_id, {})[pid] = units
             errors.update(failed)
         return sums
 

@@ -133,6 +133,8 @@ class ProcessFinder:
         self._wall_ns = wall_ns
         self._looked_at_ns: int | None = None
         self._occupancy = occupancy or OccupancySampler()
+        self._occupied: Mapping[int, Mapping[int, int]] = {}
+        """By node and pid, the occupancy when it was last above 0: a sample may miss short kernels."""
         self._not_counted: set[str] = set()
 
     def close(self) -> None:
@@ -163,8 +165,11 @@ class ProcessFinder:
         listed = {address for address, _ in places} if compute is not None else set()
         names = {pid: task.name for pid, task in scan.tasks.items()} if scan else {}
         covers_us = (elapsed_ns or 0) // 1000
-        occupied = self._occupancy.take(self.errors)
-        self._occupancy.watch(self._to_watch(uses, places, driver_version))
+        occupied = {**self._occupied, **self._occupancy.take(self.errors)}
+        watched = self._to_watch(uses, places, driver_version)
+        self._occupancy.watch(watched)
+        shared = {gpu_id for of_card in watched.values() for gpu_id, _ in of_card}
+        self._occupied = {gpu_id: units for gpu_id, units in occupied.items() if gpu_id in shared}
         divided = {address for address, part in places if part is not None}
         found = {}
         for place, by_pid in uses.items():
@@ -172,11 +177,11 @@ class ProcessFinder:
             if not files_tell and place[0] not in listed:
                 found[place] = FoundProcesses(render_minor=render_minor)
                 continue
-            gpu_id = places[place].gpu_id if place in places else 0
+            units = self._occupied.get(places[place].gpu_id, {}) if place in places else {}
             known = place[1] is not None or place[0] not in divided
             found[place] = FoundProcesses(
                 tuple(_process(pid, use, names.get(pid), place[1]) for pid, use in sorted(by_pid.items())),
-                self._activity(by_pid, gpu_id, occupied, wall_us, covers_us) if known else None,
+                self._activity(by_pid, units, wall_us, covers_us) if known else None,
                 render_minor,
             )
         return found
@@ -184,8 +189,7 @@ class ProcessFinder:
     def _activity(
         self,
         uses: Mapping[int, _Use],
-        gpu_id: int,
-        occupied: Mapping[NodeProcess, int],
+        occupied: Mapping[int, int],
         timestamp_us: int,
         covers_us: int,
     ) -> ProcessActivity | None:
@@ -197,7 +201,7 @@ class ProcessFinder:
             covers_us=covers_us,
             engines=self._within_time(uses),
             queue_shares=divide(
-                {pid: occupied.get((gpu_id, pid), 0) for pid in queued},
+                {pid: occupied.get(pid, 0) for pid in queued},
                 {pid: use.kfd_bytes or 0 for pid, use in queued.items()},
                 dict.fromkeys(queued, 1),
             ),

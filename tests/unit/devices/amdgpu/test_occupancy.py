@@ -47,14 +47,16 @@ def occupancy(directory: Path, units: int) -> tuple[str, ...]:
 
 
 def test_a_thread_per_gpu_samples_while_there_is_something_to_watch(tmp_path: Path) -> None:
-    sampler, errors, sums = OccupancySampler(), Counter[tuple[str, str]](), Counter[tuple[int, int]]()
+    sampler, errors = OccupancySampler(), Counter[tuple[str, str]]()
+    sums = Counter[tuple[int, int]]()
     watched = {
         CARD: {(1, 10): occupancy(tmp_path / "a", 30), (1, 11): occupancy(tmp_path / "b", 10)},
         OTHER: {(2, 10): occupancy(tmp_path / "c", 5)},
     }
 
     def sampled_twice() -> bool:
-        sums.update(sampler.take(errors))
+        for gpu_id, units in sampler.take(errors).items():
+            sums.update({(gpu_id, pid): count for pid, count in units.items()})
         return sums[1, 11] >= 20 and sums[2, 10] >= 10
 
     assert threads() == set()
@@ -91,7 +93,7 @@ def test_a_gpu_that_hangs_holds_up_nobody(tmp_path: Path) -> None:
         OTHER: {(2, 10): occupancy(tmp_path / "b", 5)},
     }
     sampler.watch(watched)
-    wait_until(lambda: sampler.take(errors).get((2, 10)), "the other GPU is sampled")
+    wait_until(lambda: sampler.take(errors).get(2), "the other GPU is sampled")
     sampler.watch(watched)
     assert started == {CARD: 1, OTHER: 1}, "no second thread for the GPU that hangs"
     release.set()

@@ -109,6 +109,9 @@ def test_several_compute_processes_divide_the_busy_time_by_their_occupancy(rocm:
     rocm.sampler.sample()
     rocm.sampler.sample()
     assert sm(found(finder), 0.5) == {10: 0.375, 11: 0.125, 12: 0.0}
+    assert sm(found(finder), 0.5) == {10: 0.375, 11: 0.125, 12: 0.0}, (
+        "the last occupancy, until there is more"
+    )
     rocm.ends(12)
     rocm.ends(11)
     found(finder)
