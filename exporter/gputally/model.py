@@ -538,8 +538,8 @@ class Charge:
         ),
     )
     busy_microseconds: int | None = counter(
-        "SM time of {owner}, from the driver's samples of processes; held minus busy is idle. Absent "
-        "where the driver does not sample processes."
+        "SM time of {owner}, from the driver's samples of processes (AMD: its part of the GPU's busy time); "
+        "held minus busy is idle. Absent where the driver does not sample processes."
     )
     active: bool = field(
         metadata=metric("1 while {owner} holds the device, 0 from then until --retention has passed.")
