@@ -124,7 +124,7 @@ class CardReader:
         devices: Mapping[int, RenderDevice | None],
     ) -> Values:
         hwmon = read_hwmon(self._files)
-        table = self._table()
+        table = self._table().partitioned(sum(number is not None for number in residents))
         mean = self._activity.advance(table)
         ras_errors, ecc_errors = self._ras.read()
         levels = self._levels()

@@ -69,7 +69,7 @@ class CardOccupancy:
             return starts
 
     def run(self) -> None:
-        """Samples until there is nothing to watch, or nobody takes the sums."""
+        """Samples until there is nothing to watch, or the sums are no longer taken."""
         while self._goes_on():
             self.sample()
             self._ended.wait(max(_PERIOD_SECONDS, _SECONDS_PER_FILE * len(self._watched)))

@@ -170,7 +170,7 @@ class ProcessFinder:
         self._occupancy.watch(watched)
         shared = {gpu_id for of_card in watched.values() for gpu_id, _ in of_card}
         self._occupied = {gpu_id: units for gpu_id, units in occupied.items() if gpu_id in shared}
-        divided = {address for address, part in places if part is not None}
+        partitioned: set[CardPart] = {(address, None) for address, part in places if part is not None}
         found = {}
         for place, by_pid in uses.items():
             render_minor = places[place].render_minor if place in places else None
@@ -178,10 +178,9 @@ class ProcessFinder:
                 found[place] = FoundProcesses(render_minor=render_minor)
                 continue
             units = self._occupied.get(places[place].gpu_id, {}) if place in places else {}
-            known = place[1] is not None or place[0] not in divided
             found[place] = FoundProcesses(
                 tuple(_process(pid, use, names.get(pid), place[1]) for pid, use in sorted(by_pid.items())),
-                self._activity(by_pid, units, wall_us, covers_us) if known else None,
+                None if place in partitioned else self._activity(by_pid, units, wall_us, covers_us),
                 render_minor,
             )
         return found

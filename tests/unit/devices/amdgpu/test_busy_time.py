@@ -18,6 +18,7 @@ from gputally.devices.amdgpu.process_finder import ProcessFinder
 from gputally.model import MigReading, Reading
 from tests.support.amd_meters import card_directory, rewrite, set_table
 from tests.support.amd_trees import plant
+from tests.support.gpu_metrics_tables import build
 from tests.unit.devices.amdgpu.fake_host import SECOND_NS, SteppedSampler
 
 FIRST, SECOND = "0000:05:00.0", "0000:27:00.0"
@@ -127,6 +128,27 @@ def test_a_partition_is_as_busy_as_its_own_dies(tmp_path: Path) -> None:
         approx({30101: 4.5}),
         approx({30101: 0.5}),
         approx({30102: 0}),
+    ]
+
+
+def test_a_partition_is_as_busy_as_its_own_dies_also_where_the_table_has_dies_only(tmp_path: Path) -> None:
+    """Version 1.9: smu_v13_0_6_get_gpu_metrics in the kernel's smu_v13_0_6_ppt.c."""
+    host = Host("mi300x-cpx", tmp_path)
+    busy = [0, 10, 20, 30, 40, 50, 60, 70]
+    for cycles in (0, 100):
+        table = build(
+            (1, 9),
+            accumulation_counter=cycles,
+            gfx_busy_inst=busy,
+            gfx_busy_acc=[500 + cycles * (90 if die == 0 else percent) for die, percent in enumerate(busy)],
+        )
+        rewrite(card_directory(host.root, FIRST) / "gpu_metrics", table)
+        parts = host.read()[FIRST].mig
+    assert [part.graphics_active_ratio for part in parts] == [0.9, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
+    assert [busy_seconds(part) for part in parts if part.processes] == [
+        approx({30101: 4.5}),
+        approx({30101: 0.5}),
+        approx({30102: 2.5}),
     ]
 
 

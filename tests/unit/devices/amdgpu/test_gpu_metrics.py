@@ -366,8 +366,19 @@ def test_more_partitions_than_a_card_can_have_are_the_eight_there_are() -> None:
 
 
 def test_the_list_of_attributes_shows_the_jpeg_engines_of_the_whole_card() -> None:
+    """As smu_v13_0_6_get_gpu_metrics in the kernel's smu_v13_0_6_ppt.c fills it since v1.9."""
     metrics = decode(build((1, 9), **INSTINCT, num_partition=8, vcn_busy=[4, 40], jpeg_busy=[6]))
     assert metrics == of_instinct((1, 9), jpeg_activity_ratio=0.06)
+
+
+def test_the_dies_of_a_list_of_attributes_belong_to_partitions_in_their_order() -> None:
+    metrics = decode(build((1, 9), gfx_busy_inst=[10, 30, 50, 70], gfx_busy_acc=[1, 2, 3, 4]))
+    assert metrics.partitions == ()
+    assert metrics.partitioned(2).partitions == (
+        PartitionMetrics(gfx_activity_ratio=0.2, gfx_busy_counts=(1, 2)),
+        PartitionMetrics(gfx_activity_ratio=0.6, gfx_busy_counts=(3, 4)),
+    )
+    assert metrics.partitioned(0).partitions == metrics.partitioned(3).partitions == ()
 
 
 def test_an_attribute_may_have_any_width_and_any_number_of_values() -> None:
