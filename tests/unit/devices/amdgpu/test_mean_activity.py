@@ -26,6 +26,15 @@ def test_the_first_table_has_no_mean() -> None:
     assert meter.advance(table(1100, 12_500)) == MeanActivity(0.75)
 
 
+def test_sums_that_may_be_of_fractions_are_not_used() -> None:
+    meter = ActivityMeter()
+    meter.advance(table(0, 7))
+    for cycles in range(1000, 5000, 1000):
+        assert meter.advance(table(cycles, 7 + cycles)) == MeanActivity(), "1 in each cycle: 1 %, or all"
+    assert meter.advance(table(5000, 34_007)) == MeanActivity(0.3)
+    assert meter.advance(table(6000, 35_007)) == MeanActivity(0.01), "the unit is known now"
+
+
 def test_tables_without_a_number_of_cycles_have_no_mean() -> None:
     meter = ActivityMeter()
     for busy in (5000, 6000):
@@ -74,4 +83,4 @@ def test_a_mean_is_exact_also_when_the_counters_wrap(
     meter.advance(table(cycle, start))
     now = (start + cycles * percent) % WRAP
     mean = meter.advance(table((cycle + cycles) % WRAP, now)).card
-    assert mean == (pytest.approx(percent / 100) if now else None)
+    assert mean == (pytest.approx(percent / 100) if now and percent > 1 else None)
