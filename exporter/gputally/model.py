@@ -231,8 +231,9 @@ class Use:
     processes: int = field(metadata=metric("Processes of {owner} on the device."))
     memory_used_bytes: int | None = gauge("Device memory allocated by the processes of {owner}.")
     sm_ratio: float | None = gauge(
-        "SM utilisation of {owner}: the sum over its processes of their mean since the last sample. "
-        "Absent on MIG devices, where the driver does not sample processes.",
+        "SM utilisation of {owner}: the sum over its processes of their mean since the last sample; for HIP "
+        "on AMD GPUs its part of the GPU's utilisation. Absent on MIG devices, where the driver does not "
+        "sample processes.",
         name="sm_utilization_ratio",
     )
     memory_ratio: float | None = gauge(
@@ -538,8 +539,8 @@ class Charge:
         ),
     )
     busy_microseconds: int | None = counter(
-        "SM time of {owner}, from the driver's samples of processes (AMD: its part of the GPU's busy time); "
-        "held minus busy is idle. Absent where the driver does not sample processes."
+        "SM time of {owner}, from the driver's samples of processes; held minus busy is idle. Absent "
+        "where the driver does not sample processes."
     )
     active: bool = field(
         metadata=metric("1 while {owner} holds the device, 0 from then until --retention has passed.")
