@@ -231,9 +231,8 @@ class Use:
     processes: int = field(metadata=metric("Processes of {owner} on the device."))
     memory_used_bytes: int | None = gauge("Device memory allocated by the processes of {owner}.")
     sm_ratio: float | None = gauge(
-        "SM utilisation of {owner}: the sum over its processes of their mean since the last sample; for HIP "
-        "on AMD GPUs its part of the GPU's utilisation. Absent on MIG devices, where the driver does not "
-        "sample processes.",
+        "SM utilisation of {owner}: the sum over its processes of their mean since the last sample. "
+        "Absent on MIG devices, where the driver does not sample processes.",
         name="sm_utilization_ratio",
     )
     memory_ratio: float | None = gauge(
