@@ -36,7 +36,7 @@ class RasCounters:
                 name.removesuffix(_SUFFIX): counts for name in names if (counts := self._read_block(name))
             }
             self._known |= self._counts.keys()
-            # Without any, the GPU resets or is lost, and no hardware was queried.
+            # Without any, the GPU resets or is lost: the next sample tries again.
             self._due = self._clock() + _AGAIN_SECONDS if self._counts else 0.0
         by_block: Labelled = {
             (block, kind): count for block, counts in self._counts.items() for kind, count in counts.items()
