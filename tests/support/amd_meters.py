@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gputally.devices.amdgpu.gpu_metrics import decode
 from gputally.devices.amdgpu.gpu_metrics_layouts import read_table
-from tests.support.gpu_metrics_tables import build
+from tests.support.gpu_metrics_tables import Given, build
 
 _STEP_SECONDS = 0.02
 
@@ -32,6 +32,12 @@ def energy_counter(card: Path) -> int:
 
 def set_energy(card: Path, millijoules: int) -> None:
     """Sets the energy counter of gpu_metrics."""
+    ticks = -(-millijoules * 65536 // 1000)  # rounded up, because the reader rounds down
+    set_table(card, energy_accumulator=ticks)
+
+
+def set_table(card: Path, **changes: Given) -> None:
+    """Sets fields of gpu_metrics."""
     version, values = read_table((card / "gpu_metrics").read_bytes())
     measured = {
         name: [
@@ -39,9 +45,7 @@ def set_energy(card: Path, millijoules: int) -> None:
         ]
         for name, numbers in values.items()
     }
-    ticks = -(-millijoules * 65536 // 1000)  # rounded up, because the reader rounds down
-    table = build(version, **{**measured, "energy_accumulator": [ticks]})
-    rewrite(card / "gpu_metrics", table)
+    rewrite(card / "gpu_metrics", build(version, **{**measured, **changes}))
 
 
 @contextmanager

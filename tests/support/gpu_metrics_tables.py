@@ -23,6 +23,7 @@ _ATTRIBUTE_TYPES = {
     **dict.fromkeys(("gfx_busy_inst", "gfxclk_lock_status", "accumulation_counter"), "I"),
     **{name: "I" for name in IDS if name.endswith("_residency_acc")},
     **{name: "Q" for name in IDS if name.endswith("_acc") and not name.endswith("_residency_acc")},
+    **dict.fromkeys(("gfx_activity_acc", "mem_activity_acc"), "I"),
     **dict.fromkeys(("energy_accumulator", "firmware_timestamp", "system_clock_counter"), "Q"),
     **dict.fromkeys(("mem_max_bandwidth", "pcie_bandwidth_inst"), "Q"),
 }

@@ -55,4 +55,4 @@ def test_two_pods_on_one_card_while_its_energy_counter_increases(tmp_path: Path)
     assert scrapes > 2
     train, notebook = shared(samples, TRAIN), shared(samples, NOTEBOOK)
     assert train + notebook == counted - before
-    assert train == pytest.approx(2 * notebook, rel=1e-3), "0.25 and 0.125 of the compute units"
+    assert train == pytest.approx(2 * notebook, rel=1e-3), "76 and 38 compute units"

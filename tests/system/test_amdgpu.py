@@ -75,7 +75,7 @@ def test_eight_gpus_with_the_flags_of_another_amd_exporter(tmp_path: Path) -> No
     gpus = samples["gputally_gpu_up"].keys()
     assert [gpu for gpu, _ in gpus] == [str(index) for index in range(8)]
     utilisation = samples["gputally_gpu_utilization_ratio"]
-    assert [round(100 * utilisation[gpu]) for gpu in gpus] == [100, 0, 20, 30, 40, 50, 60, 70]
+    assert [round(100 * utilisation[gpu]) for gpu in gpus] == [100, 60, 20, 30, 40, 50, 60, 70]
     used, total = samples["gputally_gpu_memory_used_bytes"], samples["gputally_gpu_memory_total_bytes"]
     assert all(0 < 100 * used[gpu] / total[gpu] < 100 for gpu in gpus)
     assert all(100 < samples["gputally_gpu_power_watts"][gpu] < 750 for gpu in gpus)
@@ -110,9 +110,9 @@ def test_partitions_are_distinguished(tmp_path: Path) -> None:
     assert len(samples["gputally_mig_info"]) == 8
     busy = samples["gputally_gpu_unattributed_sm_utilization_ratio"]
     assert {labels[1].rpartition("-")[2]: value for labels, value in busy.items()} == {
-        "0": 1.0,
-        "1": 0.5,
-        "5": 0.0,
+        "0": 0.0,
+        "1": 0.1,
+        "5": 0.5,
     }
 
 

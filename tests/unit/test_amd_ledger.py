@@ -24,6 +24,7 @@ from tests.support.amd_trees import plant
 from tests.support.exporter import Samples, parse_samples
 from tests.support.fake_procfs import container_id, pod_cgroup, uid
 from tests.support.ledger_series import check_balance
+from tests.unit.devices.amdgpu.fake_host import SteppedSampler
 
 SECOND_NS = 1_000_000_000
 VLLM = ("team-a", "vllm-0", "server")
@@ -42,7 +43,13 @@ class Host:
         self.root = plant(name, directory)
         self._now_ns = 1_000 * SECOND_NS
         with pytest.MonkeyPatch.context() as patch:
-            finder = partial(ProcessFinder, monotonic_ns=lambda: self._now_ns, wall_ns=lambda: self._now_ns)
+            self._occupancy = SteppedSampler()
+            finder = partial(
+                ProcessFinder,
+                monotonic_ns=lambda: self._now_ns,
+                wall_ns=lambda: self._now_ns,
+                occupancy=self._occupancy,
+            )
             patch.setattr(amdgpu, "ProcessFinder", finder)
             self._reader = amdgpu.AmdgpuReader(self.root / "sys", self.root / "proc")
         self._owners = ProcessOwners(self.root / "proc")
@@ -52,6 +59,7 @@ class Host:
     def look(self, seconds_later: float = 0) -> Samples:
         """What a scrape says now. The ledger balance in each."""
         self._now_ns += round(seconds_later * SECOND_NS)
+        self._occupancy.sample()
         readings = self._reader.read().readings
         found = self._owners.find(listed_pids(readings), self._directory, ended_pids(readings))
         residents = list_residents(readings, found)
@@ -97,7 +105,7 @@ def energy_counter(card: Path) -> int:
     return millijoules
 
 
-def test_two_pods_share_a_card_by_occupied_compute_units(tmp_path: Path) -> None:
+def test_two_pods_share_the_energy_and_the_busy_time_of_a_card_by_their_occupancy(tmp_path: Path) -> None:
     host = Host("mi300x", tmp_path)
     card = card_directory(host.root, "0000:27:00.0")
     before = energy_counter(card)
@@ -114,7 +122,7 @@ def test_two_pods_share_a_card_by_occupied_compute_units(tmp_path: Path) -> None
     assert shares[NOTEBOOK] == pytest.approx(used * 1 / 3, abs=windows)
     busy = samples["gputally_pod_busy_seconds_total"]
     uuid = "GPU-2250f807caf2231a"
-    assert (busy["1", uuid, *TRAIN], busy["1", uuid, *NOTEBOOK]) == (7.5, 3.75)
+    assert (busy["1", uuid, *TRAIN], busy["1", uuid, *NOTEBOOK]) == (12, 6), "60 % of 30 s"
     assert samples["gputally_gpu_energy_joules_total"]["1", uuid] == (before + used) / 1000
 
 
@@ -138,16 +146,21 @@ def test_a_card_without_a_counter_is_measured_by_power_and_shared_by_engine_time
     assert gpu[-1] == "integrated"
 
 
-def test_without_activity_memory_decides(tmp_path: Path) -> None:
+def test_hip_on_a_radeon_has_the_busy_time_that_no_engine_shows(tmp_path: Path) -> None:
     host = Host("rx7900xtx", tmp_path)
-    for _ in range(4):
+    for window in range(4):
+        for pid, descriptor in ((812, 21), (1530, 14)):  # one client, open in logind and the compositor
+            set_engine_time(host.root, pid, descriptor, "gfx", 81_234_567_890 + window * SECOND_NS // 20)
         samples = host.look(5)
     shares = charged(samples, "host", "shared")
     desktop, ollama = shares["session/1000",], shares["service/ollama.service",]
     assert desktop + ollama == 2 * 5 * 68_000
-    assert desktop * 400 == pytest.approx(ollama * 310, rel=1e-4)
-    assert "gputally_host_busy_seconds_total" not in samples
-    assert set(samples["gputally_host_held_seconds_total"].values()) == {15}
+    assert ollama == pytest.approx(2 * desktop, rel=1e-4), "1 % and the rest of 3 %"
+    busy = samples["gputally_host_busy_seconds_total"]
+    assert {owner: seconds for (_, _, owner), seconds in busy.items()} == {
+        "session/1000": pytest.approx(0.15),
+        "service/ollama.service": pytest.approx(0.3),
+    }
 
 
 def test_two_dies_of_an_mi250_share_the_meter_of_the_first_by_utilisation(tmp_path: Path) -> None:
@@ -172,8 +185,8 @@ def test_two_dies_of_an_mi250_share_the_meter_of_the_first_by_utilisation(tmp_pa
         (gpu, second[1], job): 10,
     }
     assert samples["gputally_host_busy_seconds_total"] == {
-        (gpu, first[1], job): 2.5,
-        (gpu, second[1], job): 5,
+        (gpu, first[1], job): pytest.approx(6.4),
+        (gpu, second[1], job): pytest.approx(1.2),
     }
 
 

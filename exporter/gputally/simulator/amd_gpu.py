@@ -1,5 +1,8 @@
 """A simulated AMD GPU, as the files of the amdgpu driver report it."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from gputally.model import Process, ProcessSample, Reading
 from gputally.simulator import driver_values as driver
 from gputally.simulator.gpu import Pids, SimulatedGpu, State
@@ -77,10 +80,8 @@ class AmdGpu(SimulatedGpu):
             process_samples=self._samples(state),
         )
 
-    def _samples(self, state: State) -> tuple[ProcessSample, ...] | None:
+    def _samples(self, state: State) -> tuple[ProcessSample, ...]:
         """One sample per process, which covers the time since the last reading with the present share."""
-        if not self._card.compute_occupancy and any(p.kind == "compute" for p in state.processes):
-            return None
         moment = state.moment
         samples = []
         for place in self.places:
@@ -104,7 +105,21 @@ class AmdGpu(SimulatedGpu):
                         covers_us=moment.covers_us,
                     )
                 )
+        if not self._card.compute_occupancy:
+            samples = _divide_by_memory(samples, state.processes)
         return tuple(sorted(samples, key=lambda sample: sample.pid))
+
+
+def _divide_by_memory(samples: Iterable[ProcessSample], processes: Iterable[Process]) -> list[ProcessSample]:
+    """As the reader does: the busy time of all compute processes, by their memory."""
+    held = {process.pid: process.memory_used_bytes or 0 for process in processes if process.kind == "compute"}
+    samples = list(samples)
+    busy = sum(sample.sm_ratio for sample in samples if sample.pid in held)
+    every = sum(held.values()) or 1
+    return [
+        replace(sample, sm_ratio=busy * held[sample.pid] / every) if sample.pid in held else sample
+        for sample in samples
+    ]
 
 
 def _named_by_kernel(process: Process) -> Process:

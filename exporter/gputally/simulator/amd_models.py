@@ -43,7 +43,7 @@ AMD_MODELS: dict[str, AmdModel] = {
     "mi300x": AmdModel(
         name=model_name("AMD Instinct MI300X OAM", 0x74A1),
         vbios_version="113-M3000100-102",
-        driver_version="6.10.5",
+        driver_version="6.12.12",
         memory_mib=196592,
         own_mib=283,
         idle_watts=133,

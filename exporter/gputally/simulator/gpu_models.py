@@ -161,7 +161,8 @@ class AmdModel(GpuModel):
     ras_blocks: tuple[str, ...] = ()
     ras_types: tuple[str, ...] = ()
     compute_occupancy: bool
-    """Whether KFD reports the compute units in use by a process: GFX9 only."""
+    """Whether KFD reports the compute units in use by a process (GFX9 only), which divide the GPU's busy time
+    among several processes; else their memory does."""
     one_video_queue: bool
     """VCN 4 and later: decoding counts as encoding."""
 

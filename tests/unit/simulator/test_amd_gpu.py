@@ -101,11 +101,19 @@ def test_the_first_sample_covers_no_time() -> None:
     assert sample.covers_us == 0
 
 
-def test_on_a_radeon_hip_utilisation_is_unknown_and_graphics_utilisation_is_known() -> None:
-    assert simulated("rx7900xtx").process_samples is None
+def test_hip_on_a_radeon_has_the_busy_time_of_the_gpu_by_memory_if_there_are_several() -> None:
+    alone = simulated("rx7900xtx")
+    (sample,) = alone.process_samples or ()
+    assert sample.sm_ratio == pytest.approx(alone.gpu_utilization_ratio)
     graphics = Workload(shape=Shape.UNREQUESTED, gpus=(0,), kind="graphics")
-    (sample,) = simulated("rx7900xtx", workloads=(graphics,)).process_samples or ()
-    assert sample.sm_ratio > 0.1
+    inference = Workload(shape=Shape.INFERENCE, gpus=(0,))
+    reading = simulated("rx7900xtx", workloads=(*BUSY, inference, graphics))
+    held = {p.pid: p.memory_used_bytes or 0 for p in reading.processes or () if p.kind == "compute"}
+    busy = {s.pid: s.sm_ratio for s in reading.process_samples or ()}
+    assert (len(held), len(busy)) == (2, 3)
+    one, other = held
+    assert busy[one] * held[other] == pytest.approx(busy[other] * held[one])
+    assert sum(busy.values()) == pytest.approx(reading.gpu_utilization_ratio)
     assert simulated("rx7900xtx", workloads=()).process_samples == ()
 
 

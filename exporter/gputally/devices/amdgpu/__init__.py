@@ -1,7 +1,7 @@
 """Reader `amdgpu`: AMD GPUs as the kernel shows them in /sys and /proc, without ROCm.
 
-`discovery` finds them, `card` reads one of them with `files`, `hwmon` and `gpu_metrics`, and `process_finder`
-finds their processes. The files are documented at https://docs.kernel.org/gpu/amdgpu/
+`discovery` finds them, `card` reads one of them with `files`, `hwmon`, `ras` and `gpu_metrics`, and
+`process_finder` finds their processes. The files are documented at https://docs.kernel.org/gpu/amdgpu/
 """
 
 import logging
@@ -48,7 +48,7 @@ class AmdgpuReader:
     def read(self) -> Report:
         cards = find_cards(self._sysfs, self._errors)
         driver_version = read_driver_version(self._sysfs, self._procfs)
-        found = self._finder.find([card.pci_address for card in cards])
+        found = self._finder.find([card.pci_address for card in cards], driver_version)
         self._readers = {card: self._readers.get(card) or CardReader(card, self._errors) for card in cards}
         throughput = (
             read_throughput([card.directory for card in cards], self._errors) if self._pcie_throughput else {}
@@ -73,7 +73,7 @@ class AmdgpuReader:
         return Report(pair_dies(ordered), dict(self._errors + self._finder.errors))
 
     def close(self) -> None:
-        """Nothing stays open between two samples."""
+        self._finder.close()
 
     def _identify(self, card: DrmCard, driver_version: str | None) -> Gpu:
         known = self._known.get(card.pci_address)

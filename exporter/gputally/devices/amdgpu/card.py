@@ -5,18 +5,21 @@ several files is taken from the plainest; the binary table `gpu_metrics` fills t
 """
 
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gputally.devices import Errors, Values
 from gputally.devices.amd import CLOCK_DOMAINS, TWO_DIES, pcie_generation, sensor_name
 from gputally.devices.amdgpu import process_finder
 from gputally.devices.amdgpu.discovery import DrmCard, RenderDevice
-from gputally.devices.amdgpu.files import Files, Levels, parse_counts, parse_levels
+from gputally.devices.amdgpu.files import Files, Levels, parse_levels
 from gputally.devices.amdgpu.gpu_metrics import GpuMetrics, decode, throttle_active
 from gputally.devices.amdgpu.gpu_metrics_layouts import BrokenTable, UnknownTable
 from gputally.devices.amdgpu.hwmon import Hwmon, read_hwmon
+from gputally.devices.amdgpu.mean_activity import ActivityMeter, MeanActivity
 from gputally.devices.amdgpu.process_finder import FoundProcesses
+from gputally.devices.amdgpu.ras import RasCounters
 from gputally.model import Gpu, Labelled, MigInstance, MigReading, Reading
 
 CARD_FILLS = frozenset(
@@ -66,8 +69,6 @@ CARD_FILLS = frozenset(
 _UNKNOWN_PROCESSES = FoundProcesses()
 _NO_DEVICES: Mapping[int, RenderDevice | None] = {}
 _NO_TABLE = GpuMetrics(format_revision=0, content_revision=0)
-_RAS_SUFFIX = "_err_count"
-_RAS_TYPES = {"ue": "uncorrected", "ce": "corrected", "de": "deferred"}
 _SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?) GT/s.*")
 
 # Fields that come from the GPU itself; the kernel has the others even of a lost GPU.
@@ -84,9 +85,11 @@ _SIGNS_OF_LIFE = {
 class CardReader:
     """Reads one GPU. Keeps the table's last counters, to detect which have grown."""
 
-    def __init__(self, card: DrmCard, errors: Errors) -> None:
+    def __init__(self, card: DrmCard, errors: Errors, clock: Callable[[], float] = time.monotonic) -> None:
         self._card = card
         self._files = Files(card.directory, errors)
+        self._ras = RasCounters(self._files, clock)
+        self._activity = ActivityMeter()
         self._residencies: Mapping[str, int] = {}
 
     def read(
@@ -103,14 +106,16 @@ class CardReader:
         files = self._files
         files.begin()
         values = self._memory()
-        if not files.suspended():
+        on_card = residents.get(None, _UNKNOWN_PROCESSES)
+        if files.suspended():
+            values["process_samples"] = on_card.samples(0.0)
+        else:
             values |= self._read_awake(gpu, residents, devices)
         silent = files.failed & _SIGNS_OF_LIFE and not files.succeeded & _SIGNS_OF_LIFE
         vanished = not files.succeeded and not files.denied
         if silent or vanished:
             return Reading(gpu=gpu, up=False)
-        on_card = residents.get(None, _UNKNOWN_PROCESSES)
-        return Reading(gpu=gpu, processes=on_card.processes, process_samples=on_card.samples, **values)
+        return Reading(gpu=gpu, processes=on_card.processes, **values)
 
     def _read_awake(
         self,
@@ -119,13 +124,13 @@ class CardReader:
         devices: Mapping[int, RenderDevice | None],
     ) -> Values:
         hwmon = read_hwmon(self._files)
-        table = self._table()
-        ras = self._ras()
+        table = self._table().partitioned(sum(number is not None for number in residents))
+        mean = self._activity.advance(table)
+        ras_errors, ecc_errors = self._ras.read()
         levels = self._levels()
+        utilization = self._ratio("gpu_utilization_ratio", "gpu_busy_percent", table.gfx_activity_ratio)
         values: Values = {
-            "gpu_utilization_ratio": self._ratio(
-                "gpu_utilization_ratio", "gpu_busy_percent", table.gfx_activity_ratio
-            ),
+            "gpu_utilization_ratio": utilization,
             "memory_utilization_ratio": self._ratio(
                 "memory_utilization_ratio", "mem_busy_percent", table.memory_activity_ratio
             ),
@@ -143,11 +148,14 @@ class CardReader:
             or None,
             "fan_speed_ratio": None if hwmon.fan_ratio is None else {("0",): hwmon.fan_ratio},
             "throttle_active": self._throttle(table),
-            "ras_errors": ras or None,
-            "ecc_errors": _sum_blocks(ras),
+            "ras_errors": ras_errors,
+            "ecc_errors": ecc_errors,
             "xgmi_bytes": _bytes_of_links(table) or None,
             "xgmi_up": table.xgmi_up or None,
-            "mig": self._partitions(gpu, residents, devices, table),
+            "mig": self._partitions(gpu, residents, devices, table, mean),
+            "process_samples": residents.get(None, _UNKNOWN_PROCESSES).samples(
+                _first(mean.card, utilization)
+            ),
         }
         if self._card.device_id in TWO_DIES and not hwmon.power_watts:
             values |= {"power_watts": None, "energy_millijoules": None}
@@ -209,6 +217,7 @@ class CardReader:
         residents: Mapping[int | None, FoundProcesses],
         devices: Mapping[int, RenderDevice | None],
         table: GpuMetrics,
+        mean: MeanActivity,
     ) -> tuple[MigReading, ...]:
         """The partitions that KFD lists, with their activity where the GPU's table has it by partition."""
         numbers = sorted(number for number in residents if number is not None)
@@ -219,7 +228,11 @@ class CardReader:
             self._files.text("mig", "current_memory_partition"),
         ]
         profile = "/".join(mode for mode in modes if mode) or None
-        activities = [partition.gfx_activity_ratio for partition in table.partitions]
+        means = dict(enumerate(mean.partitions))
+        busy = {
+            number: _first(means.get(number), partition.gfx_activity_ratio)
+            for number, partition in enumerate(table.partitions)
+        }
         return tuple(
             MigReading(
                 instance=MigInstance(
@@ -233,27 +246,12 @@ class CardReader:
                     minor_number=device.card_number if device else None,
                 ),
                 processes=residents[number].processes,
-                process_samples=residents[number].samples,
-                graphics_active_ratio=activities[number] if number < len(activities) else None,
+                process_samples=residents[number].samples(busy.get(number)),
+                graphics_active_ratio=busy.get(number),
             )
             for number in numbers
             for device in (devices.get(number),)
         )
-
-    def _ras(self) -> Labelled:
-        """Errors since the driver was loaded, by block of the chip."""
-        found: dict[tuple[str, ...], float] = {}
-        for name in self._files.names("ras"):
-            if not name.endswith(_RAS_SUFFIX):
-                continue
-            text = self._files.text("ras_errors", f"ras/{name}")
-            counts = parse_counts(text or "")
-            if text and not counts:
-                self._files.errors["ras_errors", "malformed"] += 1
-            for short, count in counts.items():
-                if short in _RAS_TYPES:
-                    found[name.removesuffix(_RAS_SUFFIX), _RAS_TYPES[short]] = count
-        return found
 
     def _pcie(self, table: GpuMetrics) -> Values:
         number = self._files.number
@@ -303,12 +301,3 @@ def _bytes_of_links(table: GpuMetrics) -> Labelled:
     """The table has room for more links than exist; those with a state exist."""
     links = {link for (link,) in table.xgmi_up}
     return {key: count for key, count in table.xgmi_bytes.items() if not links or key[0] in links}
-
-
-def _sum_blocks(ras: Labelled) -> Labelled | None:
-    """Without deferred errors: they become uncorrected errors if the data is used."""
-    sums: dict[tuple[str, ...], float] = {}
-    for (_, kind), count in ras.items():
-        if kind in ("corrected", "uncorrected"):
-            sums[kind, "volatile"] = sums.get((kind, "volatile"), 0) + count
-    return sums or None

@@ -5,8 +5,8 @@ wrong ones, those of the code in pm/swsmu that fills the tables.
 https://docs.kernel.org/gpu/amdgpu/thermal.html
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from gputally.devices.amdgpu.gpu_metrics_layouts import (
     TableValues,
@@ -21,6 +21,7 @@ class PartitionMetrics:
     """The activity of one partition of a GPU."""
 
     gfx_activity_ratio: float | None = None  # mean over its compute dies
+    gfx_busy_counts: tuple[int, ...] = ()  # of each compute die; see `GpuMetrics.gfx_busy_counts`
     jpeg_activity_ratio: float | None = None  # of the busiest JPEG engine
 
 
@@ -36,6 +37,10 @@ class GpuMetrics:
     energy_millijoules: int | None = None
     power_watts: float | None = None
     gfx_activity_ratio: float | None = None
+    gfx_busy_counts: tuple[int, ...] = ()
+    """The sum of the activity in percent over all cycles of the firmware (`gfx_activity_acc`)."""
+    cycles: int | None = None
+    """The number of those cycles; None before v1.6, where the meaning of the sum is not documented."""
     memory_activity_ratio: float | None = None
     jpeg_activity_ratio: float | None = None
     temperatures_celsius: Labelled = field(default_factory=dict)  # sensor
@@ -48,6 +53,29 @@ class GpuMetrics:
     xgmi_bytes: Labelled = field(default_factory=dict)  # link, direction
     xgmi_up: Labelled = field(default_factory=dict)  # link
     partitions: tuple[PartitionMetrics, ...] = ()  # where the GPU's table has values by partition
+    die_activity_percent: tuple[int, ...] = ()  # of each compute die: v1.9 has it instead of partitions
+    die_busy_counts: tuple[int, ...] = ()
+
+    def partitioned(self, count: int) -> "GpuMetrics":
+        """With the values of so many partitions, from those of the dies.
+
+        Each partition has equally many dies, the first one the first (XCP_INST_MASK in the kernel's
+        aqua_vanjaram.c).
+        """
+        dies = len(self.die_activity_percent)
+        if self.partitions or not dies or not count or dies % count:
+            return self
+        slices = [slice(first, first + dies // count) for first in range(0, dies, dies // count)]
+        return replace(
+            self,
+            partitions=tuple(
+                PartitionMetrics(
+                    gfx_activity_ratio=_mean(self.die_activity_percent[places]),
+                    gfx_busy_counts=self.die_busy_counts[places],
+                )
+                for places in slices
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +183,8 @@ def decode(table: bytes) -> GpuMetrics:
         energy_millijoules=None if energy is None else energy * 1000 >> 16,
         power_watts=_power(values, units),
         gfx_activity_ratio=_ratio(values, units, "average_gfx_activity"),
+        gfx_busy_counts=_counts(values, "gfx_activity_acc"),
+        cycles=_highest(values, "accumulation_counter"),
         memory_activity_ratio=_ratio(values, units, "average_umc_activity"),
         jpeg_activity_ratio=_most(
             _ratio(values, units, "jpeg_activity", "jpeg_busy"),
@@ -185,6 +215,8 @@ def decode(table: bytes) -> GpuMetrics:
             if status in _LINK_STATES
         },
         partitions=partitions,
+        die_activity_percent=_counts(values, "gfx_busy_inst"),
+        die_busy_counts=_counts(values, "gfx_busy_acc"),
     )
 
 
@@ -195,6 +227,14 @@ def _highest(values: TableValues, *names: str) -> int | None:
         if measured:
             return max(measured)
     return None
+
+
+def _counts(values: TableValues, name: str) -> tuple[int, ...]:
+    return tuple(count for count in values.get(name, ()) if count is not None)
+
+
+def _mean(percent: Sequence[int]) -> float | None:
+    return sum(percent) / len(percent) / _CARD.ratio if percent else None
 
 
 def _ratio(values: TableValues, units: _Units, *names: str) -> float | None:
@@ -261,8 +301,8 @@ def _partitions(values: TableValues) -> tuple[PartitionMetrics, ...]:
 
 
 def _partition(values: TableValues, prefix: str) -> PartitionMetrics:
-    dies = [busy for busy in values.get(f"{prefix}gfx_busy_inst", ()) if busy is not None]
     return PartitionMetrics(
-        gfx_activity_ratio=sum(dies) / len(dies) / _CARD.ratio if dies else None,
+        gfx_activity_ratio=_mean(_counts(values, f"{prefix}gfx_busy_inst")),
+        gfx_busy_counts=_counts(values, f"{prefix}gfx_busy_acc"),
         jpeg_activity_ratio=_ratio(values, _CARD, f"{prefix}jpeg_busy"),
     )

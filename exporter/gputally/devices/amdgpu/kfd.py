@@ -1,19 +1,20 @@
 """Compute processes as KFD, the kernel's part of ROCm, lists them in /sys/class/kfd/kfd.
 
 `topology/nodes/<n>` has the GPUs: KFD's own id (which changes between boots), the PCI location and the
-number of compute units. A partitioned GPU (DPX, QPX, CPX) has a node for each partition. `proc/<pid>` has
-the processes; the pid is that of the host's pid namespace.
+version of the graphics core. A partitioned GPU (DPX, QPX, CPX) has a node for each partition. `proc/<pid>`
+has the processes; the pid is that of the host's pid namespace.
 
 A process that opens KFD has files for every GPU that it may use. It uses those on which it has memory or
 queues. `sdma_*`, `evicted_ms` and `pasid` (0 on new kernels) are not read: they do not show use, and the
-kernel starts a worker for each read of `sdma_*`.
+kernel starts a worker for each read of `sdma_*`. `cu_occupancy` is left to `occupancy`: each read stops other
+users of the GPU's registers.
 
 In a container the kernel hides (EPERM) the nodes of GPUs whose render device the container may not open.
 """
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gputally.devices import Errors
@@ -34,8 +35,9 @@ class Node:
     gpu_id: int
     domain: int
     location_id: int
-    compute_units: int | None = None
     render_minor: int | None = None
+    gfx_version: int = 0
+    """The kernel's `gfx_target_version`: 90402 is gfx942; 0 on kernels that do not have it."""
 
     @property
     def addresses(self) -> tuple[str, str]:
@@ -54,14 +56,14 @@ class ComputeUse:
     """The use of one node by one process."""
 
     vram_bytes: int | None
-    occupied_units: int | None
-    """Compute units in use; None where the GPU does not report them (newer than GFX9)."""
     queues: bool | None
     """Whether it has queues on the node; None on kernels that do not list them."""
+    directories: tuple[str, ...] = field(default=(), compare=False)
+    """Where its `cu_occupancy` is, if it may have queues."""
 
     @property
     def resident(self) -> bool:
-        return bool(self.vram_bytes or self.occupied_units or self.queues)
+        return bool(self.vram_bytes or self.queues)
 
 
 class Kfd:
@@ -129,10 +131,9 @@ class Kfd:
 
     def _use(self, directory: str, gpu_id: int, queues: Collection[int] | None) -> ComputeUse:
         vram_bytes = self._number(f"{directory}/vram_{gpu_id}")
-        if queues is not None and gpu_id not in queues:  # without a queue nothing can run
-            return ComputeUse(vram_bytes, 0, False)
-        occupied_units = self._number(f"{directory}/stats_{gpu_id}/cu_occupancy")
-        return ComputeUse(vram_bytes, occupied_units, None if queues is None else True)
+        if queues is not None and gpu_id not in queues:
+            return ComputeUse(vram_bytes, False)
+        return ComputeUse(vram_bytes, None if queues is None else True, (f"{directory}/stats_{gpu_id}",))
 
     def _queues(self, directory: str) -> Collection[int] | None:
         """KFD's ids of the GPUs on which a process has queues."""
@@ -178,14 +179,13 @@ def _make_node(number: int, gpu_id: int, properties: Mapping[str, int]) -> Node 
     location_id = properties.get("location_id")
     if location_id is None:
         return None
-    simds, per_unit = properties.get("simd_count"), properties.get("simd_per_cu")
     return Node(
         number=number,
         gpu_id=gpu_id,
         domain=properties.get("domain", 0),  # missing on older kernels
         location_id=location_id,
-        compute_units=(simds // per_unit or None) if simds and per_unit else None,
         render_minor=properties.get("drm_render_minor") or None,
+        gfx_version=properties.get("gfx_target_version", 0),
     )
 
 
@@ -194,8 +194,8 @@ def _add(known: ComputeUse | None, more: ComputeUse) -> ComputeUse:
         return more
     return ComputeUse(
         vram_bytes=_sum(known.vram_bytes, more.vram_bytes),
-        occupied_units=_sum(known.occupied_units, more.occupied_units),
         queues=known.queues or more.queues,
+        directories=known.directories + more.directories,
     )
 
 

@@ -11,14 +11,13 @@ each partition of a partitioned GPU under `(address, 0)`, `(address, 1)`, ... to
 - A client without time on an engine and without memory is only an open device, and no process of the GPU.
   The same holds for the clients that ROCm opens on every GPU, unless KFD lists the process on it or it has
   time on an engine.
-- `samples` has the utilisation of each process since the last sample. SM time is that of the gfx and
-  compute engines, or the share of compute units in use now (all that KFD reports), whichever is more. JPEG
-  is counted as decoding; GPUs with one queue for all video (VCN 4 and later) count decoding as encoding.
-  `memory_ratio` is None: nothing measures it. The first samples cover no time.
-- `samples` is None when the utilisation of one of the processes is unknown: of clients at the first sample
-  or found late, and of HIP on GPUs without `cu_occupancy` (newer than GFX9) or hidden by KFD. With samples
-  of the other processes alone, these would be charged for it.
-- The processes of a GPU or partition never have more than all of the time: if their sum is higher (engines
+- `activity` becomes the samples of the processes with the busy time of the GPU, which the caller knows:
+  see `process_activity`. JPEG is counted as decoding; GPUs with one queue for all video (VCN 4 and later)
+  count decoding as encoding. Nothing measures `memory_ratio`. The first samples cover no time.
+- `activity` is None when the use by one of the processes is unknown: of clients at the first sample or found
+  late, and of HIP on GPUs that KFD hides. With samples of the other processes alone, these would be charged
+  for it. It is None for a partitioned GPU as a whole, too: its partitions have it.
+- The clients of a GPU or partition never have more than all of the time: if their sum is higher (engines
   run several rings at once), all are scaled down and ("process_samples", "clamped") is counted.
 
 Pids: KFD's are those of the host, the pids of open files are those of the pid namespace of `procfs`. They
@@ -27,16 +26,21 @@ CAP_DAC_READ_SEARCH; without them ("fdinfo", "permission") is counted once per s
 remains.
 """
 
+import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gputally.devices import Errors
 from gputally.devices.amdgpu.fdinfo import Client, ClientKey, ClientScan, EngineTimes, Scan
 from gputally.devices.amdgpu.kfd import CardPart, ComputeUse, Kfd, Node, locate_nodes
+from gputally.devices.amdgpu.occupancy import NodeProcess, OccupancySampler, Watched, counts_every_die
+from gputally.devices.amdgpu.process_activity import GROUPS, ProcessActivity, divide
 from gputally.model import Process, ProcessSample
+
+log = logging.getLogger(__name__)
 
 FILLS = frozenset(
     {
@@ -64,7 +68,7 @@ _ROUNDING = 1e-9
 
 
 def _idle() -> dict[str, float]:
-    return dict.fromkeys(_GROUPS.values(), 0.0)
+    return dict.fromkeys(GROUPS, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +76,12 @@ class FoundProcesses:
     """The processes of one GPU or partition; None where they are unknown."""
 
     processes: tuple[Process, ...] | None = None
-    samples: tuple[ProcessSample, ...] | None = None
+    activity: ProcessActivity | None = None
     render_minor: int | None = None
     """The number of its render node (renderD<n>), where KFD has it."""
+
+    def samples(self, busy_ratio: float | None) -> tuple[ProcessSample, ...] | None:
+        return None if self.activity is None else self.activity.samples(busy_ratio)
 
 
 @dataclass(slots=True)
@@ -83,41 +90,24 @@ class _Use:
 
     kinds: set[str] = field(default_factory=set)
     by_kfd: bool = False
+    occupancy: tuple[str, ...] = ()
+    """The directories of its `cu_occupancy`: it may have queues of KFD."""
     kfd_bytes: int | None = None
     client_bytes: int | None = None
-    occupied: float | None = 0.0
-    """Share of the compute units in use now; None when KFD does not report it."""
     ran: dict[str, float] = field(default_factory=_idle)
     """By group of engines, the share of time."""
-    untold: bool = False
-    """The time of one of its clients is unknown."""
+    unknown: bool = False
+    """The time of one of its clients is unknown, or KFD hides the GPU."""
 
     @property
     def memory_bytes(self) -> int | None:
         return max((b for b in (self.kfd_bytes, self.client_bytes) if b is not None), default=None)
 
-    @property
-    def measured(self) -> bool:
-        # Work in KFD's queues is in no engine's time: only the compute units show it.
-        return self.occupied is not None if self.by_kfd else not self.untold
-
-    def ratio(self, group: str) -> float:
-        return max(self.ran[group], (self.occupied or 0.0) if group == "sm" else 0.0)
-
-    def add(self, other: "_Use", weight: float) -> None:
-        """Adds the use of a partition, which is `weight` of the whole GPU."""
+    def add(self, other: "_Use") -> None:
+        """Adds the use of a partition."""
         self.kinds |= other.kinds
-        self.by_kfd |= other.by_kfd
         self.kfd_bytes = _plus(self.kfd_bytes, other.kfd_bytes)
         self.client_bytes = _plus(self.client_bytes, other.client_bytes)
-        if self.occupied is not None:
-            self.occupied = None if other.occupied is None else self.occupied + other.occupied * weight
-        self.add_time(other.ran, weight)
-        self.untold |= other.untold
-
-    def add_time(self, ran: Mapping[str, float], weight: float = 1.0) -> None:
-        for group, ratio in ran.items():
-            self.ran[group] += ratio * weight
 
 
 _Uses = dict[CardPart, dict[int, _Use]]
@@ -133,6 +123,7 @@ class ProcessFinder:
         *,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
         wall_ns: Callable[[], int] = time.time_ns,
+        occupancy: OccupancySampler | None = None,
     ) -> None:
         self.errors: Errors = Counter()
         self._kfd = Kfd(sysfs, self.errors)
@@ -141,8 +132,17 @@ class ProcessFinder:
         self._monotonic_ns = monotonic_ns
         self._wall_ns = wall_ns
         self._looked_at_ns: int | None = None
+        self._occupancy = occupancy or OccupancySampler()
+        self._occupied: Mapping[int, Mapping[int, int]] = {}
+        """By node and pid, the occupancy when it was last above 0: a sample may miss short kernels."""
+        self._not_counted: set[str] = set()
 
-    def find(self, pci_addresses: Sequence[str]) -> Mapping[CardPart, FoundProcesses]:
+    def close(self) -> None:
+        self._occupancy.close()
+
+    def find(
+        self, pci_addresses: Sequence[str], driver_version: str | None = None
+    ) -> Mapping[CardPart, FoundProcesses]:
         """The processes on the GPUs at these addresses ("0000:c1:00.0"), and their use."""
         now_ns, wall_us = self._monotonic_ns(), self._wall_ns() // 1000
         elapsed_ns = None if self._looked_at_ns is None else now_ns - self._looked_at_ns
@@ -165,67 +165,90 @@ class ProcessFinder:
         listed = {address for address, _ in places} if compute is not None else set()
         names = {pid: task.name for pid, task in scan.tasks.items()} if scan else {}
         covers_us = (elapsed_ns or 0) // 1000
+        occupied = {**self._occupied, **self._occupancy.take(self.errors)}
+        watched = self._to_watch(uses, places, driver_version)
+        self._occupancy.watch(watched)
+        shared = {gpu_id for of_card in watched.values() for gpu_id, _ in of_card}
+        self._occupied = {gpu_id: units for gpu_id, units in occupied.items() if gpu_id in shared}
+        partitioned: set[CardPart] = {(address, None) for address, part in places if part is not None}
         found = {}
         for place, by_pid in uses.items():
             render_minor = places[place].render_minor if place in places else None
             if not files_tell and place[0] not in listed:
                 found[place] = FoundProcesses(render_minor=render_minor)
                 continue
+            units = self._occupied.get(places[place].gpu_id, {}) if place in places else {}
             found[place] = FoundProcesses(
                 tuple(_process(pid, use, names.get(pid), place[1]) for pid, use in sorted(by_pid.items())),
-                self._samples(by_pid, wall_us, covers_us),
+                None if place in partitioned else self._activity(by_pid, units, wall_us, covers_us),
                 render_minor,
             )
         return found
 
-    def _samples(
-        self, uses: Mapping[int, _Use], timestamp_us: int, covers_us: int
-    ) -> tuple[ProcessSample, ...] | None:
-        if not all(use.measured for use in uses.values()):
+    def _activity(
+        self,
+        uses: Mapping[int, _Use],
+        occupied: Mapping[int, int],
+        timestamp_us: int,
+        covers_us: int,
+    ) -> ProcessActivity | None:
+        if any(use.unknown for use in uses.values()):
             return None
-        sm, encoder, decoder = (self._shares(uses, group) for group in ("sm", "encoder", "decoder"))
-        return tuple(
-            ProcessSample(
-                pid=pid,
-                timestamp_us=timestamp_us,
-                sm_ratio=sm[pid],
-                memory_ratio=None,
-                encoder_ratio=encoder[pid],
-                decoder_ratio=decoder[pid],
-                covers_us=covers_us,
-            )
-            for pid in sorted(uses)
+        queued = {pid: use for pid, use in uses.items() if use.occupancy}
+        return ProcessActivity(
+            timestamp_us=timestamp_us,
+            covers_us=covers_us,
+            engines=self._within_time(uses),
+            queue_shares=divide(
+                {pid: occupied.get(pid, 0) for pid in queued},
+                {pid: use.kfd_bytes or 0 for pid, use in queued.items()},
+                dict.fromkeys(queued, 1),
+            ),
         )
 
-    def _shares(self, uses: Mapping[int, _Use], group: str) -> dict[int, float]:
-        ratios = {pid: use.ratio(group) for pid, use in uses.items()}
-        total = sum(ratios.values())
-        if total <= 1 + _ROUNDING:
-            return {pid: min(ratio, 1.0) for pid, ratio in ratios.items()}
-        self.errors["process_samples", "clamped"] += 1
-        return {pid: ratio / total for pid, ratio in ratios.items()}
+    def _within_time(self, uses: Mapping[int, _Use]) -> dict[int, dict[str, float]]:
+        ran = {pid: dict(use.ran) for pid, use in uses.items()}
+        for group in GROUPS:
+            total = sum(one[group] for one in ran.values())
+            if total > 1 + _ROUNDING:
+                self.errors["process_samples", "clamped"] += 1
+            for one in ran.values():
+                one[group] /= max(total, 1.0)
+        return ran
+
+    def _to_watch(
+        self, uses: _Uses, places: Mapping[CardPart, Node], driver_version: str | None
+    ) -> Mapping[str, Watched]:
+        """The processes whose occupancy is to be sampled: where several on one node have queues."""
+        watched: dict[str, dict[NodeProcess, tuple[str, ...]]] = {}
+        for place, node in places.items():
+            queued = {pid: use.occupancy for pid, use in uses[place].items() if use.occupancy}
+            if len(queued) < 2:
+                continue
+            if counts_every_die(node.gfx_version, driver_version):
+                of_card = watched.setdefault(place[0], {})
+                of_card |= {(node.gpu_id, pid): directories for pid, directories in queued.items()}
+            elif place[0] not in self._not_counted:
+                self._not_counted.add(place[0])
+                log.warning(
+                    "GPU %s: driver %s (before 6.12) reads cu_occupancy from one die only: busy time of "
+                    "several processes is divided by their memory",
+                    place[0],
+                    driver_version or "unknown",
+                )
+        return watched
 
 
 def _add_compute(
     uses: _Uses, places: Mapping[CardPart, Node], compute: Mapping[int, Mapping[int, ComputeUse]]
 ) -> None:
-    nodes = {node.gpu_id: (place, node.compute_units) for place, node in places.items()}
+    nodes = {node.gpu_id: place for place, node in places.items()}
     for pid, by_gpu in compute.items():
         for gpu_id, use in by_gpu.items():
             if use.resident and gpu_id in nodes:
-                place, units = nodes[gpu_id]
-                uses[place][pid] = _Use(
-                    kinds={"compute"},
-                    by_kfd=True,
-                    kfd_bytes=use.vram_bytes,
-                    occupied=_part(use.occupied_units, units),
+                uses[nodes[gpu_id]][pid] = _Use(
+                    kinds={"compute"}, by_kfd=True, occupancy=use.directories, kfd_bytes=use.vram_bytes
                 )
-
-
-def _part(occupied: int | None, units: int | None) -> float | None:
-    if occupied == 0:
-        return 0.0
-    return None if occupied is None or units is None else min(occupied / units, 1.0)
 
 
 def _ratios(
@@ -271,8 +294,10 @@ def _add_clients(
         use.kinds |= _kinds(client, of_kfd=pid in compute)
         use.client_bytes = _plus(use.client_bytes, client.memory_bytes.get("vram"))
         ran = ratios[client.key]
-        use.untold |= ran is None
-        use.add_time(ran or {})
+        # ROCm opens clients that it does not use.
+        use.unknown |= ran is None and not use.by_kfd
+        for group, ratio in (ran or {}).items():
+            use.ran[group] += ratio
 
 
 def _doubt_hidden(uses: _Uses, places: Mapping[CardPart, Node], compute: Mapping[int, object]) -> None:
@@ -280,7 +305,7 @@ def _doubt_hidden(uses: _Uses, places: Mapping[CardPart, Node], compute: Mapping
     of_kfd = {address for address, _ in places}
     for (address, _), by_pid in uses.items():
         for pid in by_pid.keys() & compute.keys() if address not in of_kfd else ():
-            by_pid[pid].by_kfd, by_pid[pid].occupied = True, None
+            by_pid[pid].unknown = True
 
 
 def _kinds(client: Client, *, of_kfd: bool) -> set[str]:
@@ -290,18 +315,12 @@ def _kinds(client: Client, *, of_kfd: bool) -> set[str]:
     return {"compute" if "compute" in used or of_kfd else "graphics"}
 
 
-def _add_up_partitions(uses: _Uses, places: Mapping[CardPart, Node]) -> None:
+def _add_up_partitions(uses: _Uses, places: Iterable[CardPart]) -> None:
     """Adds the use of the partitions to that of the whole GPU."""
-    cards: dict[str, dict[CardPart, int]] = {}
-    for place, node in places.items():
-        if place[1] is not None:
-            cards.setdefault(place[0], {})[place] = node.compute_units or 0
-    for address, units in cards.items():
-        total = sum(units.values())
-        for place, of_place in units.items():
-            weight = of_place / total if all(units.values()) else 1 / len(units)
-            for pid, use in uses[place].items():
-                uses[address, None].setdefault(pid, _Use()).add(use, weight)
+    for address, part in places:
+        if part is not None:
+            for pid, use in uses[address, part].items():
+                uses[address, None].setdefault(pid, _Use()).add(use)
 
 
 def _process(pid: int, use: _Use, name: str | None, partition: int | None) -> Process:

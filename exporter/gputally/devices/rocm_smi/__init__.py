@@ -6,7 +6,9 @@ it does not support one, and prints nothing when it crashes at one (5.2 at the e
 criterion: it is 0 without a GPU or driver, and 2 with everything read. There are no RAS errors: the tool
 never prints them as JSON.
 
-A sample of amd-smi takes one run for values that change, and every five minutes one for the others.
+A sample of amd-smi takes one run for values that change, and every five minutes one for the others. Its RAS
+errors are read once a minute, because reading them queries the hardware, and its XGMI errors never, because
+reading them resets them. A version that does not support the options for that is run without options.
 """
 
 import re
@@ -15,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from gputally.devices import Errors, Reader, Report
 from gputally.devices.amd import pair_dies
@@ -47,7 +48,8 @@ FILLS = (
 """The fields that this reader can fill: see `readers_that_fill`."""
 
 _STATIC_SECONDS = 300.0  # limits rarely change, the other values only with the driver
-_FORGIVE_SECONDS = 3600.0  # after this time, options that crashed the tool are tried again
+_RAS_SECONDS = 60.0
+_FORGIVE_SECONDS = 3600.0  # after this time, options that the tool refused or crashed at are tried again
 
 _FIX_HANG = (
     "run it by hand: if it is only slow, raise --timeout; if it hangs too, search dmesg for amdgpu and "
@@ -105,6 +107,9 @@ class RocmSmiReader(Reader):
         self._forgive_at = 0.0
         self._static: Mapping[int, amd_smi.Facts] = {}
         self._static_until = 0.0
+        self._no_options_until = 0.0
+        self._ras: Mapping[int, amd_smi.Facts] = {}
+        self._ras_until = 0.0
         self._known: dict[str, Gpu] = {}
         self._errors: Errors = Counter()
 
@@ -206,9 +211,9 @@ class RocmSmiReader(Reader):
         return assign_processes(listed, gpus)
 
     def _read_amd_smi(self) -> list[_Found]:
-        metrics = amd_smi.gpus_of(self._run_amd_smi("metric"))
+        metrics = self._read_metrics()
         if metrics.keys() != self._static.keys() or self._clock() >= self._static_until:
-            self._static = amd_smi.gpus_of(self._run_amd_smi("static"))
+            self._static = self._run_amd_smi("static")
             self._static_until = self._clock() + _STATIC_SECONDS
         found = []
         for number, metric in metrics.items():
@@ -221,12 +226,28 @@ class RocmSmiReader(Reader):
             found.append(_Found(reading, amd_smi.partition_profile(static)))
         return found
 
-    def _run_amd_smi(self, what: str) -> Any:
+    def _read_metrics(self) -> Mapping[int, amd_smi.Facts]:
+        """The measurements, with the RAS errors of the last minute."""
+        if self._clock() < self._no_options_until:
+            return self._run_amd_smi("metric")
+        again = self._clock() >= self._ras_until
+        options = (*amd_smi.METRIC_OPTIONS, *(amd_smi.RAS_OPTIONS if again else ()))
+        finished = self._run(self._amd_smi, "metric", *options, "--json")
+        metrics: Mapping[int, amd_smi.Facts] = amd_smi.gpus_of(find_json(finished.stdout))
+        if not metrics:
+            metrics = self._run_amd_smi("metric")
+            self._no_options_until = self._clock() + _FORGIVE_SECONDS
+        elif again:
+            self._ras = {number: amd_smi.ras_section(metric) for number, metric in metrics.items()}
+            self._ras_until = self._clock() + _RAS_SECONDS
+        return {number: {**self._ras.get(number, {}), **metric} for number, metric in metrics.items()}
+
+    def _run_amd_smi(self, what: str) -> Mapping[int, amd_smi.Facts]:
         finished = self._run(self._amd_smi, what, "--json")
-        document = find_json(finished.stdout)
-        if not amd_smi.gpus_of(document):
+        gpus = amd_smi.gpus_of(find_json(finished.stdout))
+        if not gpus:
             raise _unavailable(self._amd_smi, finished)
-        return document
+        return gpus
 
     def _run(self, command: Command, *arguments: str) -> Finished:
         return command.run(*arguments, timeout_seconds=self._deadline - time.monotonic())

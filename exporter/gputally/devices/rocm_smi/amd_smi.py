@@ -99,6 +99,20 @@ FILLS = frozenset(
         "temperature_celsius",
     }
 )
+# ROCm 6.0 and later; 5.7 has other names.
+METRIC_OPTIONS = (
+    "--usage",
+    "--power",
+    "--clock",
+    "--temperature",
+    "--pcie",
+    "--fan",
+    "--energy",
+    "--mem-usage",
+)
+"""The measurements that `build_reading` uses, without RAS."""
+RAS_OPTIONS = ("--ecc-blocks",)
+_RAS_SECTIONS = ("ecc_blocks", "ecc_block")
 _RAS_TYPES = {"correctable": "corrected", "uncorrectable": "uncorrected", "deferred": "deferred"}
 _CLOCK = re.compile(r"([a-z]+)(?:_([0-9]+))?")
 _CLOCK_NAMES = {"gfx": "sclk", "mem": "mclk"}
@@ -136,6 +150,11 @@ def build_gpu(static: Facts, index: int, errors: Errors) -> Gpu | None:
         driver_version=parse_text(_at(static, ("driver", "version")))
         or parse_text(_at(static, ("driver", "driver_version"))),
     )
+
+
+def ras_section(metric: Facts) -> Facts:
+    """The part of the measurements that has the RAS errors."""
+    return {name: metric[name] for name in _RAS_SECTIONS if name in metric}
 
 
 def partition_profile(static: Facts) -> str | None:
@@ -249,7 +268,7 @@ def _generation(metric: Facts, errors: Errors) -> int | None:
 
 def _ras(metric: Facts, errors: Errors) -> dict[Labels, float]:
     counts: dict[Labels, float] = {}
-    section = "ecc_blocks" if "ecc_blocks" in metric else "ecc_block"
+    section = next((name for name in _RAS_SECTIONS if name in metric), "")
     for block in _section(metric, section):
         for word, kind in _RAS_TYPES.items():
             places = ((section, block, f"{word}_count"), (section, block, word))

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from gputally.devices.amdgpu.occupancy import CardOccupancy, OccupancySampler
 from gputally.devices.amdgpu.process_finder import ProcessFinder
 
 SECOND_NS = 1_000_000_000
@@ -24,6 +25,18 @@ def fdinfo(client_id: int, address: str = "0000:c1:00.0", **values: str) -> str:
     )
 
 
+class SteppedSampler(OccupancySampler):
+    """Samples when the test says so, and not in threads."""
+
+    def __init__(self) -> None:
+        self.watched: dict[str, CardOccupancy] = {}
+        super().__init__(start=lambda card: self.watched.update({card.pci_address: card}))
+
+    def sample(self) -> None:
+        for card in self.watched.values():
+            card.sample()
+
+
 class FakeHost:
     """Its clock stands still until `passes`."""
 
@@ -34,6 +47,7 @@ class FakeHost:
         self.sysfs.mkdir()
         self._elapsed_ns = 0
         self._trash = root / "trash"
+        self.sampler = SteppedSampler()
 
     def finder(self) -> ProcessFinder:
         return ProcessFinder(
@@ -41,6 +55,7 @@ class FakeHost:
             self.procfs,
             monotonic_ns=lambda: STARTED_AT_NS + self._elapsed_ns,
             wall_ns=lambda: STARTED_AT_WALL_US * 1000 + self._elapsed_ns,
+            occupancy=self.sampler,
         )
 
     def passes(self, seconds: float) -> None:

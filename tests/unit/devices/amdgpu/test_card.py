@@ -11,9 +11,10 @@ import pytest
 from gputally.devices import Errors
 from gputally.devices.amdgpu.card import CardReader
 from gputally.devices.amdgpu.discovery import find_cards
+from gputally.devices.amdgpu.process_activity import ProcessActivity
 from gputally.devices.amdgpu.process_finder import FoundProcesses
 from gputally.devices.plausible import drop_implausible
-from gputally.model import Gpu, Labelled, MigInstance, Process, ProcessSample, Reading
+from gputally.model import Gpu, Labelled, MigInstance, Process, Reading
 from tests.support.amd_trees import plant, planted
 from tests.support.gpu_metrics_tables import build
 from tests.unit.devices.amdgpu.trees import device, fail_files
@@ -271,7 +272,7 @@ EXPECTED = [
     ("mi250", 0, MI250_FIRST),
     ("mi250", 1, MI250_SECOND),
     ("mi300x", 1, MI300X),
-    ("mi300x", 9, MI300X | {"gpu_utilization_ratio": 0.0, "power_watts": 141.0}),
+    ("mi300x", 9, MI300X | {"gpu_utilization_ratio": 0.6, "power_watts": 141.0}),
     ("mi300x-cpx", 1, MI300X_CPX),
 ]
 
@@ -373,34 +374,19 @@ def test_throttling_since_the_last_sample(tmp_path: Path) -> None:
     assert look(ppt=3, socket_thm=0, prochot=0) == CALM  # the card was reset
 
 
-def test_ras_counts_that_are_temporarily_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tree = plant("mi210", tmp_path)
-    (device(tree, 0) / "ras/umc_err_count").write_text("Query currently inaccessible\n")
-    fail_files(monkeypatch, errno.EINVAL, lambda path: path.name == "sdma_err_count")
-    errors: Errors = Counter()
-    reading = read(card_reader(tree, 0, errors))
-    assert reading.ras_errors == {
-        ("gfx", "uncorrected"): 0,
-        ("gfx", "corrected"): 4,
-        ("mmhub", "uncorrected"): 0,
-        ("mmhub", "corrected"): 0,
-    }
-    assert errors == {("ras_errors", "malformed"): 1, ("ras_errors", "einval"): 1}
-
-
 def test_processes_of_a_card_and_of_its_partitions() -> None:
-    sample = ProcessSample(7, 1_000_000, 0.5, 0.0, 0.0, 0.0)
-    whole = FoundProcesses((Process(7, "compute", "python3", 42),), (sample,))
+    busy = ProcessActivity(1_000_000, 0, {7: {"sm": 0.0, "encoder": 0.0, "decoder": 0.0}}, {7: 1.0})
+    whole = FoundProcesses((Process(7, "compute", "python3", 42),))
     parts: dict[int | None, FoundProcesses] = {
-        n: FoundProcesses(
-            (Process(7, "compute", "python3", 42, n, 0),) if n == 3 else (), (sample,) if n == 3 else ()
-        )
+        n: FoundProcesses((Process(7, "compute", "python3", 42, n, 0),) if n == 3 else (), busy)
         for n in range(8)
     }
     reading = read(card_reader(planted("mi300x-cpx"), 1), {None: whole, **parts})
-    assert (reading.processes, reading.process_samples) == (whole.processes, (sample,))
+    assert (reading.processes, reading.process_samples) == (whole.processes, None)
     assert [part.processes for part in reading.mig] == [parts[n].processes for n in range(8)]
-    assert [part.process_samples for part in reading.mig] == [parts[n].samples for n in range(8)]
+    assert [[sample.sm_ratio for sample in part.process_samples or ()] for part in reading.mig] == [
+        [n / 10] for n in range(8)
+    ]
     assert [part.graphics_active_ratio for part in reading.mig] == [n / 10 for n in range(8)]
     assert reading.mig[3].instance == MigInstance(
         uuid="GPU-1-3",

@@ -320,8 +320,15 @@ RESIDENCIES: dict[str, Any] = {
 def test_newer_drivers_count_the_cycles_of_each_throttler(version: Version) -> None:
     assert decode(build(version, **INSTINCT, **RESIDENCIES)) == of_instinct(
         version,
+        cycles=1000,
         throttle_residencies={"prochot": 0, "ppt": 250, "hbm_thm": 7},
     )
+
+
+@pytest.mark.parametrize("version", [(1, 6), (1, 7), (1, 8), (1, 9)])
+def test_newer_drivers_add_up_the_activity_of_all_cycles(version: Version) -> None:
+    metrics = decode(build(version, **INSTINCT, accumulation_counter=1000, gfx_activity_acc=42_000))
+    assert metrics == of_instinct(version, cycles=1000, gfx_busy_counts=(42_000,))
 
 
 @pytest.mark.parametrize("version", [(1, 7), (1, 8), (1, 9)])
@@ -333,6 +340,7 @@ def test_a_link_is_up_down_or_absent(version: Version) -> None:
 PARTITIONED: dict[str, Any] = {
     "num_partition": 2,
     "xcp0_gfx_busy_inst": [100, 50],
+    "xcp0_gfx_busy_acc": [2**40, 7],
     "xcp0_vcn_busy": [0, 10],
     "xcp0_jpeg_busy": [20],
     "xcp1_gfx_busy_inst": [0],
@@ -347,7 +355,7 @@ def test_the_busiest_of_the_partitions_is_reported_for_the_card(version: Version
         version,
         jpeg_activity_ratio=0.2,
         partitions=(
-            PartitionMetrics(gfx_activity_ratio=0.75, jpeg_activity_ratio=0.2),
+            PartitionMetrics(gfx_activity_ratio=0.75, gfx_busy_counts=(2**40, 7), jpeg_activity_ratio=0.2),
             PartitionMetrics(gfx_activity_ratio=0),
         ),
     )
@@ -358,8 +366,19 @@ def test_at_most_eight_partitions_are_read() -> None:
 
 
 def test_the_list_of_attributes_has_the_jpeg_engines_of_the_whole_card() -> None:
+    """As smu_v13_0_6_get_gpu_metrics in the kernel's smu_v13_0_6_ppt.c fills it since v1.9."""
     metrics = decode(build((1, 9), **INSTINCT, num_partition=8, vcn_busy=[4, 40], jpeg_busy=[6]))
     assert metrics == of_instinct((1, 9), jpeg_activity_ratio=0.06)
+
+
+def test_the_dies_of_a_list_of_attributes_belong_to_partitions_in_their_order() -> None:
+    metrics = decode(build((1, 9), gfx_busy_inst=[10, 30, 50, 70], gfx_busy_acc=[1, 2, 3, 4]))
+    assert metrics.partitions == ()
+    assert metrics.partitioned(2).partitions == (
+        PartitionMetrics(gfx_activity_ratio=0.2, gfx_busy_counts=(1, 2)),
+        PartitionMetrics(gfx_activity_ratio=0.6, gfx_busy_counts=(3, 4)),
+    )
+    assert metrics.partitioned(0).partitions == metrics.partitioned(3).partitions == ()
 
 
 def test_an_attribute_may_have_any_width_and_any_number_of_values() -> None:

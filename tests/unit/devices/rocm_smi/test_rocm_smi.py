@@ -316,13 +316,57 @@ def test_without_rocm_smi_amd_smi_is_used(tmp_path: Path, amd_smi: Tool) -> None
     assert facts(report.readings) == [(0, "GPU-0f1e2d3c4b5a6978", True)]
     assert report.readings[0].power_watts == 612
     assert report.readings[0].processes is None
-    assert amd_smi.calls() == ["metric --json", "static --json"]
+    assert [call.split()[0] for call in amd_smi.calls()] == ["metric", "static"]
     assert reader.read() == report
-    assert amd_smi.calls()[2:] == ["metric --json"], "what does not change is asked once"
+    assert len(amd_smi.calls()) == 3, "what does not change is asked once"
     clock.now += 1000
     reader.read()
-    assert amd_smi.calls()[3:] == ["metric --json", "static --json"], "limits may have been set"
+    assert amd_smi.calls()[4] == "static --json", "limits may have been set"
     reader.close()
+
+
+def test_amd_smi_is_asked_for_ras_errors_once_a_minute(tmp_path: Path) -> None:
+    """Options and answers as in the help of ROCm 6.1 to 7.2, whose --xgmi-err resets what it reports."""
+    tool = Tool(tmp_path / "bin", "amd-smi")
+    (tmp_path / "part.json").write_text(
+        json.dumps(
+            [
+                {name: section for name, section in gpu.items() if not name.startswith("ecc")}
+                for gpu in json.loads((CAPTURES / "amd-smi-6.2/metric.json").read_text())
+            ]
+        )
+    )
+    whole = f"cat {CAPTURES}/amd-smi-6.2/$1.json"
+    tool.script(f'case "$*" in static*|*--ecc-blocks*) {whole};; *) cat {tmp_path}/part.json;; esac')
+    clock = Clock()
+    reader = with_amd_smi(tmp_path, tool, clock)
+    readings: list[Reading] = []
+    for _ in range(13):
+        readings += reader.read().readings
+        clock.now += 5
+    assert readings[0].ras_errors
+    assert {tuple(reading.ras_errors or {}) for reading in readings} == {tuple(readings[0].ras_errors)}
+    metric = [call for call in tool.calls() if call.startswith("metric")]
+    assert [number for number, call in enumerate(metric) if "--ecc-blocks" in call] == [0, 12]
+    assert not [call for call in metric if "xgmi" in call]
+
+
+def test_an_amd_smi_that_does_not_support_the_options_is_run_without(tmp_path: Path) -> None:
+    tool = Tool(tmp_path / "bin", "amd-smi")
+    tool.script(f"""case "$*" in *--usage*) exit 2;; *) cat {CAPTURES}/amd-smi-6.2/$1.json;; esac""")
+    clock = Clock()
+    reader = with_amd_smi(tmp_path, tool, clock)
+    assert reader.read().readings[0].ras_errors
+    assert reader.read().readings[0].ras_errors
+    assert [call for call in tool.calls() if "--usage" not in call] == [
+        "metric --json",
+        "static --json",
+        "metric --json",
+    ]
+    assert len(tool.calls()) == 4
+    clock.now += 3600
+    reader.read()
+    assert len([call for call in tool.calls() if "--usage" in call]) == 2, "the tool may be newer by now"
 
 
 def test_rocm_smi_is_used_as_soon_as_it_exists(tmp_path: Path, amd_smi: Tool) -> None:
