@@ -15,6 +15,8 @@ const VARIABLE = '[data-testid^="data-testid Dashboard template variables Variab
 const OPTION = '[data-testid^="data-testid Dashboard template variables Variable Value DropDown option text"]';
 const REFRESH = '[data-testid="data-testid RefreshPicker run button"]';
 const MARK = 'rgb(17, 19, 24)'; // nearly that of the page: nobody sees it
+const NETWORK_CHANGED = 'net::ERR_NETWORK_CHANGED';
+const ATTEMPTS = 5;
 const COLLAPSED_ROW = '.dashboard-row--collapsed .dashboard-row__title';
 
 /** Waits until Grafana has a result for each panel, none of them an old one, nothing is asked, and the page stays as it is. */
@@ -241,9 +243,20 @@ async function look(context, { name, widths, query, picture, follow }) {
     try {
       const dashboard = await dashboardOf(context, name);
       await page.setViewportSize({ width, height: heightOf(dashboard) });
-      const old = isOpen ? await refresh(page) : await open(page, dashboard, query);
-      isOpen = true;
-      await settled(page, pending, dashboard, old);
+      // Chromium aborts requests when a network interface appears, as it does while a cluster starts: open it again.
+      for (let attempt = 1; ; attempt += 1) {
+        const isLast = () => attempt === ATTEMPTS || !said.some((text) => text.includes(NETWORK_CHANGED));
+        try {
+          const old = isOpen ? await refresh(page) : await open(page, dashboard, query);
+          isOpen = true;
+          await settled(page, pending, dashboard, old);
+        } catch (error) {
+          if (isLast()) throw error;
+        }
+        if (isLast()) break;
+        said.splice(0);
+        isOpen = false;
+      }
       found = { name, width, opened, ...(await page.evaluate(describe, VARIABLE)), said: said.splice(0) };
       if (task.pictures || isOdd(found)) await takePicture(page, file);
       if (width === widths[0]) found.offered = await offered(page);
