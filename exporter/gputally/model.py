@@ -437,8 +437,8 @@ class Reading(Activity):
         "direction",
     )
 
-    nvlink_up: Labelled | None = gauge("1 when the NVLink is active.", "link")
-    nvlink_errors: Labelled | None = counter("NVLink errors by link.", "link", "type")
+    nvlink_up: Labelled | None = gauge("1 when the NVLink is active; read once a minute.", "link")
+    nvlink_errors: Labelled | None = counter("NVLink errors by link, read once a minute.", "link", "type")
     nvlink_bytes: Labelled | None = counter("Data transferred over all NVLinks of the GPU.", "direction")
     xgmi_up: Labelled | None = gauge("1 when the XGMI link is active.", "link")
     xgmi_bytes: Labelled | None = counter(

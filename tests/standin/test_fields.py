@@ -130,7 +130,7 @@ def links(version: int) -> str:
 
 
 def test_nvlink_counters_by_id_and_by_scope(gpu: OneGpu) -> None:
-    handle = gpu(links(version=6))
+    handle = gpu(links(version=5))
     every_link = 0xFFFFFFFF
     expected = {
         (nvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L0, 0): 50,
@@ -147,7 +147,7 @@ def test_nvlink_counters_by_id_and_by_scope(gpu: OneGpu) -> None:
         (nvml.NVML_FI_DEV_NVLINK_GET_SPEED, 3): 25003,
         (nvml.NVML_FI_DEV_NVLINK_GET_STATE, 4): 1,
         (nvml.NVML_FI_DEV_NVLINK_GET_STATE, 5): 0,
-        (nvml.NVML_FI_DEV_NVLINK_GET_VERSION, 5): 6,
+        (nvml.NVML_FI_DEV_NVLINK_GET_VERSION, 5): 5,
         (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, 7): 107,
         (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, every_link): sum(100 + link for link in range(18)),
         (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, every_link): sum(200 + link for link in range(18)),
@@ -159,15 +159,36 @@ def test_nvlink_counters_by_id_and_by_scope(gpu: OneGpu) -> None:
         assert value.nvmlReturn == nvml.NVML_ERROR_NOT_SUPPORTED
 
 
+def test_on_hopper_the_older_error_fields_succeed_and_are_zero(gpu: OneGpu) -> None:
+    handle = gpu(links(version=6))
+    expected = {
+        (nvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L0, 0): 0,
+        (nvml.NVML_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_L11, 0): 0,
+        (nvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, 0): 0,
+        (nvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_L3, 0): 25003,
+        (nvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY, 17): 27,
+        (nvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC, 17): 67,
+    }
+    values = nvml.nvmlDeviceGetFieldValues(handle, list(expected))
+    assert {(value.fieldId, value.scopeId): number(value) for value in values} == expected
+    ecc_data = nvml.NVML_NVLINK_ERROR_DL_ECC_DATA
+    assert nvml.nvmlDeviceGetNvLinkErrorCounter(handle, 17, ecc_data) == 107
+
+
 def test_the_fifth_generation_counts_bytes_and_other_errors(gpu: OneGpu) -> None:
     handle = gpu(links(version=7))
     expected = {
         (nvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES, 3): 1024 * 103,
         (nvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES, 3): 1024 * 203,
         (nvml.NVML_FI_DEV_NVLINK_COUNT_RCV_ERRORS, 17): 317,
+        (nvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES, 0xFFFFFFFF): sum(1024 * (100 + n) for n in range(18)),
+        (nvml.NVML_FI_DEV_NVLINK_COUNT_RCV_ERRORS, 0xFFFFFFFF): sum(300 + n for n in range(18)),
     }
     values = nvml.nvmlDeviceGetFieldValues(handle, list(expected))
     assert {(value.fieldId, value.scopeId): number(value) for value in values} == expected
-    old = (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, 0xFFFFFFFF)
-    (value,) = nvml.nvmlDeviceGetFieldValues(handle, [old])
-    assert value.nvmlReturn == nvml.NVML_ERROR_NOT_SUPPORTED
+    old = [
+        (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, 0xFFFFFFFF),
+        (nvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC, 0),
+    ]
+    for value in nvml.nvmlDeviceGetFieldValues(handle, old):
+        assert value.nvmlReturn == nvml.NVML_ERROR_NOT_SUPPORTED

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gputally.devices import Values
-from gputally.devices.nvml import gpm, mig, process_lists, xid
+from gputally.devices.nvml import gpm, mig, nvlink, process_lists, xid
 from gputally.devices.nvml.ended_processes import Accounting
-from gputally.devices.nvml.fields import DEVICE_SLOTS, FieldBatch, complete_links, count_links, link_slots
+from gputally.devices.nvml.fields import DEVICE_SLOTS, FieldBatch
 from gputally.devices.nvml.library import DeviceLost, Library, Query, some
 from gputally.devices.nvml.scalars import (
     BAR1,
@@ -37,9 +37,9 @@ from gputally.model import (
 FILLS = frozenset(
     {
         *(scalar.field for scalar in (*FIXED, *LIVE, *INSTEAD_OF_FIELDS)),
-        *(slot.field for slot in (*DEVICE_SLOTS, *link_slots(0))),
+        *(slot.field for slot in DEVICE_SLOTS),
         *(*ENGINES, *MEMORY, *BAR1, *gpm.METRICS),
-        *(*mig.FILLS, *process_lists.FILLS, *xid.FILLS),
+        *(*mig.FILLS, *nvlink.FILLS, *process_lists.FILLS, *xid.FILLS),
         "accounted",
         "accounting_mode",
         "clock_application_hertz",
@@ -97,15 +97,11 @@ class NvmlDevice:
         self._accounting = accounting
         self._pcie_throughput = pcie_throughput
         self._once = self._read_once()
-        self._links = count_links(query)
-        slots = [*DEVICE_SLOTS]
-        for link in range(self._links):
-            slots += link_slots(link)
-        self._batch = FieldBatch(query, slots)
+        self._links = nvlink.NvLinks(query, gpu.compute_capability)
+        self._batch = FieldBatch(query, (*DEVICE_SLOTS, *self._links.sum_slots()))
         self._mig = mig.MigDevices(query, gpu, activity, lists)
         self._activity = None if activity is None else gpm.whole_device(activity, query.handle)
         self._mig_mode: bool | None = None
-        self._links_up: Labelled | None = None
 
     def read(self, extra: Values) -> Reading:
         """`extra` are fields from other sources. Raises DeviceLost and LibraryGone."""
@@ -116,6 +112,7 @@ class NvmlDevice:
             self._mig_mode = mig_mode
             query.forget()
             self._batch.forget()
+            self._links.forget()
             self._free_activity()
         if not self._once.complete:
             self._once = self._read_once()
@@ -200,16 +197,10 @@ class NvmlDevice:
         )
 
     def _read_fields(self) -> Values:
-        values = self._batch.read()
-        if self._links:
-            complete_links(self.query, self._links, values)
-            if self._links_up is not None and values["nvlink_up"] != self._links_up:
-                self._batch.forget()  # a link has counters only while it is up
-                self.query.forget()
-            self._links_up = values["nvlink_up"]
-        for group in ("nvlink_up", "nvlink_errors"):
-            if not values.get(group):
-                values.pop(group, None)
+        links = self._links.read()
+        if self._links.changed:
+            self._batch.forget()
+        values = self._batch.read() | links
         for flag in _FLAGS:
             if flag in values:
                 values[flag] = values[flag] != 0

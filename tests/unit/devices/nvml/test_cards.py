@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from gputally.devices.nvml.fields import complete_links
-from gputally.devices.nvml.library import Library, Query
 from gputally.metrics.catalog import GPU_METRICS
 from gputally.model import Activity, MigReading, Reading
-from tests.support.nvml_cards import CARDS, a100, h100, l40s
+from tests.support.nvml_cards import CARDS, h100, l40s
 from tests.unit.devices.nvml.driver import Driver
 from tools.rendering.metrics_page import readers_of
 from tools.servers.waiting import wait_until
@@ -108,24 +106,3 @@ def test_values_that_change_are_read_anew(driver: Driver) -> None:
         2**40,
         71,
     )
-
-
-def test_nvlink_counters_appear_when_a_link_comes_up(driver: Driver) -> None:
-    card = a100()
-    assert card.nvlink_up is not None
-    assert card.nvlink_errors is not None
-    down = {key: value for key, value in card.nvlink_errors.items() if key[0] != "3"}
-    driver.shows(replace(card, nvlink_up={**card.nvlink_up, ("3",): 0.0}, nvlink_errors=down))
-    reader = driver.reader()
-    assert reader.read().readings[0].nvlink_errors == down
-    driver.shows(card)
-    reader.read()
-    (reading,) = reader.read().readings
-    assert reading.nvlink_errors == card.nvlink_errors
-    assert reading.nvlink_up == card.nvlink_up
-
-
-def test_link_that_sleeps_is_up() -> None:
-    values: dict[str, Any] = {"nvlink_up": {("0",): 0, ("1",): 1, ("2",): 2}}
-    complete_links(Query(Library(), None), 3, values)
-    assert values["nvlink_up"] == {("0",): 0.0, ("1",): 1.0, ("2",): 1.0}
