@@ -92,6 +92,15 @@ RECOVERY_ACTIONS = (
     "system_reboot",
 )
 
+FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed")
+FABRIC_PROBLEMS = (
+    "degraded_bandwidth",
+    "route_recovery",
+    "route_unhealthy",
+    "access_timeout_recovery",
+    "incorrect_configuration",
+)
+
 
 def state_set(states: tuple[str, ...], current: str) -> Labelled:
     """One value per state: 1 for the current one, 0 for the others."""
@@ -440,6 +449,23 @@ class Reading(Activity):
     nvlink_up: Labelled | None = gauge("1 when the NVLink is active; read once a minute.", "link")
     nvlink_errors: Labelled | None = counter("NVLink errors by link, read once a minute.", "link", "type")
     nvlink_bytes: Labelled | None = counter("Data transferred over all NVLinks of the GPU.", "direction")
+    fabric_state: int | None = gauge(
+        "State of the GPU's registration with the NVLink fabric: 1 not started, 2 in progress, 3 completed. "
+        "Absent on GPUs without a fabric."
+    )
+    fabric_status: int | None = gauge(
+        "Result of the registration with the NVLink fabric, as an NVML return code: 0 is success. Absent "
+        "until it is completed."
+    )
+    fabric_problem: Labelled | None = gauge(
+        "1 while the NVLink fabric has this problem at the GPU. Absent where the driver does not report it.",
+        "problem",
+    )
+    fabric_info: Labelled | None = gauge(
+        "1; NVLink cluster and clique of the GPU. GPUs with the same values reach each other over NVLink.",
+        "fabric_cluster",
+        "clique",
+    )
     xgmi_up: Labelled | None = gauge("1 when the XGMI link is active.", "link")
     xgmi_bytes: Labelled | None = counter(
         "Data transferred over each XGMI link of the GPU.", "link", "direction"

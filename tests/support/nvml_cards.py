@@ -251,6 +251,9 @@ def h100(index: int = 0) -> Reading:
             ("low_utilization",): 5.5,
             ("reliability",): 6.125,
         },
+        fabric_state=3,
+        fabric_status=0,
+        fabric_info={("00000000-0000-0000-0000-000000000000", "0"): 1.0},
         **nvlinks(18, UP_TO_HOPPER, down=15),
         **ACTIVITY,
     )
@@ -266,6 +269,9 @@ def b200(index: int = 0) -> Reading:
         h100(index),
         gpu=gpu(index, "NVIDIA B200", "10.0"),
         memory_total_bytes=180 * GIB,
+        fabric_state=2,
+        fabric_status=None,
+        fabric_info=None,
         temperature_margin_celsius=-2,
         temperature_slowdown_celsius=None,
         temperature_shutdown_celsius=None,
@@ -282,6 +288,16 @@ def gb200(index: int = 0) -> Reading:
         pcie_replays=None,
         clock_application_hertz=None,
         recovery_action=state_set(RECOVERY_ACTIONS, "recover_imex_domain"),
+        fabric_state=3,
+        fabric_status=0,
+        fabric_info={("2d9a7c11-03f5-4b6e-8d20-9c1e55aa0471", "32766"): 1.0},
+        fabric_problem={
+            ("degraded_bandwidth",): 1.0,
+            ("route_recovery",): 0.0,
+            ("route_unhealthy",): 0.0,
+            ("access_timeout_recovery",): 0.0,
+            ("incorrect_configuration",): 0.0,
+        },
     )
 
 

@@ -116,6 +116,10 @@ class NvidiaModel(GpuModel):
     activity_counters: bool = False
     """NVML GPM: Hopper and newer."""
     recovery_action: bool = True
+    fabric: tuple[str, str] | None = None
+    """NVLink cluster and clique; None on models without NVSwitches."""
+    fabric_health: bool = False
+    """Reports problems of the fabric."""
 
 
 @dataclass(frozen=True, slots=True)

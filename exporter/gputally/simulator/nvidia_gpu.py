@@ -123,6 +123,7 @@ class NvidiaGpu(SimulatedGpu):
             compute_mode=self._compute_mode,
             processes=state.processes,
             process_samples=self._samples(moment) if whole else None,
+            **driver.fabric(card, faults.fabric(second)),
             mig=tuple(self._mig_reading(instance, profile, state) for instance, profile in self._instances),
         )
 

@@ -83,6 +83,10 @@ enum { MAX_GPUS = 64, MAX_MIGS = 16, MAX_LINKS = 36, MAX_FANS = 16, MAX_XIDS = 3
     X(PCIE_TX, "pcie.tx", pcie_throughput_bytes_per_second[tx], 1/1000) \
     X(PCIE_RX, "pcie.rx", pcie_throughput_bytes_per_second[rx], 1/1000) \
     X(RECOVERY_ACTION, "recovery_action", NO_FIELD, 0) \
+    X(FABRIC_STATE, "fabric.state", fabric_state, 1) \
+    X(FABRIC_STATUS, "fabric.status", fabric_status, 1) \
+    X(FABRIC_CLIQUE, "fabric.clique", NO_FIELD, 0) \
+    X(FABRIC_HEALTH, "fabric.health", NO_FIELD, 0) \
     X(PERSISTENCE, "persistence", persistence_mode, 1) \
     X(ACCOUNTING, "accounting", accounting_mode, 1) \
     X(ECC_MODE, "ecc_mode", ecc_mode, 1) \
@@ -197,6 +201,7 @@ enum { MAX_GPUS = 64, MAX_MIGS = 16, MAX_LINKS = 36, MAX_FANS = 16, MAX_XIDS = 3
     X(VBIOS, "vbios") \
     X(PCI_BUS_ID, "pci_bus_id") \
     X(BOARD_PART, "board_part") \
+    X(FABRIC_CLUSTER, "fabric.cluster") \
     X(PROFILE, "profile")
 /* clang-format on */
 

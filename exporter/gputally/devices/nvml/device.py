@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gputally.devices import Values
-from gputally.devices.nvml import gpm, mig, nvlink, process_lists, xid
+from gputally.devices.nvml import fabric, gpm, mig, nvlink, process_lists, xid
 from gputally.devices.nvml.ended_processes import Accounting
 from gputally.devices.nvml.fields import DEVICE_SLOTS, FieldBatch
 from gputally.devices.nvml.library import DeviceLost, Library, Query, some
@@ -39,7 +39,7 @@ FILLS = frozenset(
         *(scalar.field for scalar in (*FIXED, *LIVE, *INSTEAD_OF_FIELDS)),
         *(slot.field for slot in DEVICE_SLOTS),
         *(*ENGINES, *MEMORY, *BAR1, *gpm.METRICS),
-        *(*mig.FILLS, *nvlink.FILLS, *process_lists.FILLS, *xid.FILLS),
+        *(*fabric.FILLS, *mig.FILLS, *nvlink.FILLS, *process_lists.FILLS, *xid.FILLS),
         "accounted",
         "accounting_mode",
         "clock_application_hertz",
@@ -146,6 +146,7 @@ class NvmlDevice:
             **values,
             **memory,
             **read_bar1(query),
+            **fabric.read_fabric(query),
             **self._utilization(),
             **({} if self._activity is None else self._activity.read()),
         )
