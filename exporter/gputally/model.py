@@ -394,8 +394,11 @@ class Reading(Activity):
     temperature_slowdown_celsius: float | None = gauge("Core temperature at which the hardware slows down.")
     temperature_shutdown_celsius: float | None = gauge("Core temperature at which the hardware shuts down.")
     temperature_margin_celsius: float | None = gauge(
-        "Margin to the nearest slowdown temperature (T.Limit); negative when it is exceeded."
+        "Margin to the temperature at which the GPU slows down (T.Limit without the card's own offset); 0 or "
+        "less while it is exceeded."
     )
+    temperature_slowdown_offset_celsius: float | None = None
+    """The card's own offset: T.Limit where it slows down, for example -2."""
     sensor_celsius: Labelled | None = gauge(
         "Temperature of each sensor: edge, junction (the hottest spot), mem and others (AMD).", "sensor"
     )
@@ -442,7 +445,8 @@ class Reading(Activity):
     pcie_width_max: int | None = gauge("Maximum number of PCIe lanes.")
     pcie_replays: int | None = counter("Retransmitted PCIe packets.")
     pcie_throughput_bytes_per_second: Labelled | None = gauge(
-        "PCIe throughput over 20 ms (AMD: one second). Only with --pcie-throughput, because the read blocks.",
+        "PCIe throughput: the mean since the last sample on NVIDIA GPUs from Hopper on. On others over 20 ms "
+        "(AMD: one second), and only with --pcie-throughput, because the read blocks.",
         "direction",
     )
 
@@ -461,10 +465,10 @@ class Reading(Activity):
         "1 while the NVLink fabric has this problem at the GPU. Absent where the driver does not report it.",
         "problem",
     )
-    fabric_info: Labelled | None = gauge(
-        "1; NVLink cluster and clique of the GPU. GPUs with the same values reach each other over NVLink.",
+    fabric_clique: Labelled | None = gauge(
+        "Clique of the GPU in its NVLink fabric. GPUs with the same cluster and clique reach each other over "
+        "NVLink. Absent until it is registered.",
         "fabric_cluster",
-        "clique",
     )
     xgmi_up: Labelled | None = gauge("1 when the XGMI link is active.", "link")
     xgmi_bytes: Labelled | None = counter(

@@ -114,6 +114,29 @@ def test_power_of_the_module_is_not_that_of_the_gpu(gpu: OneGpu, scope: int) -> 
     assert value.nvmlReturn == nvml.NVML_ERROR_NOT_SUPPORTED
 
 
+def test_superchip_has_values_of_the_gpu_and_of_its_module(gpu: OneGpu) -> None:
+    handle = gpu(
+        "cc_major 9\ncc_minor 0\npower.usage 345120\npower.module 511000\nenergy 5000\nenergy.module 9000\n"
+    )
+    expected = {
+        (nvml.NVML_FI_DEV_POWER_AVERAGE, nvml.NVML_POWER_SCOPE_GPU): 345120,
+        (nvml.NVML_FI_DEV_POWER_AVERAGE, nvml.NVML_POWER_SCOPE_MODULE): 511000,
+        (nvml.NVML_FI_DEV_ENERGY, nvml.NVML_POWER_SCOPE_GPU): 5000,
+        (nvml.NVML_FI_DEV_ENERGY, nvml.NVML_POWER_SCOPE_MODULE): 9000,
+        (nvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, 0): 9000,
+    }
+    values = nvml.nvmlDeviceGetFieldValues(handle, list(expected))
+    assert {(value.fieldId, value.scopeId): number(value) for value in values} == expected
+    assert nvml.nvmlDeviceGetTotalEnergyConsumption(handle) == 9000
+
+
+@pytest.mark.parametrize("capability", [(7, 5), (8, 0)])
+def test_mean_power_is_not_supported_on_turing_and_ga100(gpu: OneGpu, capability: tuple[int, int]) -> None:
+    handle = gpu("cc_major {}\ncc_minor {}\npower.usage 345120\n".format(*capability))
+    (value,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_POWER_AVERAGE])
+    assert value.nvmlReturn == nvml.NVML_ERROR_NOT_SUPPORTED
+
+
 def links(version: int) -> str:
     lines = []
     for link in range(18):

@@ -72,6 +72,7 @@ def raw_gpu(reading: Reading) -> Raw:
     if reading.up:
         pairs |= {
             **_slots(reading),
+            **_margin(reading),
             **_clocks(reading),
             **_throttling(reading),
             **_ecc(reading),
@@ -181,6 +182,14 @@ def _clocks(reading: Reading) -> dict[str, int]:
     return values | fans
 
 
+def _margin(reading: Reading) -> dict[str, int]:
+    """T.Limit, which is 0 or the card's own offset where it slows down."""
+    if reading.temperature_margin_celsius is None:
+        return {}
+    offset = reading.temperature_slowdown_offset_celsius or 0
+    return {"temp.margin": _nearest(reading.temperature_margin_celsius + offset)}
+
+
 def _throttling(reading: Reading) -> dict[str, int]:
     if reading.throttle_active is None:
         return {}
@@ -227,8 +236,8 @@ def _nvlink(reading: Reading) -> dict[str, int | None]:
 
 def _fabric(reading: Reading) -> dict[str, str | int]:
     values: dict[str, str | int] = {}
-    for cluster, clique in reading.fabric_info or {}:
-        values |= {"fabric.cluster": cluster, "fabric.clique": int(clique)}
+    for (cluster,), clique in (reading.fabric_clique or {}).items():
+        values |= {"fabric.cluster": cluster, "fabric.clique": _nearest(clique)}
     if reading.fabric_problem is not None:
         # Two bits a problem: 1 yes, 2 no; the last one (configuration): 1 correct, 4 no partition.
         here = _chosen(reading.fabric_problem, FABRIC_PROBLEMS, "fabric problem")

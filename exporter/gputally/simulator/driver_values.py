@@ -206,6 +206,7 @@ def fabric(card: NvidiaModel, wrong: set[str]) -> dict[str, Any]:
     """The fields of the NVLink fabric; none where the model has no fabric."""
     if card.fabric is None:
         return {}
+    cluster, clique = card.fabric
     completed, failed = "not_completed" not in wrong, "failed" in wrong
     return {
         "fabric_state": FABRIC_STATES.index("completed" if completed else "in_progress"),
@@ -213,7 +214,7 @@ def fabric(card: NvidiaModel, wrong: set[str]) -> dict[str, Any]:
         "fabric_problem": {(problem,): float(problem in wrong) for problem in FABRIC_PROBLEMS}
         if card.fabric_health
         else None,
-        "fabric_info": {card.fabric: 1.0} if completed and not failed else None,
+        "fabric_clique": {(cluster,): float(clique)} if completed and not failed else None,
     }
 
 

@@ -229,6 +229,7 @@ def test_every_field_of_the_model_is_exported_and_every_metric_has_its_field() -
         "process_samples",
         "accounted",
         "energy_millijoules",
+        "temperature_slowdown_offset_celsius",
     }
     for metrics, model in ((GPU_METRICS, Reading), (MIG_METRICS, MigReading)):
         exported = {metric.field for metric in metrics}

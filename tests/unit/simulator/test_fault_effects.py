@@ -177,7 +177,7 @@ def test_gpu_is_not_in_the_fabric_until_it_is_registered() -> None:
     )
     seen = [hit(engine, second) for second in (99, 150, 250, 300)]
     assert [(gpu.fabric_state, gpu.fabric_status) for gpu in seen] == [(3, 0), (2, None), (3, 999), (3, 0)]
-    assert [gpu.fabric_info is None for gpu in seen] == [False, True, True, False]
+    assert [gpu.fabric_clique is None for gpu in seen] == [False, True, True, False]
 
 
 def test_remapping_fails_where_no_spare_row_is_left() -> None:

@@ -165,18 +165,35 @@ static int link_field(const char *function, const struct target *target, u32 id,
     return NOT_SUPPORTED;
 }
 
+/* Power and energy of the GPU (scope 0) or of the whole module (1), which only superchips have
+ * (nvml.h:2705-2722). The mean over a second exists on Ampere and newer, without GA100 (nvml.h:2716). */
+static int power_slot(const struct device *device, u32 id, u32 scope, int slot)
+{
+    enum { AVERAGE = 185, INSTANT = 186, ENERGY_COUNTER = 191, MODULE = 1 };
+    u64 major = 0, minor = 0;
+    given(device, CC_MAJOR, &major);
+    given(device, CC_MINOR, &minor);
+    if (id == AVERAGE && (major < 8 || (major == 8 && minor == 0)))
+        return -1;
+    if (scope == MODULE)
+        return id == ENERGY_COUNTER ? ENERGY_MODULE : id <= INSTANT ? POWER_MODULE : -1;
+    return scope ? -1 : slot;
+}
+
 static int find_field(const char *function, const struct target *target, u32 id, u32 scope, u32 *type,
                       u64 *value)
 {
     *type = TYPE_U64;
     for (size_t i = 0; i < COUNT(fields); i++)
         if (fields[i].id == id) {
-            /* Power has further scopes, which no scenario has. */
-            if (id >= 185 && id <= 192 && scope != 0)
-                return NOT_SUPPORTED;
+            int slot = fields[i].slot;
+            if (id >= 185 && id <= 192)
+                slot = power_slot(target->device, id, scope, slot);
             *type = fields[i].type;
-            return fetch(function, target, fields[i].slot, value);
+            return slot < 0 ? NOT_SUPPORTED : fetch(function, target, slot, value);
         }
+    if (id == 83)
+        return fetch(function, target, total_energy_slot(target->device), value);
     int ecc = ecc_slot(id);
     if (ecc >= 0)
         return fetch(function, target, ecc, value);

@@ -50,7 +50,7 @@ FILLS = frozenset(
         "gpu_utilization_ratio",
         "memory_utilization_ratio",
         "mig_mode",
-        "pcie_throughput_bytes_per_second",
+        gpm.THROUGHPUT,
         "persistence_mode",
         "power_max_limit_watts",
         "power_min_limit_watts",
@@ -121,6 +121,9 @@ class NvmlDevice:
         read_scalars(query, LIVE, values)
         if values.get("performance_state") == _UNKNOWN_STATE:
             del values["performance_state"]
+        if "temperature_margin_celsius" in values:
+            values["temperature_margin_celsius"] -= values.get("temperature_slowdown_offset_celsius", 0)
+        activity = {} if self._activity is None else self._activity.read()
         memory = read_memory(query)
         accounting_mode = as_flag(query.number("accounting_mode", "nvmlDeviceGetAccountingMode"))
         processes = self._lists.processes(query)
@@ -137,7 +140,6 @@ class NvmlDevice:
             persistence_mode=as_flag(query.number("persistence_mode", "nvmlDeviceGetPersistenceMode")),
             accounting_mode=accounting_mode,
             remap_banks=self._remap_banks(),
-            pcie_throughput_bytes_per_second=self._throughput(),
             processes=processes,
             accounted=self._accounted(accounting_mode, processes),
             process_samples=self._lists.samples(query, self.gpu.uuid),
@@ -148,7 +150,7 @@ class NvmlDevice:
             **read_bar1(query),
             **fabric.read_fabric(query),
             **self._utilization(),
-            **({} if self._activity is None else self._activity.read()),
+            **(self._throughput() | activity),
         )
 
     def _accounted(
@@ -240,15 +242,15 @@ class NvmlDevice:
         }
         return some({fan: None if percent is None else percent / 100 for fan, percent in speeds.items()})
 
-    def _throughput(self) -> Labelled | None:
-        if not self._pcie_throughput:
-            return None
-        field = "pcie_throughput_bytes_per_second"
+    def _throughput(self) -> Values:
+        field = gpm.THROUGHPUT
+        if not self._pcie_throughput or (self._activity is not None and self._activity.tells(field)):
+            return {}
         kilobytes = {
             (direction,): self.query.number(field, "nvmlDeviceGetPcieThroughput", counter)
             for direction, counter in (("tx", _TX), ("rx", _RX))
         }
-        return some({key: None if kb is None else kb * 1000 for key, kb in kilobytes.items()})
+        return {field: some({key: None if kb is None else kb * 1000 for key, kb in kilobytes.items()})}
 
     def _remap_banks(self) -> Labelled | None:
         banks = self.query.call("remap_banks", "nvmlDeviceGetRowRemapperHistogram")

@@ -8,9 +8,9 @@ from uuid import UUID
 
 from gputally.devices import Values
 from gputally.devices.nvml.library import SUCCESS, ErrorMeaning, Query
-from gputally.model import FABRIC_PROBLEMS, FABRIC_STATES, Labelled
+from gputally.model import FABRIC_PROBLEMS, FABRIC_STATES, Labelled, Labels
 
-FILLS = frozenset({"fabric_state", "fabric_status", "fabric_problem", "fabric_info"})
+FILLS = frozenset({"fabric_state", "fabric_status", "fabric_problem", "fabric_clique"})
 
 _FUNCTION = "nvmlDeviceGetGpuFabricInfoV"
 _STRUCTS = ("c_nvmlGpuFabricInfo_v3_t", "c_nvmlGpuFabricInfo_v2_t")  # the newest first
@@ -49,12 +49,12 @@ def _values(info: Any) -> Values:
         values["fabric_status"] = int(info.status)
         if info.status == SUCCESS:
             cluster = str(UUID(bytes=bytes(info.clusterUuid)))
-            values["fabric_info"] = {(cluster, str(info.cliqueId)): 1.0}
+            values["fabric_clique"] = {(cluster,): float(info.cliqueId)}
     return values
 
 
 def _problems(mask: int) -> Labelled:
-    problems = {}
+    problems: dict[Labels, float] = {}
     for problem, (shift, width, without) in _HEALTH.items():
         value = mask >> shift & (1 << width) - 1
         if value:

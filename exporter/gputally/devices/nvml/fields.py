@@ -76,8 +76,12 @@ DEVICE_SLOTS = (
         for reason, id in _THROTTLE_NANOSECONDS.items()
     ),
     Slot("memory_temperature_celsius", 82),
+    # Of the GPU alone (scope 0). The older counter of a Grace superchip is the whole module's.
+    Slot("power_watts", 185, per=1000),
+    Slot("energy_millijoules", 191),
     Slot("energy_millijoules", 83),
     Slot("pcie_replays", 94),
+    Slot("temperature_slowdown_offset_celsius", 194),
     Slot("remapped_rows", 142, ("correctable",)),
     Slot("remapped_rows", 143, ("uncorrectable",)),
     Slot("remapped_rows_pending", 144),

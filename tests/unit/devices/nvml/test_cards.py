@@ -8,10 +8,11 @@ import pytest
 
 from gputally.metrics.catalog import GPU_METRICS
 from gputally.model import Activity, MigReading, Reading
-from tests.support.nvml_cards import CARDS, h100, l40s
+from tests.support.nvml_cards import CARDS, h100, l40s, t4
 from tests.unit.devices.nvml.driver import Driver
 from tools.rendering.metrics_page import readers_of
 from tools.servers.waiting import wait_until
+from tools.standin.scenario import Fault, FaultKind
 
 ACTIVITY_FIELDS = [field.name for field in dataclasses.fields(Activity)]
 FROM_THE_CLOCK = {"xid_last_timestamp_seconds"}  # the moment at which the test ran
@@ -51,8 +52,11 @@ def test_every_field_of_the_model_is_told_by_some_card() -> None:
 def test_reading_equals_what_the_driver_says(driver: Driver, kind: str) -> None:
     expected = CARDS[kind]()
     driver.shows(expected)
+    # With GPM, throughput is activity: it needs no flag, and two samples.
+    has_gpm = expected.sm_active_ratio is not None
+    throughput = expected.pcie_throughput_bytes_per_second
     reader = driver.reader(
-        pcie_throughput=expected.pcie_throughput_bytes_per_second is not None,
+        pcie_throughput=throughput is not None and not has_gpm,
         accounting=expected.accounted is not None,
     )
 
@@ -61,6 +65,7 @@ def test_reading_equals_what_the_driver_says(driver: Driver, kind: str) -> None:
     assert first.errors == {}
     unfollowed = replace(
         without_activity(expected),
+        pcie_throughput_bytes_per_second=None if has_gpm else throughput,
         xid_errors=reading.xid_errors,
         mig=tuple(without_activity(mig) for mig in expected.mig),
     )
@@ -92,6 +97,42 @@ def test_pcie_throughput_is_read_only_when_asked_for(driver: Driver) -> None:
     driver.shows(l40s())
     (reading,) = driver.reader().read().readings
     assert reading.pcie_throughput_bytes_per_second is None
+
+
+def test_pcie_throughput_is_not_read_in_a_blocking_call_where_gpm_has_it(driver: Driver) -> None:
+    driver.shows(h100(), faults=[Fault(FaultKind.ERROR, "nvmlDeviceGetPcieThroughput", value=999)])
+    reader = driver.reader(pcie_throughput=True)
+    reports = [reader.read(), reader.read()]
+    assert [report.errors for report in reports] == [{}, {}]
+    throughput = [report.readings[0].pcie_throughput_bytes_per_second for report in reports]
+    assert throughput == [None, h100().pcie_throughput_bytes_per_second]
+
+
+def test_margin_is_zero_where_the_card_slows_down(driver: Driver) -> None:
+    driver.shows(replace(h100(), temperature_margin_celsius=0, temperature_slowdown_offset_celsius=-2))
+    assert "temp.margin -2\n" in driver.scenario.read_text()
+    (reading,) = driver.reader().read().readings
+    assert reading.temperature_margin_celsius == 0
+
+
+def test_superchip_reports_the_energy_and_power_of_the_gpu_and_not_of_the_module(driver: Driver) -> None:
+    """A GH200: the older energy counter includes the CPU."""
+    card = replace(h100(), energy_millijoules=5_000, power_watts=300.5)
+    driver.shows(card)
+    lines = driver.scenario.read_text()
+    driver.scenario.write_text(
+        lines.replace("energy 5000\n", "energy 5000\nenergy.module 9000\npower.module 511000\n")
+    )
+    (reading,) = driver.reader().read().readings
+    assert (reading.energy_millijoules, reading.power_watts) == (5_000, 300.5)
+
+
+def test_power_is_read_where_only_one_of_the_two_ways_is_supported(driver: Driver) -> None:
+    """Turing has no mean over a second; a GB10 may have only the value with a scope."""
+    driver.shows(t4())
+    assert driver.reader().read().readings[0].power_watts == t4().power_watts
+    driver.shows(h100(), faults=[Fault(FaultKind.ERROR, "nvmlDeviceGetPowerUsage", value=3)])
+    assert driver.reader().read().readings[0].power_watts == h100().power_watts
 
 
 def test_values_that_change_are_read_anew(driver: Driver) -> None:

@@ -7,7 +7,7 @@ import pynvml
 import pytest
 
 from gputally.devices.nvml.fabric import _problems
-from gputally.model import FABRIC_PROBLEMS, Reading
+from gputally.model import FABRIC_PROBLEMS, Labelled, Reading
 from tests.support.nvml_cards import gb200, h100, l40s
 from tests.unit.devices.nvml.driver import Driver
 from tools.standin.scenario import Fault, FaultKind
@@ -16,7 +16,7 @@ ARGUMENT_VERSION_MISMATCH = 25
 
 
 def fabric(reading: Reading) -> tuple[Any, ...]:
-    return (reading.fabric_state, reading.fabric_status, reading.fabric_problem, reading.fabric_info)
+    return (reading.fabric_state, reading.fabric_status, reading.fabric_problem, reading.fabric_clique)
 
 
 def read(driver: Driver, reading: Reading, **options: Any) -> Reading:
@@ -45,7 +45,7 @@ def test_registration_that_failed_has_a_result_and_no_clique(driver: Driver) -> 
 
 @pytest.mark.parametrize("problem", FABRIC_PROBLEMS)
 def test_each_problem_is_told_from_the_others(driver: Driver, problem: str) -> None:
-    problems = {(name,): float(name == problem) for name in FABRIC_PROBLEMS}
+    problems: Labelled = {(name,): float(name == problem) for name in FABRIC_PROBLEMS}
     assert read(driver, replace(gb200(), fabric_problem=problems)).fabric_problem == problems
 
 
