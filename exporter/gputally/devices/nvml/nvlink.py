@@ -1,4 +1,4 @@
-"""NVLink: which counters a GPU has depends on the generation of its links, told by the compute capability.
+"""NVLink: which counters a GPU has depends on the generation of its links, and so on its compute capability.
 
 Bytes are sums over all links, made by the driver and read with every sample. States and errors are read link
 by link, once a minute: up to 200 values per GPU that hardly change.
