@@ -1,6 +1,7 @@
 """Every setting of the rules, with its default and the source of the default."""
 
-from alerts.model import Setting, Table
+from alerts import xids
+from alerts.model import Setting, Severity, Table
 from gputally.devices.vendors import READER_NAMES
 
 SETTINGS: tuple[Setting, ...] = (
@@ -17,17 +18,17 @@ SETTINGS: tuple[Setting, ...] = (
     # health
     Setting(
         "xid_critical",
-        (46, 48, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140, 143, 158),
+        xids.codes(Severity.CRITICAL),
         "Critical XID codes: the GPU has to be reset or repaired.",
-        "DCGM fails a GPU for 48, 64, 74, 79, 95, 119, 120 and 140; for the others NVIDIA's XID catalog "
-        "requires an immediate reset",
+        "NVIDIA's XID catalog requires an immediate reset or restart; DCGM fails a GPU for 48 and 74; the "
+        "catalog does not have 173 and 175 yet",
     ),
     Setting(
         "xid_warning",
-        (54, 92, 94, 109, 144, 145, 146, 147, 148, 149, 150, 156, 157),
-        "XID codes for working hours. 13, 31, 43 and 45 are program errors and belong in neither list.",
-        "NVIDIA's XID catalog: contained, retired or corrected by the GPU, and worth an investigation; it "
-        "requires a reset after 109, but a single job that stalls can cause that code",
+        xids.codes(Severity.WARNING),
+        "XID codes for working hours. 13, 31, 43 and 45 are program errors and belong in neither list; after "
+        "144 to 146 GPUTallyRecoveryNeeded decides.",
+        "NVIDIA's XID catalog: contained or corrected by the GPU, and worth an investigation",
     ),
     Setting("xid_window_seconds", 3600, "For how long after an XID error its alert fires."),
     Setting("throttle_ratio", 0.5, "Share of 5 minutes in which the hardware reduced the clocks."),

@@ -477,7 +477,8 @@ DASHBOARD = dashboard(
         ),
         _line_per_gpu(
             "PCIe traffic",
-            "Data over the PCIe bus, both directions. Only with the exporter flag --pcie-throughput.",
+            "Data over the PCIe bus, both directions. NVIDIA GPUs before Hopper and AMD GPUs: only with the "
+            "exporter flag --pcie-throughput.",
             _of("pcie_throughput_bytes_per_second", how="sum"),
             "Bps",
             width=6,

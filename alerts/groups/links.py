@@ -1,4 +1,4 @@
-"""Faults of NVLink, XGMI and PCIe links; part of the group gputally-health."""
+"""Faults of NVLink, its fabric, XGMI and PCIe links; part of the group gputally-health."""
 
 from alerts.model import Action, Alert, Record, Severity
 
@@ -101,6 +101,44 @@ ALERTS: tuple[Alert, ...] = (
         ),
         for_="5m",
         action=Action.DRAIN,
+    ),
+    # Fabric Manager and IMEX need minutes after a start. A GPU without a fabric has no state.
+    Alert(
+        "GPUTallyFabricNotReady",
+        """
+          (
+              max by (cluster, node, gpu, uuid) (gputally_gpu_fabric_state) < 3
+            or
+              max by (cluster, node, gpu, uuid) (gputally_gpu_fabric_status) > 0
+          )
+        * on (cluster, node, uuid) group_left (pci_bus_id, model)
+          max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        """,
+        Severity.CRITICAL,
+        summary="GPU {{ $labels.gpu }} on {{ $labels.node }} is not registered in its NVLink fabric.",
+        description=(
+            "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
+            "{{ $labels.node }} waits for its registration in the NVLink fabric, or the registration has "
+            "failed. CUDA programs do not start on it. Check Fabric Manager or IMEX on the node."
+        ),
+        for_="10m",
+        action=Action.DRAIN,
+    ),
+    Alert(
+        "GPUTallyFabricDegraded",
+        """
+          (max by (cluster, node, gpu, uuid, problem) (gputally_gpu_fabric_problem) == 1)
+        * on (cluster, node, uuid) group_left (pci_bus_id, model)
+          max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        """,
+        Severity.WARNING,
+        summary="The NVLink fabric of GPU {{ $labels.gpu }} on {{ $labels.node }} has a problem.",
+        description=(
+            "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
+            "{{ $labels.node }} reports {{ $labels.problem }} of its NVLink fabric. Jobs on several GPUs are "
+            "slow or fail. Check the switches, their links and Fabric Manager."
+        ),
+        for_="10m",
     ),
     Alert(
         "GPUTallyXgmiDown",

@@ -144,7 +144,8 @@ class Config:
     pcie_throughput: bool = setting(
         False,
         "--pcie-throughput",
-        "read the PCIe throughput: adds 40 ms per NVIDIA GPU, or one second for all AMD GPUs, to each sample",
+        "read the PCIe throughput also of GPUs where that blocks: adds 40 ms per NVIDIA GPU before Hopper, "
+        "or one second for all AMD GPUs, to each sample",
         boolean,
         group="reading",
     )

@@ -94,6 +94,15 @@ RECOVERY_ACTIONS = (
     "system_reboot",
 )
 
+FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed")
+FABRIC_PROBLEMS = (
+    "degraded_bandwidth",
+    "route_recovery",
+    "route_unhealthy",
+    "access_timeout_recovery",
+    "incorrect_configuration",
+)
+
 
 def state_set(states: tuple[str, ...], current: str) -> Labelled:
     """One value per state: 1 for the current one, 0 for the others."""
@@ -384,8 +393,11 @@ class Reading(Activity):
     temperature_slowdown_celsius: float | None = gauge("Core temperature at which the hardware slows down.")
     temperature_shutdown_celsius: float | None = gauge("Core temperature at which the hardware shuts down.")
     temperature_margin_celsius: float | None = gauge(
-        "Margin to the nearest slowdown temperature (T.Limit); negative when it is exceeded."
+        "Margin to the temperature at which the GPU slows down (T.Limit without the card's own offset); 0 or "
+        "less while it is exceeded."
     )
+    temperature_slowdown_offset_celsius: float | None = None
+    """The card's own offset: T.Limit where it slows down, for example -2."""
     sensor_celsius: Labelled | None = gauge(
         "Temperature of each sensor: edge, junction (the hottest spot), mem and others (AMD).", "sensor"
     )
@@ -432,13 +444,31 @@ class Reading(Activity):
     pcie_width_max: int | None = gauge("Maximum number of PCIe lanes.")
     pcie_replays: int | None = counter("Retransmitted PCIe packets.")
     pcie_throughput_bytes_per_second: Labelled | None = gauge(
-        "PCIe throughput over 20 ms (AMD: one second). Only with --pcie-throughput, because the read blocks.",
+        "PCIe throughput: the mean since the last sample on NVIDIA GPUs from Hopper on. On others over 20 ms "
+        "(AMD: one second), and only with --pcie-throughput, because the read blocks.",
         "direction",
     )
 
-    nvlink_up: Labelled | None = gauge("1 when the NVLink is active.", "link")
-    nvlink_errors: Labelled | None = counter("NVLink errors by link.", "link", "type")
+    nvlink_up: Labelled | None = gauge("1 when the NVLink is active; read once a minute.", "link")
+    nvlink_errors: Labelled | None = counter("NVLink errors by link, read once a minute.", "link", "type")
     nvlink_bytes: Labelled | None = counter("Data transferred over all NVLinks of the GPU.", "direction")
+    fabric_state: int | None = gauge(
+        "State of the GPU's registration with the NVLink fabric: 1 not started, 2 in progress, 3 completed. "
+        "Absent on GPUs without a fabric."
+    )
+    fabric_status: int | None = gauge(
+        "Result of the registration with the NVLink fabric, as an NVML return code: 0 is success. Absent "
+        "until it is completed."
+    )
+    fabric_problem: Labelled | None = gauge(
+        "1 while the NVLink fabric has this problem at the GPU. Absent where the driver does not report it.",
+        "problem",
+    )
+    fabric_clique: Labelled | None = gauge(
+        "Clique of the GPU in its NVLink fabric. GPUs with the same cluster and clique reach each other over "
+        "NVLink. Absent until it is registered.",
+        "fabric_cluster",
+    )
     xgmi_up: Labelled | None = gauge("1 when the XGMI link is active.", "link")
     xgmi_bytes: Labelled | None = counter(
         "Data transferred over each XGMI link of the GPU.", "link", "direction"

@@ -48,6 +48,8 @@ EXPECTED: dict[str, set[str]] = {
     "cards, GPU 16": {*LOST, "GPUTallyXidCritical"},
     "cards, GPU 17": {"GPUTallyEnergyCounterStuck"},
     "cards, GPU 18": {"GPUTallyRetiredPagesPending"},
+    "cards, GPU 19": {"GPUTallyFabricNotReady"},
+    "cards, GPU 20": {"GPUTallyFabricDegraded"},
     # scenarios/instinct.toml
     "instinct, GPU 0": {"GPUTallyRasUncorrected"},
     "instinct, GPU 1": {"GPUTallyRasErrors"},

@@ -114,6 +114,29 @@ def test_module_power_differs_from_gpu_power(gpu: OneGpu, scope: int) -> None:
     assert value.nvmlReturn == nvml.NVML_ERROR_NOT_SUPPORTED
 
 
+def test_superchip_has_values_of_the_gpu_and_of_its_module(gpu: OneGpu) -> None:
+    handle = gpu(
+        "cc_major 9\ncc_minor 0\npower.usage 345120\npower.module 511000\nenergy 5000\nenergy.module 9000\n"
+    )
+    expected = {
+        (nvml.NVML_FI_DEV_POWER_AVERAGE, nvml.NVML_POWER_SCOPE_GPU): 345120,
+        (nvml.NVML_FI_DEV_POWER_AVERAGE, nvml.NVML_POWER_SCOPE_MODULE): 511000,
+        (nvml.NVML_FI_DEV_ENERGY, nvml.NVML_POWER_SCOPE_GPU): 5000,
+        (nvml.NVML_FI_DEV_ENERGY, nvml.NVML_POWER_SCOPE_MODULE): 9000,
+        (nvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, 0): 9000,
+    }
+    values = nvml.nvmlDeviceGetFieldValues(handle, list(expected))
+    assert {(value.fieldId, value.scopeId): number(value) for value in values} == expected
+    assert nvml.nvmlDeviceGetTotalEnergyConsumption(handle) == 9000
+
+
+@pytest.mark.parametrize("capability", [(7, 5), (8, 0)])
+def test_mean_power_is_not_supported_on_turing_and_ga100(gpu: OneGpu, capability: tuple[int, int]) -> None:
+    handle = gpu("cc_major {}\ncc_minor {}\npower.usage 345120\n".format(*capability))
+    (value,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_POWER_AVERAGE])
+    assert value.nvmlReturn == nvml.NVML_ERROR_NOT_SUPPORTED
+
+
 def links(version: int) -> str:
     lines = []
     for link in range(18):
@@ -130,7 +153,7 @@ def links(version: int) -> str:
 
 
 def test_nvlink_counters_by_id_and_by_scope(gpu: OneGpu) -> None:
-    handle = gpu(links(version=6))
+    handle = gpu(links(version=5))
     every_link = 0xFFFFFFFF
     expected = {
         (nvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L0, 0): 50,
@@ -147,7 +170,7 @@ def test_nvlink_counters_by_id_and_by_scope(gpu: OneGpu) -> None:
         (nvml.NVML_FI_DEV_NVLINK_GET_SPEED, 3): 25003,
         (nvml.NVML_FI_DEV_NVLINK_GET_STATE, 4): 1,
         (nvml.NVML_FI_DEV_NVLINK_GET_STATE, 5): 0,
-        (nvml.NVML_FI_DEV_NVLINK_GET_VERSION, 5): 6,
+        (nvml.NVML_FI_DEV_NVLINK_GET_VERSION, 5): 5,
         (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, 7): 107,
         (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, every_link): sum(100 + link for link in range(18)),
         (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, every_link): sum(200 + link for link in range(18)),
@@ -159,15 +182,36 @@ def test_nvlink_counters_by_id_and_by_scope(gpu: OneGpu) -> None:
         assert value.nvmlReturn == nvml.NVML_ERROR_NOT_SUPPORTED
 
 
+def test_on_hopper_the_older_error_fields_succeed_and_are_zero(gpu: OneGpu) -> None:
+    handle = gpu(links(version=6))
+    expected = {
+        (nvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L0, 0): 0,
+        (nvml.NVML_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_L11, 0): 0,
+        (nvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, 0): 0,
+        (nvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_L3, 0): 25003,
+        (nvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY, 17): 27,
+        (nvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC, 17): 67,
+    }
+    values = nvml.nvmlDeviceGetFieldValues(handle, list(expected))
+    assert {(value.fieldId, value.scopeId): number(value) for value in values} == expected
+    ecc_data = nvml.NVML_NVLINK_ERROR_DL_ECC_DATA
+    assert nvml.nvmlDeviceGetNvLinkErrorCounter(handle, 17, ecc_data) == 107
+
+
 def test_the_fifth_generation_counts_bytes_and_other_errors(gpu: OneGpu) -> None:
     handle = gpu(links(version=7))
     expected = {
         (nvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES, 3): 1024 * 103,
         (nvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES, 3): 1024 * 203,
         (nvml.NVML_FI_DEV_NVLINK_COUNT_RCV_ERRORS, 17): 317,
+        (nvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES, 0xFFFFFFFF): sum(1024 * (100 + n) for n in range(18)),
+        (nvml.NVML_FI_DEV_NVLINK_COUNT_RCV_ERRORS, 0xFFFFFFFF): sum(300 + n for n in range(18)),
     }
     values = nvml.nvmlDeviceGetFieldValues(handle, list(expected))
     assert {(value.fieldId, value.scopeId): number(value) for value in values} == expected
-    old = (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, 0xFFFFFFFF)
-    (value,) = nvml.nvmlDeviceGetFieldValues(handle, [old])
-    assert value.nvmlReturn == nvml.NVML_ERROR_NOT_SUPPORTED
+    old = [
+        (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, 0xFFFFFFFF),
+        (nvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC, 0),
+    ]
+    for value in nvml.nvmlDeviceGetFieldValues(handle, old):
+        assert value.nvmlReturn == nvml.NVML_ERROR_NOT_SUPPORTED

@@ -135,6 +135,7 @@ def test_every_field_in_the_units_of_the_driver() -> None:
         "remap_banks.max": "640",
         "pcie.gen": "4",
         "pcie.tx": "1200",
+        "gpm.pcie_tx": "1.1444091796875",
         "nvlink.0.state": "1",
         "nvlink.0.version": "6",
         "nvlink.1.state": "0",

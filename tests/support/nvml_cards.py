@@ -240,6 +240,8 @@ def h100(index: int = 0) -> Reading:
         gpu=gpu(index, "NVIDIA H100 80GB HBM3", "9.0"),
         memory_total_bytes=80 * GIB,
         temperature_margin_celsius=38,
+        temperature_slowdown_offset_celsius=-2,
+        pcie_throughput_bytes_per_second={("tx",): 3 * 2**18, ("rx",): 5 * 2**20},
         recovery_action=state_set(RECOVERY_ACTIONS, "drain_and_reset"),
         throttle_seconds={
             ("sw_power_cap",): 12.5,
@@ -251,6 +253,9 @@ def h100(index: int = 0) -> Reading:
             ("low_utilization",): 5.5,
             ("reliability",): 6.125,
         },
+        fabric_state=3,
+        fabric_status=0,
+        fabric_clique={("00000000-0000-0000-0000-000000000000",): 0},
         **nvlinks(18, UP_TO_HOPPER, down=15),
         **ACTIVITY,
     )
@@ -266,6 +271,9 @@ def b200(index: int = 0) -> Reading:
         h100(index),
         gpu=gpu(index, "NVIDIA B200", "10.0"),
         memory_total_bytes=180 * GIB,
+        fabric_state=2,
+        fabric_status=None,
+        fabric_clique=None,
         temperature_margin_celsius=-2,
         temperature_slowdown_celsius=None,
         temperature_shutdown_celsius=None,
@@ -282,6 +290,16 @@ def gb200(index: int = 0) -> Reading:
         pcie_replays=None,
         clock_application_hertz=None,
         recovery_action=state_set(RECOVERY_ACTIONS, "recover_imex_domain"),
+        fabric_state=3,
+        fabric_status=0,
+        fabric_clique={("2d9a7c11-03f5-4b6e-8d20-9c1e55aa0471",): 32766},
+        fabric_problem={
+            ("degraded_bandwidth",): 1.0,
+            ("route_recovery",): 0.0,
+            ("route_unhealthy",): 0.0,
+            ("access_timeout_recovery",): 0.0,
+            ("incorrect_configuration",): 0.0,
+        },
     )
 
 
@@ -293,6 +311,7 @@ def l40s(index: int = 0) -> Reading:
         memory_total_bytes=48 * GIB,
         memory_temperature_celsius=None,
         temperature_margin_celsius=45,
+        temperature_slowdown_offset_celsius=-5,
         mig_mode=None,
         nvlink_up=None,
         nvlink_errors=None,

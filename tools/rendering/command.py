@@ -14,7 +14,7 @@ from dashboards import registry
 from tools import ROOT, Failed
 from tools.chart_values import check as values_check
 from tools.chart_values import readme, schema, source
-from tools.rendering import accuracy, alerts_page, metrics_page, migrate_page, plain_install
+from tools.rendering import accuracy, alerts_page, metrics_page, migrate_page, plain_install, xids_page
 
 CHART = ROOT / chart.CHART
 
@@ -78,6 +78,7 @@ GENERATED: tuple[tuple[str, Render], ...] = (
     ("docs/energy.md", stamp_accuracy),
     ("docs/migrate.md", migrate_page.stamp),
     ("docs/alerts.md", alerts_page.stamp),
+    *xids_page.PAGES,
     ("Dockerfile", stamp_version(r'org\.opencontainers\.image\.version="([^"]*)"')),
     ("helm/gputally/Chart.yaml", stamp_version(r'(?m)^(?:version: |appVersion: ")([^"\n]+)')),
     ("deploy/argocd/application.yaml", stamp_version(r"targetRevision: v(\S+)")),

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from gputally.model import (
     COMPUTE_MODES,
+    FABRIC_PROBLEMS,
     RECOVERY_ACTIONS,
     THROTTLE_REASONS,
     AccountedProcess,
@@ -71,10 +72,12 @@ def raw_gpu(reading: Reading) -> Raw:
     if reading.up:
         pairs |= {
             **_slots(reading),
+            **_margin(reading),
             **_clocks(reading),
             **_throttling(reading),
             **_ecc(reading),
             **_nvlink(reading),
+            **_fabric(reading),
             **_modes(reading),
             **{f"xid {xid}": _nearest(count) for (xid,), count in (reading.xid_errors or {}).items()},
             "samples": None if reading.process_samples is None else 0,
@@ -179,6 +182,14 @@ def _clocks(reading: Reading) -> dict[str, int]:
     return values | fans
 
 
+def _margin(reading: Reading) -> dict[str, int]:
+    """T.Limit, which is 0 or the card's own offset where it slows down."""
+    if reading.temperature_margin_celsius is None:
+        return {}
+    offset = reading.temperature_slowdown_offset_celsius or 0
+    return {"temp.margin": _nearest(reading.temperature_margin_celsius + offset)}
+
+
 def _throttling(reading: Reading) -> dict[str, int]:
     if reading.throttle_active is None:
         return {}
@@ -220,6 +231,21 @@ def _nvlink(reading: Reading) -> dict[str, int | None]:
         share, rest = divmod(_nearest(total), len(links) or 1)
         for position, link in enumerate(links or [0]):
             values[f"nvlink.{link}.{direction}"] = share + (position < rest)
+    return values
+
+
+def _fabric(reading: Reading) -> dict[str, str | int]:
+    values: dict[str, str | int] = {}
+    for (cluster,), clique in (reading.fabric_clique or {}).items():
+        values |= {"fabric.cluster": cluster, "fabric.clique": _nearest(clique)}
+    if reading.fabric_problem is not None:
+        # Two bits a problem: 1 yes, 2 no; the last one (configuration): 1 correct, 4 no partition.
+        here = _chosen(reading.fabric_problem, FABRIC_PROBLEMS, "fabric problem")
+        codes = {problem: (4, 1) if problem == FABRIC_PROBLEMS[-1] else (1, 2) for problem in here}
+        values["fabric.health"] = sum(
+            codes[problem][0 if wrong else 1] << 2 * FABRIC_PROBLEMS.index(problem)
+            for problem, wrong in here.items()
+        )
     return values
 
 

@@ -1,6 +1,8 @@
 """Values that a driver reports of a GPU's state: clocks, fans, sensors, throughput, errors and links."""
 
-from gputally.model import Labelled
+from typing import Any
+
+from gputally.model import FABRIC_PROBLEMS, FABRIC_STATES, Labelled
 from gputally.simulator.faults import GpuFaults
 from gputally.simulator.gpu_models import AmdModel, Clocks, GpuModel, NvidiaModel
 from gputally.simulator.scenario import ECC_LOCATIONS
@@ -12,6 +14,7 @@ FANS_FROM_CELSIUS = 50
 FANS_FULL_CELSIUS = 90
 # The driver says "KB": 1000 and 1024 both divide this.
 PCIE_STEP_BYTES = 128_000
+_UNKNOWN_ERROR = 999  # of NVML
 
 
 def clock_factor(throttled: bool, demand_mw: int, limit_mw: int) -> float:
@@ -197,6 +200,22 @@ class Nvlinks:
             ("tx",): float(total_kib // links * links * KIB),
             ("rx",): float(total_kib * 31 // 32 // links * links * KIB),
         }
+
+
+def fabric(card: NvidiaModel, wrong: set[str]) -> dict[str, Any]:
+    """The fields of the NVLink fabric; none where the model has no fabric."""
+    if card.fabric is None:
+        return {}
+    cluster, clique = card.fabric
+    completed, failed = "not_completed" not in wrong, "failed" in wrong
+    return {
+        "fabric_state": FABRIC_STATES.index("completed" if completed else "in_progress"),
+        "fabric_status": (_UNKNOWN_ERROR if failed else 0) if completed else None,
+        "fabric_problem": {(problem,): float(problem in wrong) for problem in FABRIC_PROBLEMS}
+        if card.fabric_health
+        else None,
+        "fabric_clique": {(cluster,): float(clique)} if completed and not failed else None,
+    }
 
 
 class XgmiLinks:

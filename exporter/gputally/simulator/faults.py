@@ -131,6 +131,10 @@ class GpuFaults:
         current = max(asked, default=0)
         return {(action,): float(index == current) for index, action in enumerate(RECOVERY_ACTIONS)}
 
+    def fabric(self, second: int) -> set[str]:
+        """What is wrong with the registration in the NVLink fabric, or with the fabric."""
+        return {fault.problem for fault in self._active(FaultKind.FABRIC, second)}
+
 
 def _counted(fault: Fault, second: int) -> int:
     """Errors of a fault with a rate so far."""

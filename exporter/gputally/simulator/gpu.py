@@ -190,8 +190,9 @@ class SimulatedGpu(ABC):
             min((self._card.pcie_width, *widths)),
         )
 
-    def _pcie_throughput(self, state: State) -> Labelled | None:
-        if not self._asks_throughput:
+    def _pcie_throughput(self, state: State, *, always: bool = False) -> Labelled | None:
+        """`always`: the driver has it without a blocking call."""
+        if not (self._asks_throughput or always):
             return None
         return driver.pcie_throughput(*self._pcie_best(state.moment.second), state.intensity)
 

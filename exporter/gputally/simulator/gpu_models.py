@@ -95,7 +95,7 @@ class NvidiaModel(GpuModel):
     clocks_application: tuple[int, int] | None
     """Graphics and memory; None where the model has no such setting."""
     margin_from_celsius: int | None = None
-    """The core temperature at which T.Limit reads 0; None where the driver has no T.Limit."""
+    """The core temperature at which the GPU slows down; None where the driver has no T.Limit."""
     memory_thermometer: bool = False
     performance_state_idle: int = 0
     performance_state_busy: int = 0
@@ -117,6 +117,10 @@ class NvidiaModel(GpuModel):
     activity_counters: bool = False
     """NVML GPM: Hopper and newer."""
     recovery_action: bool = True
+    fabric: tuple[str, int] | None = None
+    """NVLink cluster and clique; None on models without NVSwitches."""
+    fabric_health: bool = False
+    """Reports problems of the fabric."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,7 @@ class NvidiaGpu(SimulatedGpu):
             temperature_margin_celsius=None
             if card.margin_from_celsius is None
             else float(card.margin_from_celsius - core),
+            temperature_slowdown_offset_celsius=None if card.margin_from_celsius is None else -2.0,
             clock_hertz=driver.clocks_now(card, state.working, state.clock_factor),
             clock_max_hertz=self._clock_max,
             clock_application_hertz=self._clock_application,
@@ -109,7 +110,7 @@ class NvidiaGpu(SimulatedGpu):
             pcie_width=width,
             pcie_width_max=card.pcie_width,
             pcie_replays=self._replays(second),
-            pcie_throughput_bytes_per_second=self._pcie_throughput(state),
+            pcie_throughput_bytes_per_second=self._pcie_throughput(state, always=card.activity_counters),
             nvlink_up=links.up(second) if links else None,
             nvlink_errors=links.errors(second) if links else None,
             nvlink_bytes=links.moved(state.totals.link_kib) if links else None,
@@ -123,6 +124,7 @@ class NvidiaGpu(SimulatedGpu):
             compute_mode=self._compute_mode,
             processes=state.processes,
             process_samples=self._samples(moment) if whole else None,
+            **driver.fabric(card, faults.fabric(second)),
             mig=tuple(self._mig_reading(instance, profile, state) for instance, profile in self._instances),
         )
 

@@ -3,6 +3,8 @@
 from gputally.simulator.gpu_models import Clocks, MigProfile, NvidiaModel
 
 NVLINK_ERRORS = ("replay", "recovery", "crc_flit", "crc_data")
+_HGX = ("00000000-0000-0000-0000-000000000000", 0)
+"""The fabric of one machine has no cluster."""
 NVLINK5_ERRORS = ("receive", "link_recovery", "link_integrity", "link_recovery_failed")
 
 
@@ -108,6 +110,7 @@ NVIDIA_MODELS: dict[str, NvidiaModel] = {
         links=18,
         nvlink_errors=NVLINK_ERRORS,
         remap_banks=2560,
+        fabric=_HGX,
         activity_counters=True,
         mig_profiles=_profiles(
             (
@@ -144,6 +147,7 @@ NVIDIA_MODELS: dict[str, NvidiaModel] = {
         links=18,
         nvlink_errors=NVLINK_ERRORS,
         remap_banks=3072,
+        fabric=_HGX,
         activity_counters=True,
         mig_profiles=_profiles(
             (
@@ -178,6 +182,8 @@ NVIDIA_MODELS: dict[str, NvidiaModel] = {
         links=18,
         nvlink_errors=NVLINK5_ERRORS,
         remap_banks=4096,
+        fabric=_HGX,
+        fabric_health=True,
         activity_counters=True,
         mig_profiles=_profiles(
             (
@@ -212,6 +218,8 @@ NVIDIA_MODELS: dict[str, NvidiaModel] = {
         links=18,
         nvlink_errors=NVLINK5_ERRORS,
         remap_banks=4096,
+        fabric=("5c3f1a90-7b1d-4e52-9f0a-d1c2b3a49580", 1),
+        fabric_health=True,
         activity_counters=True,
         mig_profiles=_profiles(
             (

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gputally.model import RECOVERY_ACTIONS, THROTTLE_REASONS
+from gputally.model import FABRIC_PROBLEMS, RECOVERY_ACTIONS, THROTTLE_REASONS
 from gputally.simulator import MODEL_NAMES
 from gputally.simulator.amd_models import AMD_MODELS
 from gputally.simulator.gpu_models import AmdModel, AnyModel, GpuModel, MigProfile, NvidiaModel
@@ -30,6 +30,8 @@ PCIE_WIDTHS = (1, 2, 4, 8, 12, 16)
 LEAST_RATE, MOST_RATE = 0.001, 1000.0
 DEFAULT_MARGIN_CELSIUS = 3
 ECC_LOCATIONS = ("device_memory", "l2_cache")
+FABRIC_FAULTS = ("not_completed", "failed", *FABRIC_PROBLEMS)
+"""The registration is not completed, or has failed; or a problem of the fabric."""
 FAULT_THROTTLES = tuple(reason for reason in THROTTLE_REASONS if reason != "gpu_idle")
 ALWAYS = Span()
 AT_ONCE = Moment(0)
@@ -107,6 +109,7 @@ class FaultKind(StrEnum):
     PCIE_REPLAYS = "pcie_replays"
     HOT = "hot"
     ENERGY_STUCK = "energy_stuck"
+    FABRIC = "fabric"
     SOURCE_DOWN = "source_down"
 
 
@@ -138,6 +141,8 @@ class Fault:
     """Errors in each second."""
     generation: int | None = None
     width: int | None = None
+    problem: str = ""
+    """Of the NVLink fabric: one of FABRIC_FAULTS."""
     margin_celsius: int = DEFAULT_MARGIN_CELSIUS
     """Degrees below the slowdown temperature."""
     source: str = ""
@@ -287,6 +292,7 @@ def _check_fault_on(where: str, fault: Fault, card: AnyModel) -> None:
         ("location", fault.location, ECC_LOCATIONS),
         ("block", fault.block, card.ras_blocks if isinstance(card, AmdModel) else ()),
         ("type", fault.type, _error_types(card)),
+        ("problem", fault.problem, _fabric_faults(card)),
     ):
         if value and value not in allowed:
             raise ScenarioError(f"{where}: {key}: {value!r} is not known; allowed: {', '.join(allowed)}")
@@ -309,6 +315,12 @@ def _error_types(card: AnyModel) -> tuple[str, ...]:
     return card.ras_types if isinstance(card, AmdModel) else card.nvlink_errors
 
 
+def _fabric_faults(card: AnyModel) -> tuple[str, ...]:
+    """What can be wrong with the NVLink fabric of the model."""
+    tells_problems = isinstance(card, NvidiaModel) and card.fabric_health
+    return tuple(fault for fault in FABRIC_FAULTS if tells_problems or fault not in FABRIC_PROBLEMS)
+
+
 def _lacking(kind: FaultKind, card: AnyModel) -> str | None:
     """The capability that this fault needs and the model lacks."""
     nvidia = card if isinstance(card, NvidiaModel) else None
@@ -327,6 +339,7 @@ def _lacking(kind: FaultKind, card: AnyModel) -> str | None:
         FaultKind.NVLINK_DOWN: ("NVLink", nvidia and nvidia.links),
         FaultKind.NVLINK_ERRORS: ("NVLink", nvidia and nvidia.links),
         FaultKind.RECOVERY: ("recovery action", nvidia and nvidia.recovery_action),
+        FaultKind.FABRIC: ("NVLink fabric", nvidia and nvidia.fabric),
         FaultKind.RAS: ("RAS errors", amd and amd.ras_blocks),
         FaultKind.XGMI_DOWN: ("XGMI links", amd and amd.links),
         FaultKind.ENERGY_STUCK: ("energy counter", card.energy_counter),

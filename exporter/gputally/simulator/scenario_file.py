@@ -16,6 +16,7 @@ from gputally.simulator.scenario import (
     DEFAULT_MARGIN_CELSIUS,
     DEFAULT_MODEL,
     ECC_LOCATIONS,
+    FABRIC_FAULTS,
     FAULT_THROTTLES,
     LEAST_RATE,
     MOMENTARY,
@@ -83,6 +84,7 @@ _FAULT = {
     FaultKind.PCIE_REPLAYS: ("start", "stop", "every", "rate"),
     FaultKind.HOT: ("start", "stop", "every", "margin"),
     FaultKind.ENERGY_STUCK: ("start", "stop", "every"),
+    FaultKind.FABRIC: ("start", "stop", "every", "problem"),
     FaultKind.SOURCE_DOWN: ("start", "stop", "every", "source"),
 }
 _LINKED = {FaultKind.NVLINK_DOWN, FaultKind.NVLINK_ERRORS, FaultKind.XGMI_DOWN}
@@ -230,6 +232,7 @@ def _fault(table: _TomlTable, gpus: int) -> Fault:
         reason=table.need("reason", _one_of(*FAULT_THROTTLES)) if kind is FaultKind.THROTTLE else "",
         links=table.need("links", _integers) if kind in _LINKED else (),
         action=table.need("action", _one_of(*RECOVERY_ACTIONS)) if kind is FaultKind.RECOVERY else "",
+        problem=table.need("problem", _one_of(*FABRIC_FAULTS)) if kind is FaultKind.FABRIC else "",
         block=table.need("block", _text) if kind is FaultKind.RAS else "",
         type=table.need("type", _text) if kind in _TYPED else "",
         count=table.get("count", 1, _at_least_one),

@@ -1793,6 +1793,62 @@ groups:
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyNvlinkDown.md
       {{- end }}
       {{- end }}
+      {{- with $alerts.GPUTallyFabricNotReady }}
+      {{- if .enabled }}
+      - alert: GPUTallyFabricNotReady
+        expr: |2-
+            (
+                max by (cluster, node, gpu, uuid) (gputally_gpu_fabric_state) < 3
+              or
+                max by (cluster, node, gpu, uuid) (gputally_gpu_fabric_status) > 0
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: drain
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is not registered in its NVLink fabric.
+          description: |-
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} waits for its registration in the NVLink fabric, or the registration has failed. CUDA programs do not start on it. Check Fabric Manager or IMEX on the node.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyFabricNotReady.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyFabricDegraded }}
+      {{- if .enabled }}
+      - alert: GPUTallyFabricDegraded
+        expr: |2-
+            (max by (cluster, node, gpu, uuid, problem) (gputally_gpu_fabric_problem) == 1)
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            The NVLink fabric of GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} has a problem.
+          description: |-
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} reports {{`{{ $labels.problem }}`}} of its NVLink fabric. Jobs on several GPUs are slow or fail. Check the switches, their links and Fabric Manager.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyFabricDegraded.md
+      {{- end }}
+      {{- end }}
       {{- with $alerts.GPUTallyXgmiDown }}
       {{- if .enabled }}
       - alert: GPUTallyXgmiDown

@@ -230,9 +230,7 @@ def test_every_field_of_the_model_is_exported_and_every_metric_has_its_field() -
         "process_samples",
         "accounted",
         "energy_millijoules",
-        "nvidia_smi_row",
-        "nvidia_smi_names",
-        "nvlink_bytes_per_second",
+        "temperature_slowdown_offset_celsius",
     }
     for metrics, model in ((GPU_METRICS, Reading), (MIG_METRICS, MigReading)):
         exported = {metric.field for metric in metrics}

@@ -289,8 +289,9 @@ def test_nvlink_transfers_data_only_for_a_job_on_several_gpus() -> None:
     assert together["tx",] > together["rx",] > 1e12
 
 
-def test_pcie_throughput_exists_only_on_request() -> None:
-    assert only(Engine(busy()), 100).pcie_throughput_bytes_per_second is None
+def test_pcie_throughput_is_there_when_asked_for_or_without_a_blocking_call() -> None:
+    assert only(Engine(busy("a100")), 100).pcie_throughput_bytes_per_second is None
+    assert only(Engine(busy("h100")), 100).pcie_throughput_bytes_per_second is not None
     throughput = only(Engine(busy(), pcie_throughput=True), 100).pcie_throughput_bytes_per_second
     assert throughput is not None
     assert 1e9 < throughput["rx",] < 6.4e10

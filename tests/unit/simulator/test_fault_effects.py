@@ -170,6 +170,16 @@ def test_the_most_severe_recovery_action_is_reported() -> None:
     ]
 
 
+def test_gpu_is_not_in_the_fabric_until_it_is_registered() -> None:
+    engine = play(
+        fault(FaultKind.FABRIC, problem="not_completed", span=Span(100, 200)),
+        fault(FaultKind.FABRIC, problem="failed", span=Span(200, 300)),
+    )
+    seen = [hit(engine, second) for second in (99, 150, 250, 300)]
+    assert [(gpu.fabric_state, gpu.fabric_status) for gpu in seen] == [(3, 0), (2, None), (3, 999), (3, 0)]
+    assert [gpu.fabric_clique is None for gpu in seen] == [False, True, True, False]
+
+
 def test_remapping_fails_without_a_spare_row() -> None:
     engine = play(
         fault(FaultKind.ROW_REMAP_PENDING, span=Span(10, 20)),

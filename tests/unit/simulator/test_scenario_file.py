@@ -485,6 +485,15 @@ def test_fewer_gpus_than_the_file_names_is_an_error(path: Path) -> None:
             "fault 1: kind: row_remap_failure ... Tesla T4 has no spare memory rows",
         ),
         ('[[fault]]\nkind = "nvlink_errors"\nlinks = [0]', "fault 1: type: is missing"),
+        ('[[fault]]\nkind = "fabric"', "fault 1: problem: is missing"),
+        (
+            'model = "l40s"\n[[fault]]\nkind = "fabric"\nproblem = "failed"',
+            "fault 1: kind: fabric cannot be, NVIDIA L40S has no NVLink fabric",
+        ),
+        (
+            'model = "h100"\n[[fault]]\nkind = "fabric"\nproblem = "route_unhealthy"',
+            "fault 1: problem: 'route_unhealthy' is not known; allowed: not_completed, failed",
+        ),
         (
             '[[fault]]\nkind = "nvlink_errors"\nlinks = [0]\ntype = "crc_flit"',
             "fault 1: rate: is missing",
@@ -638,6 +647,8 @@ _words = st.sampled_from(
         "pcie_degraded",
         "nvlink_errors",
         "source_down",
+        "fabric",
+        "degraded_bandwidth",
         "umc",
         "corrected",
         "1GiB",

@@ -19,23 +19,26 @@ RETIREMENT = frozenset({"retired_pages", "retired_pages_pending"})
 ECC = frozenset({"ecc_errors", "ecc_location_errors"})
 NVLINK = frozenset({"nvlink_up", "nvlink_errors", "nvlink_bytes"})
 THRESHOLDS = frozenset({"temperature_slowdown_celsius", "temperature_shutdown_celsius"})
-MARGIN = frozenset({"temperature_margin_celsius"})
+MARGIN = frozenset({"temperature_margin_celsius", "temperature_slowdown_offset_celsius"})
 MEMORY_TEMPERATURE = frozenset({"memory_temperature_celsius"})
 FANS = frozenset({"fan_speed_ratio"})
 MIG = frozenset({"mig_mode"})
 RECOVERY = frozenset({"recovery_action"})
+FABRIC = frozenset({"fabric_state", "fabric_status", "fabric_clique", "fabric_problem"})
 ACCOUNTING = frozenset({"accounted"})
 """Off by default in the driver."""
 ONLY_OTHERS = frozenset(metric.field for metric in GPU_METRICS if "nvml" not in readers_of(metric))
 """Fields that no NVIDIA reader fills."""
-DATA_CENTER_PCIE = MEMORY_TEMPERATURE | FANS | MIG | NVLINK | GPM
-GEFORCE = frozenset({"clock_application_hertz"}) | MEMORY_TEMPERATURE | MIG | NVLINK | GPM | ECC | RECOVERY
+DATA_CENTER_PCIE = FABRIC | MEMORY_TEMPERATURE | FANS | MIG | NVLINK | GPM
+GEFORCE = (
+    frozenset({"clock_application_hertz"}) | FABRIC | MEMORY_TEMPERATURE | MIG | NVLINK | GPM | ECC | RECOVERY
+)
 
 ABSENT = {
-    "a100": FANS | GPM | RETIREMENT | MARGIN,
-    "a100-80gb": FANS | GPM | RETIREMENT | MARGIN,
-    "h100": FANS | RETIREMENT,
-    "h200": FANS | RETIREMENT,
+    "a100": FABRIC | FANS | GPM | RETIREMENT | MARGIN,
+    "a100-80gb": FABRIC | FANS | GPM | RETIREMENT | MARGIN,
+    "h100": FANS | RETIREMENT | {"fabric_problem"},
+    "h200": FANS | RETIREMENT | {"fabric_problem"},
     "b200": FANS | RETIREMENT | THRESHOLDS,
     "gb200": FANS | RETIREMENT | THRESHOLDS,
     "l4": DATA_CENTER_PCIE | RETIREMENT,

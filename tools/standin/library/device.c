@@ -45,6 +45,21 @@ GETTER_CLOCK(nvmlDeviceGetApplicationsClock, CLOCK_APP)
 GETTER_CLOCK(nvmlDeviceGetDefaultApplicationsClock, CLOCK_APP_DEFAULT)
 GETTERS(GETTER_U32, GETTER_U64, GETTER_ENGINE, GETTER_TWO)
 
+/* On Grace Hopper the older counter is the whole module's (ml-energy/zeus#172). */
+int total_energy_slot(const struct device *device)
+{
+    return device->given[ENERGY_MODULE] ? ENERGY_MODULE : ENERGY;
+}
+
+EXPORT int nvmlDeviceGetTotalEnergyConsumption(handle device, u64 *millijoules)
+{
+    struct target target;
+    int status = enter_device(__func__, device, &target);
+    if (status != OK)
+        return status;
+    return leave(fetch(__func__, &target, total_energy_slot(target.device), millijoules));
+}
+
 /* The name of a MIG device is its parent's name and its profile. */
 EXPORT int nvmlDeviceGetName(handle device, char *buffer, u32 room)
 {

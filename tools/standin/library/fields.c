@@ -2,7 +2,7 @@
 #include <string.h>
 #include "standin.h"
 
-enum { ALL_LINKS = 0xFFFFFFFF, NVLINK_5 = 7 };
+enum { ALL_LINKS = 0xFFFFFFFF, NVLINK_4 = 6, NVLINK_5 = 7 };
 
 struct field {
     u32 id;
@@ -98,10 +98,15 @@ static int link_count(const struct device *device, u64 *count)
     return *count ? OK : NOT_SUPPORTED;
 }
 
-static bool nvlink5(const struct device *device, u32 link)
+static bool nvlink_is(const struct device *device, u32 link, u64 least, u64 most)
 {
     u64 version;
-    return given(device, LINK(link, LINK_VERSION), &version) && version >= NVLINK_5;
+    return given(device, LINK(link, LINK_VERSION), &version) && version >= least && version <= most;
+}
+
+static bool nvlink5(const struct device *device, u32 link)
+{
+    return nvlink_is(device, link, NVLINK_5, ~(u64)0);
 }
 
 /* Payload in KiB, of one link or of all. NVLink 5 counts bytes by link instead. */
@@ -123,21 +128,32 @@ static int throughput(const struct target *target, enum link_counter counter, u3
 static int link_field(const char *function, const struct target *target, u32 id, u32 scope, u32 *type,
                       u64 *value)
 {
-    for (size_t i = 0; i < COUNT(by_id); i++)
-        if (id >= by_id[i].first && id <= by_id[i].last)
-            return fetch(function, target, LINK(by_id[i].link + id - by_id[i].first, by_id[i].counter),
-                         value);
+    /* Hopper: the older error fields succeed and are always 0 (DataDog/datadog-agent#55966). */
+    bool always_zero = nvlink_is(target->device, 0, NVLINK_4, NVLINK_4);
+    for (size_t i = 0; i < COUNT(by_id); i++) {
+        if (id < by_id[i].first || id > by_id[i].last)
+            continue;
+        if (always_zero && by_id[i].counter != LINK_SPEED)
+            return OK;
+        return fetch(function, target, LINK(by_id[i].link + id - by_id[i].first, by_id[i].counter), value);
+    }
     for (size_t i = 0; i < COUNT(sums); i++)
         if (id == sums[i].id)
-            return sum_of_links(target->device, sums[i].counter, value);
+            return always_zero ? OK : sum_of_links(target->device, sums[i].counter, value);
     for (size_t i = 0; i < COUNT(by_scope); i++) {
         if (id != by_scope[i].id)
             continue;
-        if (scope >= MAX_LINKS)
+        /* The counters of NVLink 5 have a sum (DCGM 4.6 DcgmCMUtils.cpp:233, DcgmCacheManager.cpp:6583). */
+        bool sum = scope == ALL_LINKS && by_scope[i].nvlink5;
+        if (scope >= MAX_LINKS && !sum)
             return INVALID_ARGUMENT;
-        if (by_scope[i].nvlink5 && !nvlink5(target->device, scope))
+        bool fifth = nvlink5(target->device, sum ? 0 : scope);
+        /* The errors of the data link layer are not supported on Blackwell (nvml.h:2649-2668). */
+        if (by_scope[i].nvlink5 ? !fifth : fifth && id >= 161 && id <= 163)
             return NOT_SUPPORTED;
         *type = by_scope[i].type;
+        if (sum)
+            return sum_of_links(target->device, by_scope[i].counter, value);
         return fetch(function, target, LINK(scope, by_scope[i].counter), value);
     }
     if (id == 138 || id == 139)
@@ -149,18 +165,35 @@ static int link_field(const char *function, const struct target *target, u32 id,
     return NOT_SUPPORTED;
 }
 
+/* Power and energy of the GPU (scope 0) or of the whole module (1), which only superchips have
+ * (nvml.h:2705-2722). The mean over a second exists on Ampere and newer, without GA100 (nvml.h:2716). */
+static int power_slot(const struct device *device, u32 id, u32 scope, int slot)
+{
+    enum { AVERAGE = 185, INSTANT = 186, ENERGY_COUNTER = 191, MODULE = 1 };
+    u64 major = 0, minor = 0;
+    given(device, CC_MAJOR, &major);
+    given(device, CC_MINOR, &minor);
+    if (id == AVERAGE && (major < 8 || (major == 8 && minor == 0)))
+        return -1;
+    if (scope == MODULE)
+        return id == ENERGY_COUNTER ? ENERGY_MODULE : id <= INSTANT ? POWER_MODULE : -1;
+    return scope ? -1 : slot;
+}
+
 static int find_field(const char *function, const struct target *target, u32 id, u32 scope, u32 *type,
                       u64 *value)
 {
     *type = TYPE_U64;
     for (size_t i = 0; i < COUNT(fields); i++)
         if (fields[i].id == id) {
-            /* Power has further scopes, which no scenario has. */
-            if (id >= 185 && id <= 192 && scope != 0)
-                return NOT_SUPPORTED;
+            int slot = fields[i].slot;
+            if (id >= 185 && id <= 192)
+                slot = power_slot(target->device, id, scope, slot);
             *type = fields[i].type;
-            return fetch(function, target, fields[i].slot, value);
+            return slot < 0 ? NOT_SUPPORTED : fetch(function, target, slot, value);
         }
+    if (id == 83)
+        return fetch(function, target, total_energy_slot(target->device), value);
     int ecc = ecc_slot(id);
     if (ecc >= 0)
         return fetch(function, target, ecc, value);

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "standin.h"
 
-enum { GPM_VERSION = 1, GPM_SLOTS = GPM_FP16 - GPM_GRAPHICS + 1 };
+enum { GPM_VERSION = 1, GPM_SLOTS = GPM_PCIE_RX - GPM_GRAPHICS + 1 };
 
 struct gpm_sample {
     bool filled;
@@ -23,8 +23,9 @@ static const struct {
 
 static bool any_gpm(const struct device *device)
 {
-    for (int i = 0; i < GPM_SLOTS; i++)
-        if (device->given[GPM_GRAPHICS + i])
+    /* Every card has PCIe: activity tells whether it has GPM. */
+    for (int slot = GPM_GRAPHICS; slot <= GPM_FP16; slot++)
+        if (device->given[slot])
             return true;
     return false;
 }

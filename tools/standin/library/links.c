@@ -1,4 +1,5 @@
 /* Connections of a GPU: PCIe, NVLink and topology. */
+#include <stdio.h>
 #include "standin.h"
 
 #define PCIE_WINDOW_MS 20
@@ -51,6 +52,39 @@ EXPORT int nvmlDeviceGetNvLinkCapability(handle device, u32 link, u32 capability
     if (capability >= LINK_CAPABILITIES)
         return INVALID_ARGUMENT;
     return get_link_u32(__func__, device, link, LINK_STATE, result);
+}
+
+static void put_uuid(const char *text, unsigned char uuid[16])
+{
+    unsigned byte;
+    for (int i = 0; text && i < 16 && sscanf(text, "%2x", &byte) == 1; i++) {
+        uuid[i] = (unsigned char)byte;
+        text += text[2] == '-' ? 3 : 2;
+    }
+}
+
+/* NOT_SUPPORTED without a fabric; the status counts only once the state is complete (nvml.h:3816, 7850). */
+EXPORT int nvmlDeviceGetGpuFabricInfoV(handle device, struct fabric_info *info)
+{
+    enum { HEALTHY = 1, V2 = offsetof(struct fabric_info, summary) | 2 << 24 };
+    struct target target;
+    u32 state;
+    int status = enter_device(__func__, device, &target);
+    if (status != OK)
+        return status;
+    if (info->version != V2 && info->version != STRUCT_VERSION(struct fabric_info, 3))
+        return leave(ARGUMENT_VERSION_MISMATCH);
+    if ((status = fetch_u32(__func__, &target, FABRIC_STATE, &state)) != OK)
+        return leave(status);
+    info->state = (unsigned char)state;
+    info->status = info->clique = info->health = 0;
+    fetch_u32(__func__, &target, FABRIC_STATUS, &info->status);
+    fetch_u32(__func__, &target, FABRIC_CLIQUE, &info->clique);
+    fetch_u32(__func__, &target, FABRIC_HEALTH, &info->health);
+    put_uuid(target.device->text[TEXT_FABRIC_CLUSTER], info->cluster);
+    if (info->version != V2)
+        info->summary = HEALTHY;
+    return leave(OK);
 }
 
 static int enter_two(const char *function, handle one, handle other, struct target targets[2])

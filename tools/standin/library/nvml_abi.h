@@ -55,6 +55,15 @@ struct margin_temperature {
     u32 version;
     int degrees;
 };
+/* nvmlGpuFabricInfo_v3_t; version 2 ends before the summary (nvml.h:3924-3951). */
+struct fabric_info {
+    u32 version;
+    unsigned char cluster[16];
+    u32 status, clique;
+    unsigned char state;
+    u32 health;
+    unsigned char summary;
+};
 struct ecc_counts {
     u64 l1_cache, l2_cache, device_memory, register_file;
 };

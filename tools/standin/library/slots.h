@@ -39,15 +39,17 @@ enum { MAX_GPUS = 64, MAX_MIGS = 16, MAX_LINKS = 36, MAX_FANS = 16, MAX_XIDS = 3
     X(POWER_MIN, "power.min", power_min_limit_watts, 1000) \
     X(POWER_MAX, "power.max", power_max_limit_watts, 1000) \
     X(ENERGY, "energy", energy_millijoules, 1) \
+    X(POWER_MODULE, "power.module", NO_FIELD, 0) \
+    X(ENERGY_MODULE, "energy.module", NO_FIELD, 0) \
     X(TEMP_GPU, "temp.gpu", temperature_celsius, 1) \
     X(TEMP_MEMORY, "temp.memory", memory_temperature_celsius, 1) \
     X(TEMP_SLOWDOWN, "temp.slowdown", temperature_slowdown_celsius, 1) \
     X(TEMP_SHUTDOWN, "temp.shutdown", temperature_shutdown_celsius, 1) \
-    X(TEMP_MARGIN, "temp.margin", temperature_margin_celsius, 1) \
+    X(TEMP_MARGIN, "temp.margin", NO_FIELD, 0) \
     X(TEMP_MEMORY_MAX, "temp.memory_max", NO_FIELD, 0) \
     X(TEMP_GPU_MAX, "temp.gpu_max", NO_FIELD, 0) \
     X(TEMP_TLIMIT_SHUTDOWN, "temp.tlimit_shutdown", NO_FIELD, 0) \
-    X(TEMP_TLIMIT_SLOWDOWN, "temp.tlimit_slowdown", NO_FIELD, 0) \
+    X(TEMP_TLIMIT_SLOWDOWN, "temp.tlimit_slowdown", temperature_slowdown_offset_celsius, 1) \
     X(PSTATE, "pstate", performance_state, 1) \
     X(THROTTLE_ACTIVE, "throttle.active", NO_FIELD, 0) \
     X(THROTTLE_SUPPORTED, "throttle.supported", NO_FIELD, 0) \
@@ -83,6 +85,10 @@ enum { MAX_GPUS = 64, MAX_MIGS = 16, MAX_LINKS = 36, MAX_FANS = 16, MAX_XIDS = 3
     X(PCIE_TX, "pcie.tx", pcie_throughput_bytes_per_second[tx], 1/1000) \
     X(PCIE_RX, "pcie.rx", pcie_throughput_bytes_per_second[rx], 1/1000) \
     X(RECOVERY_ACTION, "recovery_action", NO_FIELD, 0) \
+    X(FABRIC_STATE, "fabric.state", fabric_state, 1) \
+    X(FABRIC_STATUS, "fabric.status", fabric_status, 1) \
+    X(FABRIC_CLIQUE, "fabric.clique", NO_FIELD, 0) \
+    X(FABRIC_HEALTH, "fabric.health", NO_FIELD, 0) \
     X(PERSISTENCE, "persistence", persistence_mode, 1) \
     X(ACCOUNTING, "accounting", accounting_mode, 1) \
     X(ECC_MODE, "ecc_mode", ecc_mode, 1) \
@@ -106,7 +112,9 @@ enum { MAX_GPUS = 64, MAX_MIGS = 16, MAX_LINKS = 36, MAX_FANS = 16, MAX_XIDS = 3
     X(GPM_DRAM, "gpm.dram", dram_active_ratio, 100) \
     X(GPM_FP64, "gpm.fp64", fp64_active_ratio, 100) \
     X(GPM_FP32, "gpm.fp32", fp32_active_ratio, 100) \
-    X(GPM_FP16, "gpm.fp16", fp16_active_ratio, 100)
+    X(GPM_FP16, "gpm.fp16", fp16_active_ratio, 100) \
+    X(GPM_PCIE_TX, "gpm.pcie_tx", pcie_throughput_bytes_per_second[tx], 1/1048576) \
+    X(GPM_PCIE_RX, "gpm.pcie_rx", pcie_throughput_bytes_per_second[rx], 1/1048576)
 
 /* Functions that return one slot (as 32 or 64 bits; ENGINE: with its sampling period), or two. */
 #define GETTERS(U32, U64, ENGINE, TWO) \
@@ -128,7 +136,6 @@ enum { MAX_GPUS = 64, MAX_MIGS = 16, MAX_LINKS = 36, MAX_FANS = 16, MAX_XIDS = 3
     U32(nvmlDeviceGetCurrPcieLinkWidth, PCIE_WIDTH) \
     U32(nvmlDeviceGetMaxPcieLinkWidth, PCIE_WIDTH_MAX) \
     U32(nvmlDeviceGetPcieReplayCounter, PCIE_REPLAYS) \
-    U64(nvmlDeviceGetTotalEnergyConsumption, ENERGY) \
     U64(nvmlDeviceGetCurrentClocksEventReasons, THROTTLE_ACTIVE) \
     U64(nvmlDeviceGetCurrentClocksThrottleReasons, THROTTLE_ACTIVE) \
     U64(nvmlDeviceGetSupportedClocksEventReasons, THROTTLE_SUPPORTED) \
@@ -158,7 +165,6 @@ enum { MAX_GPUS = 64, MAX_MIGS = 16, MAX_LINKS = 36, MAX_FANS = 16, MAX_XIDS = 3
     X(80, VIOLATION_APP_CLOCKS, U64) \
     X(81, VIOLATION_BASE_CLOCKS, U64) \
     X(82, TEMP_MEMORY, U32) \
-    X(83, ENERGY, U64) \
     X(94, PCIE_REPLAYS, U32) \
     X(142, REMAPPED_CORRECTABLE, U32) \
     X(143, REMAPPED_UNCORRECTABLE, U32) \
@@ -188,7 +194,9 @@ enum { MAX_GPUS = 64, MAX_MIGS = 16, MAX_LINKS = 36, MAX_FANS = 16, MAX_XIDS = 3
     X(10, GPM_DRAM, "dram_bw_util", "DRAM Bandwidth Utilization") \
     X(11, GPM_FP64, "fp64_util", "FP64 Utilization") \
     X(12, GPM_FP32, "fp32_util", "FP32 Utilization") \
-    X(13, GPM_FP16, "fp16_util", "FP16 Utilization")
+    X(13, GPM_FP16, "fp16_util", "FP16 Utilization") \
+    X(20, GPM_PCIE_TX, "pcie_tx", "PCIe TX") \
+    X(21, GPM_PCIE_RX, "pcie_rx", "PCIe RX")
 
 #define TEXT_SLOTS(X) \
     X(UUID, "uuid") \
@@ -197,6 +205,7 @@ enum { MAX_GPUS = 64, MAX_MIGS = 16, MAX_LINKS = 36, MAX_FANS = 16, MAX_XIDS = 3
     X(VBIOS, "vbios") \
     X(PCI_BUS_ID, "pci_bus_id") \
     X(BOARD_PART, "board_part") \
+    X(FABRIC_CLUSTER, "fabric.cluster") \
     X(PROFILE, "profile")
 /* clang-format on */
 

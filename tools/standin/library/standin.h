@@ -149,6 +149,7 @@ int fetch_u32(const char *function, const struct target *target, int slot, u32 *
 int get_u32(const char *function, handle device, int slot, u32 *value);
 int get_u64(const char *function, handle device, int slot, u64 *value);
 int get_two(const char *function, handle device, const int slots[2], u32 *one, u32 *other);
+int total_energy_slot(const struct device *device);
 int get_text(const char *function, handle device, int text, char *buffer, u32 room);
 bool given(const struct device *device, int slot, u64 *value);
 

@@ -92,7 +92,7 @@ static bool parse_u64(const char *word, u64 *value)
 
 static bool parse_number(int slot, const char *word, u64 *value)
 {
-    if (slot < GPM_GRAPHICS || slot > GPM_FP16)
+    if (slot < GPM_GRAPHICS || slot > GPM_PCIE_RX)
         return parse_u64(word, value);
     char *end;
     double real = strtod(word, &end);

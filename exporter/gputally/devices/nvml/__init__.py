@@ -38,9 +38,10 @@ class _Slot:
 class NvmlReader:
     """Reads NVIDIA GPUs through NVML.
 
-    `pcie_throughput`: read PCIe throughput, which blocks 40 ms per GPU. `accounting`: read ended processes,
-    where the accounting mode is on. `release_driver`: release the driver after every sample, so that it can
-    be unloaded in between; then there are no XIDs and no GPM activity, which need it all the time.
+    `pcie_throughput`: read PCIe throughput also of GPUs without GPM, which blocks 40 ms per GPU.
+    `accounting`: read ended processes, where the accounting mode is on. `release_driver`: release the driver
+    after every sample, so that it can be unloaded in between; then there are no XIDs and no GPM activity,
+    which need it all the time.
     `retry_lost_seconds`: the interval at which the library is started again while a GPU is lost; some drivers
     show a GPU that came back only then.
     """

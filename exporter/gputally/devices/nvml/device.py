@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gputally.devices import Values
-from gputally.devices.nvml import gpm, mig, process_lists, xid
+from gputally.devices.nvml import fabric, gpm, mig, nvlink, process_lists, xid
 from gputally.devices.nvml.ended_processes import Accounting
-from gputally.devices.nvml.fields import DEVICE_SLOTS, FieldBatch, complete_links, count_links, link_slots
+from gputally.devices.nvml.fields import DEVICE_SLOTS, FieldBatch
 from gputally.devices.nvml.library import DeviceLost, Library, Query, some
 from gputally.devices.nvml.scalars import (
     BAR1,
@@ -39,9 +39,9 @@ from gputally.model import (
 FILLS = frozenset(
     {
         *(scalar.field for scalar in (*FIXED, *LIVE, *INSTEAD_OF_FIELDS)),
-        *(slot.field for slot in (*DEVICE_SLOTS, *link_slots(0))),
+        *(slot.field for slot in DEVICE_SLOTS),
         *(*ENGINES, *MEMORY, *BAR1, *gpm.METRICS),
-        *(*mig.FILLS, *process_lists.FILLS, *xid.FILLS),
+        *(*fabric.FILLS, *mig.FILLS, *nvlink.FILLS, *process_lists.FILLS, *xid.FILLS),
         "accounted",
         "accounting_mode",
         "clock_application_hertz",
@@ -53,7 +53,7 @@ FILLS = frozenset(
         "memory_utilization_ratio",
         "mig_mode",
         "nvlink_bytes_per_second",
-        "pcie_throughput_bytes_per_second",
+        gpm.THROUGHPUT,
         "persistence_mode",
         "power_max_limit_watts",
         "power_min_limit_watts",
@@ -101,15 +101,11 @@ class NvmlDevice:
         self._accounting = accounting
         self._pcie_throughput = pcie_throughput
         self._once = self._read_once()
-        self._links = count_links(query)
-        slots = [*DEVICE_SLOTS]
-        for link in range(self._links):
-            slots += link_slots(link)
-        self._batch = FieldBatch(query, slots)
+        self._links = nvlink.NvLinks(query, gpu.compute_capability)
+        self._batch = FieldBatch(query, (*DEVICE_SLOTS, *self._links.sum_slots()))
         self._mig = mig.MigDevices(query, gpu, activity, lists)
         self._activity = None if activity is None else gpm.whole_device(activity, query.handle)
         self._mig_mode: bool | None = None
-        self._links_up: Labelled | None = None
 
     def read(self, extra: Values) -> Reading:
         """`extra` are fields from other sources. Raises DeviceLost and LibraryGone."""
@@ -120,6 +116,7 @@ class NvmlDevice:
             self._mig_mode = mig_mode
             query.forget()
             self._batch.forget()
+            self._links.forget()
             self._free_activity()
         if not self._once.complete:
             self._once = self._read_once()
@@ -129,6 +126,9 @@ class NvmlDevice:
         read_scalars(query, LIVE, values)
         if values.get("performance_state") == _UNKNOWN_STATE:
             del values["performance_state"]
+        if "temperature_margin_celsius" in values:
+            values["temperature_margin_celsius"] -= values.get("temperature_slowdown_offset_celsius", 0)
+        activity = {} if self._activity is None else self._activity.read()
         memory = read_memory(query)
         accounting_mode = as_flag(query.number("accounting_mode", "nvmlDeviceGetAccountingMode"))
         processes = self._lists.processes(query)
@@ -145,7 +145,6 @@ class NvmlDevice:
             persistence_mode=as_flag(query.number("persistence_mode", "nvmlDeviceGetPersistenceMode")),
             accounting_mode=accounting_mode,
             remap_banks=self._remap_banks(),
-            pcie_throughput_bytes_per_second=self._throughput(),
             nvlink_bytes_per_second=link_rate,
             processes=processes,
             accounted=self._accounted(accounting_mode, processes),
@@ -155,8 +154,9 @@ class NvmlDevice:
             **values,
             **memory,
             **read_bar1(query),
+            **fabric.read_fabric(query),
             **self._utilization(),
-            **({} if self._activity is None else self._activity.read()),
+            **(self._throughput() | activity),
         )
 
     def _accounted(
@@ -206,16 +206,10 @@ class NvmlDevice:
         )
 
     def _read_fields(self) -> Values:
-        values = self._batch.read()
-        if self._links:
-            complete_links(self.query, self._links, values)
-            if self._links_up is not None and values["nvlink_up"] != self._links_up:
-                self._batch.forget()  # a link has counters only while it is up
-                self.query.forget()
-            self._links_up = values["nvlink_up"]
-        for group in ("nvlink_up", "nvlink_errors"):
-            if not values.get(group):
-                values.pop(group, None)
+        links = self._links.read()
+        if self._links.changed:
+            self._batch.forget()
+        values = self._batch.read() | links
         for flag in _FLAGS:
             if flag in values:
                 values[flag] = values[flag] != 0
@@ -254,15 +248,15 @@ class NvmlDevice:
         }
         return some({fan: None if percent is None else percent / 100 for fan, percent in speeds.items()})
 
-    def _throughput(self) -> Labelled | None:
-        if not self._pcie_throughput:
-            return None
-        field = "pcie_throughput_bytes_per_second"
+    def _throughput(self) -> Values:
+        field = gpm.THROUGHPUT
+        if not self._pcie_throughput or (self._activity is not None and self._activity.tells(field)):
+            return {}
         kilobytes = {
             (direction,): self.query.number(field, "nvmlDeviceGetPcieThroughput", counter)
             for direction, counter in (("tx", _TX), ("rx", _RX))
         }
-        return some({key: None if kb is None else kb * 1000 for key, kb in kilobytes.items()})
+        return {field: some({key: None if kb is None else kb * 1000 for key, kb in kilobytes.items()})}
 
     def _remap_banks(self) -> Labelled | None:
         banks = self.query.call("remap_banks", "nvmlDeviceGetRowRemapperHistogram")

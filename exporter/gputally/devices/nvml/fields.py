@@ -19,7 +19,6 @@ from gputally.model import Labels
 ENTRY = struct.Struct("=IIqqiiQ")
 _ANSWER = struct.Struct("=24xiiQ")  # the part that the driver fills in, without its timestamp
 ALL_LINKS = 2**32 - 1
-LINK_COUNT = 91
 _FUNCTION = "nvmlDeviceGetFieldValues"
 _DOUBLE, _UNSIGNED_INT, _SIGNED_LONG_LONG, _SIGNED_INT, _UNSIGNED_SHORT = 0, 1, 4, 5, 6
 
@@ -27,8 +26,8 @@ _DOUBLE, _UNSIGNED_INT, _SIGNED_LONG_LONG, _SIGNED_INT, _UNSIGNED_SHORT = 0, 1, 
 class Slot(NamedTuple):
     """One value of the batch and its field.
 
-    Of two ids with the same field and labels the first supported one is used; the scopes of one id are summed
-    up.
+    Of several slots with the same field and labels the first supported one is used; with it, the other links
+    of its id are summed up, unless it is the driver's own sum over all links.
     """
 
     field: str
@@ -77,48 +76,18 @@ DEVICE_SLOTS = (
         for reason, id in _THROTTLE_NANOSECONDS.items()
     ),
     Slot("memory_temperature_celsius", 82),
+    # Of the GPU alone (scope 0). The older counter of a Grace superchip is the whole module's.
+    Slot("power_watts", 185, per=1000),
+    Slot("energy_millijoules", 191),
     Slot("energy_millijoules", 83),
     Slot("pcie_replays", 94),
-    Slot("nvlink_bytes", 138, ("tx",), ALL_LINKS, times=1024),
-    Slot("nvlink_bytes", 139, ("rx",), ALL_LINKS, times=1024),
+    Slot("temperature_slowdown_offset_celsius", 194),
     Slot("remapped_rows", 142, ("correctable",)),
     Slot("remapped_rows", 143, ("uncorrectable",)),
     Slot("remapped_rows_pending", 144),
     Slot("remapped_rows_failure", 145),
     Slot("recovery_action", 230),
 )
-
-# NVLink up to the fourth generation has one id per link and counter, for twelve links: the first id of
-# links 0 to 5 and of links 6 to 11. `complete_links` reads the links beyond one by one.
-_PER_LINK_IDS = {"crc_flit": (32, 96), "crc_data": (39, 102), "replay": (46, 108), "recovery": (53, 114)}
-_ECC_DATA_ID = 148
-_SCOPED_IDS = {
-    "replay": 161,
-    "recovery": 162,
-    # the fifth generation (Blackwell) counts these instead
-    "malformed_packet": 206,
-    "buffer_overrun": 207,
-    "receive": 208,
-    "link_integrity": 211,
-    "transmit_discard": 212,
-    "link_recovery_failed": 214,
-    "link_recovery": 215,
-}
-
-
-def link_slots(link: int) -> list[Slot]:
-    """The slots of one NVLink."""
-    slots = [Slot("nvlink_up", 165, (str(link),), link)]
-    if link < 12:
-        for kind, (low, high) in _PER_LINK_IDS.items():
-            id = low + link if link < 6 else high + link - 6
-            slots.append(Slot("nvlink_errors", id, (str(link), kind), link))
-        slots.append(Slot("nvlink_errors", _ECC_DATA_ID + link, (str(link), "ecc_data"), link))
-    slots += (Slot("nvlink_errors", id, (str(link), kind), link) for kind, id in _SCOPED_IDS.items())
-    # The fifth generation has no counter that is the sum over all links.
-    slots += (Slot("nvlink_bytes", 202, ("tx",), link), Slot("nvlink_bytes", 204, ("rx",), link))
-    return slots
-
 
 FieldAnswer = tuple[int, int, int]  # type of the value, return code, value
 
@@ -180,13 +149,14 @@ class FieldBatch:
 
     def _evaluate(self, group: _Group, answers: list[FieldAnswer], values: Values) -> list[Slot]:
         """Adds the group's value to the values. Returns the slots to query again."""
-        sources: dict[Labels | None, int] = {}
+        sources: dict[Labels | None, tuple[int, bool]] = {}
         keep = []
         value: Any = None
         for slot, (kind, code, raw) in zip(group.slots, answers, strict=True):
             if code != SUCCESS and self._query.library.judge(code, slot.field) is ErrorMeaning.UNSUPPORTED:
                 continue
-            if not self._settled and sources.setdefault(slot.labels, slot.id) != slot.id:
+            source = (slot.id, slot.scope == ALL_LINKS)
+            if not self._settled and sources.setdefault(slot.labels, source) != source:
                 continue
             keep.append(slot)
             number = decode(kind, raw) if code == SUCCESS else None
@@ -229,41 +199,3 @@ def decode(kind: int, raw: int) -> int | float | None:
         raw &= 0xFFFFFFFF
         return None if raw == 0xFFFFFFFF else raw
     return None if raw == 2**64 - 1 else raw
-
-
-MOST_LINKS = 72
-_STATE = "nvmlDeviceGetNvLinkState"
-_ERROR_COUNTER = "nvmlDeviceGetNvLinkErrorCounter"
-# nvmlNvLinkErrorCounter_t, for counters without a field id beyond link 11
-_COUNTERS = {"crc_flit": 2, "crc_data": 3, "ecc_data": 4}
-_FIRST_LINK_WITHOUT_IDS = 12
-
-
-def count_links(query: Query) -> int:
-    """The number of NVLinks of the device."""
-    batch = FieldBatch(query, (Slot("nvlink_up", LINK_COUNT),))
-    count = batch.read().get("nvlink_up")
-    if count is not None:
-        return min(int(count), MOST_LINKS)
-    links = 0
-    while links < MOST_LINKS and query.number("nvlink_up", _STATE, links) is not None:
-        links += 1
-    return links
-
-
-def complete_links(query: Query, links: int, values: Values) -> None:
-    """Adds the values that the driver reports only link by link."""
-    states = dict(values.get("nvlink_up", {}))
-    for link in range(links):
-        if (str(link),) not in states:
-            state = query.number("nvlink_up", _STATE, link)
-            if state is not None:
-                states[str(link),] = state
-    values["nvlink_up"] = {link: float(state != 0) for link, state in states.items()}  # 2: up, in low power
-    errors = dict(values.get("nvlink_errors", {}))
-    for link in range(_FIRST_LINK_WITHOUT_IDS, links):
-        for kind, counter in _COUNTERS.items():
-            count = query.number("nvlink_errors", _ERROR_COUNTER, link, counter)
-            if count is not None:
-                errors[str(link), kind] = count
-    values["nvlink_errors"] = errors

@@ -1,4 +1,4 @@
-"""GPM, NVML's activity counters (Hopper and newer): ratios between two samples of one device."""
+"""GPM, NVML's activity counters (Hopper and newer): activity and PCIe throughput between two samples."""
 
 import math
 from collections.abc import Callable
@@ -18,6 +18,10 @@ METRICS = {
     "fp32_active_ratio": 12,
     "fp16_active_ratio": 13,
 }
+# In MiB per second; of whole devices only.
+THROUGHPUT = "pcie_throughput_bytes_per_second"
+_PCIE = {("tx",): 20, ("rx",): 21}
+_MIB = 2**20
 
 
 class Gpm:
@@ -28,35 +32,47 @@ class Gpm:
         nvml = library.nvml
         self._request = nvml.c_nvmlGpmMetricsGet_t()
         self._request.version = nvml.NVML_GPM_METRICS_GET_VERSION
-        self._request.numMetrics = len(METRICS)
-        for place, metric in enumerate(METRICS.values()):
+        for place, metric in enumerate((*METRICS.values(), *_PCIE.values())):
             self._request.metrics[place].metricId = metric
 
-    def ratios(self, before: Any, after: Any) -> Values:
+    def read(self, before: Any, after: Any, *, whole: bool) -> Values:
         """The activity between the two samples; without metrics that the device does not support."""
         request = self._request
         request.sample1, request.sample2 = before, after
+        request.numMetrics = len(METRICS) + (len(_PCIE) if whole else 0)
         function = self.library.function("nvmlGpmMetricsGet")
         code = function(self.library.nvml.byref(request))
         if code != SUCCESS:
             self.library.judge(code, "gpm")
             return {}
-        ratios: Values = {}
+        values: Values = {}
         for place, field in enumerate(METRICS):
-            metric = request.metrics[place]
-            if metric.nvmlReturn != SUCCESS:
-                self.library.judge(metric.nvmlReturn, field)
-            elif math.isfinite(percent := metric.value):
-                ratios[field] = percent / 100
-        return ratios
+            percent = self._value(place, field)
+            if percent is not None:
+                values[field] = percent / 100
+        if whole:
+            rates = {key: self._value(place, THROUGHPUT) for place, key in enumerate(_PCIE, len(METRICS))}
+            throughput = {key: mib * _MIB for key, mib in rates.items() if mib is not None}
+            if throughput:
+                values[THROUGHPUT] = throughput
+        return values
+
+    def _value(self, place: int, field: str) -> float | None:
+        metric = self._request.metrics[place]
+        if metric.nvmlReturn != SUCCESS:
+            self.library.judge(metric.nvmlReturn, field)
+            return None
+        return float(metric.value) if math.isfinite(metric.value) else None
 
 
 class GpmSampler:
     """The last two GPM samples of one device or GPU instance. `take` fills a sample buffer."""
 
-    def __init__(self, gpm: Gpm, take: Callable[[Any], int]) -> None:
+    def __init__(self, gpm: Gpm, take: Callable[[Any], int], *, whole: bool) -> None:
         self._gpm = gpm
         self._take = take
+        self._whole = whole
+        self._told: Values | None = None
         self._samples: list[Any] = []
         self._has_one = False
         self._unsupported = False
@@ -78,10 +94,16 @@ class GpmSampler:
             self._unsupported = library.judge(code, "gpm") is ErrorMeaning.UNSUPPORTED
             self._has_one = False
             return {}
-        ratios = self._gpm.ratios(before, after) if self._has_one else {}
+        self._told = self._gpm.read(before, after, whole=self._whole) if self._has_one else None
         self._samples = [after, before]
         self._has_one = True
-        return ratios
+        return self._told or {}
+
+    def tells(self, field: str) -> bool:
+        """True when the last read had the field, or was the first one, so that the next may have it."""
+        if not self._has_one:
+            return False
+        return self._told is None or field in self._told
 
     def free(self) -> None:
         """Frees the buffers, while the library still runs; the next read starts again."""
@@ -93,12 +115,12 @@ class GpmSampler:
 
 def whole_device(gpm: Gpm, handle: Any) -> GpmSampler:
     """The activity of a whole GPU."""
-    return GpmSampler(gpm, _taker(gpm, "nvmlGpmSampleGet", handle))
+    return GpmSampler(gpm, _taker(gpm, "nvmlGpmSampleGet", handle), whole=True)
 
 
 def one_instance(gpm: Gpm, handle: Any, gpu_instance_id: int) -> GpmSampler:
     """The activity of one GPU instance of a GPU in MIG mode; `handle` is the whole GPU's."""
-    return GpmSampler(gpm, _taker(gpm, "nvmlGpmMigSampleGet", handle, gpu_instance_id))
+    return GpmSampler(gpm, _taker(gpm, "nvmlGpmMigSampleGet", handle, gpu_instance_id), whole=False)
 
 
 def _taker(gpm: Gpm, name: str, *arguments: Any) -> Callable[[Any], int]:

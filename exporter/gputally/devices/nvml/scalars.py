@@ -28,7 +28,6 @@ FIXED = (
     Scalar("pcie_width_max", ("nvmlDeviceGetMaxPcieLinkWidth",)),
 )
 LIVE = (
-    Scalar("power_watts", ("nvmlDeviceGetPowerUsage",), per=1000),
     Scalar("power_limit_watts", ("nvmlDeviceGetPowerManagementLimit",), per=1000),
     Scalar("power_enforced_limit_watts", ("nvmlDeviceGetEnforcedPowerLimit",), per=1000),
     Scalar("temperature_celsius", ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV"), (0,)),
@@ -39,6 +38,7 @@ LIVE = (
 )
 # For GPUs and drivers without these field values.
 INSTEAD_OF_FIELDS = (
+    Scalar("power_watts", ("nvmlDeviceGetPowerUsage",), per=1000),
     Scalar("energy_millijoules", ("nvmlDeviceGetTotalEnergyConsumption",)),
     Scalar("pcie_replays", ("nvmlDeviceGetPcieReplayCounter",)),
 )

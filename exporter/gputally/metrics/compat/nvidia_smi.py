@@ -52,6 +52,11 @@ def _index(reading: Reading) -> float | None:
     return reading.gpu.index if reading.up else None
 
 
+def _tlimit(reading: Reading) -> float | None:
+    margin = reading.temperature_margin_celsius
+    return None if margin is None else margin + (reading.temperature_slowdown_offset_celsius or 0)
+
+
 _ECC = tuple((kind, life) for kind in ("corrected", "uncorrected") for life in ("volatile", "aggregate"))
 _ECC_LOCATIONS = (
     "device_memory",
@@ -87,7 +92,15 @@ _FIELDS: tuple[Column, ...] = (
     _field("memory.reserved", "bytes", "memory_reserved_bytes"),
     _field("temperature.gpu", "", "temperature_celsius"),
     _field("temperature.memory", "", "memory_temperature_celsius"),
-    _field("temperature.gpu.tlimit", "", "temperature_margin_celsius"),
+    Column(
+        Row(
+            "nvidia_smi_temperature_gpu_tlimit",
+            Kind.GAUGE,
+            "temperature.gpu.tlimit of nvidia-smi.",
+            OURS["temperature_margin_celsius"],
+        ),
+        _tlimit,
+    ),
     _field("power.draw", "watts", "power_watts"),
     _field("power.limit", "watts", "power_limit_watts"),
     _field("enforced.power.limit", "watts", "power_enforced_limit_watts"),

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from gputally.devices.nvml.fields import complete_links
-from gputally.devices.nvml.library import Library, Query
 from gputally.metrics.catalog import GPU_METRICS
 from gputally.model import Activity, MigReading, Reading
-from tests.support.nvml_cards import CARDS, a100, h100, l40s
+from tests.support.nvml_cards import CARDS, h100, l40s, t4
 from tests.unit.devices.nvml.driver import Driver
 from tools.rendering.metrics_page import readers_of
 from tools.servers.waiting import wait_until
+from tools.standin.scenario import Fault, FaultKind
 
 ACTIVITY_FIELDS = [field.name for field in dataclasses.fields(Activity)]
 # By the moments at which the test ran.
@@ -56,8 +55,11 @@ def test_every_field_of_the_model_is_reported_by_some_card() -> None:
 def test_every_reading_equals_the_values_of_the_driver(driver: Driver, kind: str) -> None:
     expected = CARDS[kind]()
     driver.shows(expected)
+    # With GPM, throughput is activity: it needs no flag, and two samples.
+    has_gpm = expected.sm_active_ratio is not None
+    throughput = expected.pcie_throughput_bytes_per_second
     reader = driver.reader(
-        pcie_throughput=expected.pcie_throughput_bytes_per_second is not None,
+        pcie_throughput=throughput is not None and not has_gpm,
         accounting=expected.accounted is not None,
     )
 
@@ -66,6 +68,7 @@ def test_every_reading_equals_the_values_of_the_driver(driver: Driver, kind: str
     assert first.errors == {}
     unfollowed = replace(
         without_activity(expected),
+        pcie_throughput_bytes_per_second=None if has_gpm else throughput,
         xid_errors=reading.xid_errors,
         mig=tuple(without_activity(mig) for mig in expected.mig),
     )
@@ -99,6 +102,42 @@ def test_pcie_throughput_is_read_only_on_request(driver: Driver) -> None:
     assert reading.pcie_throughput_bytes_per_second is None
 
 
+def test_pcie_throughput_is_not_read_in_a_blocking_call_where_gpm_has_it(driver: Driver) -> None:
+    driver.shows(h100(), faults=[Fault(FaultKind.ERROR, "nvmlDeviceGetPcieThroughput", value=999)])
+    reader = driver.reader(pcie_throughput=True)
+    reports = [reader.read(), reader.read()]
+    assert [report.errors for report in reports] == [{}, {}]
+    throughput = [report.readings[0].pcie_throughput_bytes_per_second for report in reports]
+    assert throughput == [None, h100().pcie_throughput_bytes_per_second]
+
+
+def test_margin_is_zero_where_the_card_slows_down(driver: Driver) -> None:
+    driver.shows(replace(h100(), temperature_margin_celsius=0, temperature_slowdown_offset_celsius=-2))
+    assert "temp.margin -2\n" in driver.scenario.read_text()
+    (reading,) = driver.reader().read().readings
+    assert reading.temperature_margin_celsius == 0
+
+
+def test_superchip_reports_the_energy_and_power_of_the_gpu_and_not_of_the_module(driver: Driver) -> None:
+    """A GH200: the older energy counter includes the CPU."""
+    card = replace(h100(), energy_millijoules=5_000, power_watts=300.5)
+    driver.shows(card)
+    lines = driver.scenario.read_text()
+    driver.scenario.write_text(
+        lines.replace("energy 5000\n", "energy 5000\nenergy.module 9000\npower.module 511000\n")
+    )
+    (reading,) = driver.reader().read().readings
+    assert (reading.energy_millijoules, reading.power_watts) == (5_000, 300.5)
+
+
+def test_power_is_read_where_only_one_of_the_two_ways_is_supported(driver: Driver) -> None:
+    """Turing has no mean over a second; a GB10 may have only the value with a scope."""
+    driver.shows(t4())
+    assert driver.reader().read().readings[0].power_watts == t4().power_watts
+    driver.shows(h100(), faults=[Fault(FaultKind.ERROR, "nvmlDeviceGetPowerUsage", value=3)])
+    assert driver.reader().read().readings[0].power_watts == h100().power_watts
+
+
 def test_changed_values_are_read_again(driver: Driver) -> None:
     driver.shows(h100())
     reader = driver.reader()
@@ -111,24 +150,3 @@ def test_changed_values_are_read_again(driver: Driver) -> None:
         2**40,
         71,
     )
-
-
-def test_nvlink_counters_appear_when_a_link_comes_up(driver: Driver) -> None:
-    card = a100()
-    assert card.nvlink_up is not None
-    assert card.nvlink_errors is not None
-    down = {key: value for key, value in card.nvlink_errors.items() if key[0] != "3"}
-    driver.shows(replace(card, nvlink_up={**card.nvlink_up, ("3",): 0.0}, nvlink_errors=down))
-    reader = driver.reader()
-    assert reader.read().readings[0].nvlink_errors == down
-    driver.shows(card)
-    reader.read()
-    (reading,) = reader.read().readings
-    assert reading.nvlink_errors == card.nvlink_errors
-    assert reading.nvlink_up == card.nvlink_up
-
-
-def test_a_link_in_low_power_mode_is_up() -> None:
-    values: dict[str, Any] = {"nvlink_up": {("0",): 0, ("1",): 1, ("2",): 2}}
-    complete_links(Query(Library(), None), 3, values)
-    assert values["nvlink_up"] == {("0",): 0.0, ("1",): 1.0, ("2",): 1.0}

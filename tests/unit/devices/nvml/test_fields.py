@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.devices.nvml.fields import DEVICE_SLOTS, ENTRY, FieldBatch, Slot, decode, link_slots
+from gputally.devices.nvml.fields import ALL_LINKS, DEVICE_SLOTS, ENTRY, FieldBatch, Slot, decode
 from gputally.devices.nvml.library import Library, Query
 from gputally.model import Reading
 
@@ -57,17 +57,8 @@ def test_not_available_is_none(kind: int, raw: int) -> None:
 
 
 def test_every_slot_fills_a_field_of_the_model() -> None:
-    slots = [*DEVICE_SLOTS, *(slot for link in range(18) for slot in link_slots(link))]
-    assert {slot.field for slot in slots} <= set(Reading.__dataclass_fields__)
-    assert len({(slot.id, slot.scope) for slot in slots}) == len(slots)
-
-
-@pytest.mark.parametrize("link", [0, 5, 6, 11])
-@pytest.mark.parametrize("kind", ["CRC_FLIT", "CRC_DATA", "REPLAY", "RECOVERY", "ECC_DATA"])
-def test_ids_of_link_counters_are_those_of_pynvml(kind: str, link: int) -> None:
-    id = getattr(pynvml, f"NVML_FI_DEV_NVLINK_{kind}_ERROR_COUNT_L{link}")
-    labels = (str(link), kind.lower())
-    assert next(slot.id for slot in link_slots(link) if slot.labels == labels) == id
+    assert {slot.field for slot in DEVICE_SLOTS} <= set(Reading.__dataclass_fields__)
+    assert len({(slot.id, slot.scope) for slot in DEVICE_SLOTS}) == len(DEVICE_SLOTS)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +117,14 @@ def test_scopes_of_one_id_are_summed_if_the_preferred_one_is_not_supported() -> 
     batch = FieldBatch(Query(library, None), RIVALS)
     assert [batch.read(), batch.read()] == [{"bytes": {("tx",): 70}}] * 2
     assert library.asked == ["f2_0", "f2_1"]
+
+
+def test_sum_over_all_links_is_not_added_to_its_links() -> None:
+    slots = [Slot("bytes", 7, ("tx",), scope) for scope in (ALL_LINKS, 0, 1)]
+    library = Fields(**{f"f7_{ALL_LINKS}": (0, 70), "f7_0": (0, 30), "f7_1": (0, 40)})
+    batch = FieldBatch(Query(library, None), slots)
+    assert [batch.read(), batch.read()] == [{"bytes": {("tx",): 70}}] * 2
+    assert library.asked == [f"f7_{ALL_LINKS}"]
 
 
 def test_an_id_that_fails_at_first_is_not_counted_twice_later() -> None:

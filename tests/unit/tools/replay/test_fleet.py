@@ -103,8 +103,9 @@ def test_processes_exist_on_request(wanted: bool) -> None:
 
 
 def test_names_of_other_tools_and_pcie_throughput_exist_on_request() -> None:
-    plain = Node(name="n1", scenario=SCENARIO)
-    more = Node(name="n1", scenario=SCENARIO, compat=("dcgm", "nvidia-smi"), pcie_throughput=True)
+    ampere = 'model = "a100"\n' + SCENARIO
+    plain = Node(name="n1", scenario=ampere)
+    more = Node(name="n1", scenario=ampere, compat=("dcgm", "nvidia-smi"), pcie_throughput=True)
     period = Period(START, START + 120, 60)
     added = played(more, period).keys() - played(plain, period).keys()
     assert {
