@@ -143,7 +143,11 @@ class NvmlDevice:
             pcie_throughput_bytes_per_second=self._throughput(),
             processes=processes,
             accounted=self._accounted(accounting_mode, processes),
-            process_samples=self._lists.samples(query, self.gpu.uuid),
+            process_samples=self._lists.samples(
+                query,
+                self.gpu.uuid,
+                [process.pid for process in processes or ()] if accounting_mode and not mig_mode else None,
+            ),
             mig=self._mig.read(memory.get("memory_total_bytes")) if mig_mode else (),
             **extra,
             **values,
