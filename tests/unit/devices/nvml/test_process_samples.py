@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gputally.devices.nvml.process_samples import KEPT_US, BusyLimit, ClockTime, Entry, SampleTimeline
+from gputally.devices.vendors import NVIDIA
 from gputally.model import ProcessSample
 from tests.support.sample_ring import IDLE, PERIOD_US, Ring, Taken
 
@@ -193,6 +194,10 @@ def test_the_first_answer_covers_no_time() -> None:
     samples = timeline.samples([entry(1, STARTED - SECOND, 40), entry(2, STARTED, 10)], at(STARTED))
     assert [(one.pid, one.sm_ratio, one.covers_us) for one in samples] == [(1, 0.4, 0), (2, 0.1, 0)]
     assert timeline.since_us(at(STARTED + SECOND)) == STARTED
+
+
+def test_the_vendor_row_has_the_time_of_the_kept_samples() -> None:
+    assert NVIDIA.sampled_seconds * SECOND == KEPT_US
 
 
 def test_idle_time_before_the_first_work_is_not_charged() -> None:
