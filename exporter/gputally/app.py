@@ -281,8 +281,8 @@ def _log_start(config: Config, sources: Sequence[Sequence[Reader]], url: str) ->
             log.warning("the driver of the %s GPUs is not loaded (modprobe %s)", one.vendor.title, module)
         if one.present and config.interval_seconds > one.vendor.sampled_seconds:
             log.warning(
-                "--interval %g s: SM time on %s GPUs is known only for the last %g s of each interval (reduce it, "
-                "or run gputally enable-accounting)",
+                "--interval %g s: SM time on %s GPUs is known only for the last %g s of each interval "
+                "(reduce it, or run gputally enable-accounting)",
                 config.interval_seconds,
                 one.vendor.title,
                 one.vendor.sampled_seconds,

@@ -167,7 +167,7 @@ class ProcessLists:
         if accounted is None:
             self._sums.forget(uuid)
         else:
-            samples = self._sums.replace(query, uuid, samples, accounted, now)
+            samples = self._sums.prefer(query, uuid, samples, accounted, now)
         return None if samples is None else self._limits[uuid].hold(samples, now)
 
     def _since_the_last_call(self, query: Query, uuid: str, now: ClockTime) -> list[ProcessSample] | None:

@@ -21,7 +21,8 @@ KEPT_US = 72 * 1_000_000 // 6
 """The time that the driver's samples cover: of a longer interval, the earlier part is not known."""
 _CLOCK_WAS_SET_US = 500_000
 _SHORTEST_PERIOD_US = 50_000  # closer timestamps are of one sample
-_ALL_BUSY = 95  # percent: no sample of such an answer is idle, whatever the rounding
+_ALL_BUSY = 95  # percent: hardly a sample of such an answer is idle
+_OWN_CLOCK_US = 90_000_000  # no driver keeps samples for so long: an older timestamp is of another clock
 _REMEMBERED = 60  # answers: what one odd answer seems to say about the driver is forgotten
 _CARRY_US = 1_000_000  # running sums are this much older than the clock
 
@@ -92,9 +93,9 @@ class SampleTimeline:
         return min(self._behind_us, default=now.uptime_us - now.clock_us)
 
     def _learn_delay(self, means: Sequence[Entry], newest: Entry, now: ClockTime) -> None:
-        """The newest entry is the newest sample only if the GPU is not idle since then."""
-        behind_us = now.clock_us - newest.timestamp_us
-        if sum(one.sm for one in means) >= _ALL_BUSY or not 0 <= behind_us <= KEPT_US:
+        """The newest entry is the driver's newest sample only if the GPU is not idle since then."""
+        same_clock = 0 <= now.clock_us - newest.timestamp_us < _OWN_CLOCK_US
+        if sum(one.sm for one in means) >= _ALL_BUSY or not same_clock:
             self._behind_us.append(now.uptime_us - newest.timestamp_us)
 
     def _returns_every_sample(self, entries: Sequence[Entry], now: ClockTime) -> bool:

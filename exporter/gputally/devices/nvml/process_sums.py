@@ -38,7 +38,6 @@ class ProcessSums:
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self._buffer = ctypes.create_string_buffer(SUMS.size)
         self._known: defaultdict[str, dict[int, _Sums]] = defaultdict(dict)
         self._read_at: dict[str, ClockTime] = {}
 
@@ -47,7 +46,7 @@ class ProcessSums:
         self._known.pop(uuid, None)
         self._read_at.pop(uuid, None)
 
-    def replace(
+    def prefer(
         self,
         query: Query,
         uuid: str,
@@ -107,11 +106,11 @@ class ProcessSums:
     def _read(self, query: Query, pid: int, now: ClockTime) -> tuple[_Sums | None, bool]:
         """The sums of one process, and whether they could not be read although there may be some."""
         function = self._library.function(_FUNCTION)
-        SUMS.pack_into(self._buffer, 0, pid, *[0] * 9)
-        code = int(function(query.handle, self._buffer))
+        buffer = ctypes.create_string_buffer(SUMS.pack(pid, *[0] * 9), SUMS.size)
+        code = int(function(query.handle, buffer))
         if code != SUCCESS:
             return None, query.judge(code, _FIELD, (_FUNCTION,)) is ErrorMeaning.FAILED
-        _, running, _, _, _, samples, gpu, memory, ran_ms, started_us = SUMS.unpack(self._buffer)
+        _, running, _, _, _, samples, gpu, memory, ran_ms, started_us = SUMS.unpack(buffer)
         until_us = now.uptime_us
         if not running:
             until_us -= max(0, now.clock_us - started_us - ran_ms * 1000)
