@@ -52,7 +52,9 @@ class SampleTimeline:
     def __init__(self) -> None:
         self._asked: ClockTime | None = None
         self._newest: Entry | None = None
-        self._behind_us: deque[int] = deque(maxlen=_REMEMBERED)
+        self._counted: dict[int, int] = {}
+        """Pid -> time of its last sample, in the last answer."""
+        self._delays_us: deque[int] = deque(maxlen=_REMEMBERED)
         """The age of the driver's newest sample, on the monotonic clock, where an answer tells it."""
         self._every_sample = False
         """The driver returns every sample. Such a driver returns the newest one again when it is requested
@@ -67,11 +69,11 @@ class SampleTimeline:
             return 0  # all that the driver has
         clock_us, uptime_us = now.clock_us - self._asked.clock_us, now.uptime_us - self._asked.uptime_us
         if abs(clock_us - uptime_us) > _CLOCK_WAS_SET_US:
-            self._behind_us.clear()
+            self._delays_us.clear()
             self._newest = None
         if self._repeats and self._newest is not None:
             return self._newest.timestamp_us - 1
-        return max(0, self._asked.uptime_us - self._behind(now))
+        return max(0, self._asked.uptime_us - self._behind_us(now))
 
     def samples(self, entries: Sequence[Entry], now: ClockTime) -> list[ProcessSample]:
         """One sample per process that ran since the last question; the first answer covers no time."""
@@ -84,19 +86,26 @@ class SampleTimeline:
         self._newest = max(entries, key=lambda one: one.timestamp_us)
         if every_sample:
             return _sum_up(self._weigh_each(entries, before), covers_us)
-        means = list({one.pid: one for one in sorted(entries, key=lambda one: one.timestamp_us)}.values())
-        self._learn_delay(means, self._newest, now)
-        return [_sample(one, [percent / 100 for percent in one[2:]], covers_us) for one in means]
+        means = {one.pid: one for one in sorted(entries, key=lambda one: one.timestamp_us)}
+        counted, self._counted = self._counted, {pid: one.timestamp_us for pid, one in means.items()}
+        self._learn_delay(means.values(), self._newest, now)
+        return [
+            _sample(one, [percent / 100 for percent in one[2:]], covers_us)
+            for pid, one in means.items()
+            if counted.get(pid) != one.timestamp_us  # else it did not run since the last answer
+        ]
 
-    def _behind(self, now: ClockTime) -> int:
+    def _behind_us(self, now: ClockTime) -> int:
         """The age of the driver's newest sample. Until an answer tells it: none, and its clock is ours."""
-        return min(self._behind_us, default=now.uptime_us - now.clock_us)
+        same_clock_us = now.uptime_us - now.clock_us
+        # A clock ahead of ours is not followed: a wrong timestamp would hide the samples before it.
+        return max(same_clock_us, min(self._delays_us, default=same_clock_us))
 
-    def _learn_delay(self, means: Sequence[Entry], newest: Entry, now: ClockTime) -> None:
+    def _learn_delay(self, means: Iterable[Entry], newest: Entry, now: ClockTime) -> None:
         """The newest entry is the driver's newest sample only if the GPU is not idle since then."""
-        same_clock = 0 <= now.clock_us - newest.timestamp_us < _OWN_CLOCK_US
-        if sum(one.sm for one in means) >= _ALL_BUSY or not same_clock:
-            self._behind_us.append(now.uptime_us - newest.timestamp_us)
+        all_busy = sum(one.sm for one in means) >= _ALL_BUSY
+        if all_busy or now.clock_us - newest.timestamp_us > _OWN_CLOCK_US:
+            self._delays_us.append(now.uptime_us - newest.timestamp_us)
 
     def _returns_every_sample(self, entries: Sequence[Entry], now: ClockTime) -> bool:
         several = len({one.pid for one in entries}) < len(entries)
@@ -105,7 +114,7 @@ class SampleTimeline:
         elif self._newest in entries:
             self._every_sample = True
         elif self._newest is not None:
-            age_us = now.uptime_us - self._behind(now) - self._newest.timestamp_us
+            age_us = now.uptime_us - self._behind_us(now) - self._newest.timestamp_us
             self._every_sample &= age_us > KEPT_US // 2  # the driver may not have it any more
         self._repeats = self._every_sample or several
         return self._every_sample

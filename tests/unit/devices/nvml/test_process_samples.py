@@ -270,6 +270,22 @@ def test_the_delay_of_a_driver_is_known_from_answers_without_idle_time() -> None
         timeline.samples([entry(1, now.clock_us - age_us, percent)], now)
 
 
+def test_a_timestamp_in_the_future_does_not_hide_later_samples() -> None:
+    timeline = SampleTimeline()
+    ask(timeline, at(STARTED), entry(1, STARTED + 50 * SECOND, 100))
+    now = at(STARTED + 5 * SECOND)
+    assert timeline.since_us(now) == STARTED
+    (sample,) = timeline.samples([entry(1, now.clock_us, 40)], now)
+    assert (sample.sm_ratio, sample.covers_us) == (0.4, 5 * SECOND)
+
+
+def test_an_entry_without_a_new_sample_is_not_charged_again() -> None:
+    timeline = asked_once()
+    now = at(STARTED + 5 * SECOND)
+    (sample,) = ask(timeline, now, entry(1, STARTED, 20), entry(2, now.clock_us, 40))
+    assert sample.pid == 2
+
+
 @pytest.mark.parametrize("step", [-3600, -2, 2, 3600])
 def test_when_the_clock_is_set_samples_are_requested_by_the_new_clock(step: int) -> None:
     timeline = SampleTimeline()
