@@ -168,7 +168,7 @@ def _sum_up(weighted: Iterable[tuple[Entry, int]], covers_us: int) -> list[Proce
     for some in by_pid.values():
         sums = [sum(entry[column] * us for entry, us in some) / 100 for column in (2, 3, 4, 5)]
         # There may be one more than fits into the time: the next answer has one less.
-        time_us = max(covers_us, *map(ceil, sums))
+        time_us = max(covers_us or KEPT_US, *map(ceil, sums))
         last = max((entry for entry, _ in some), key=lambda entry: entry.timestamp_us)
         samples.append(_sample(last, [one / time_us for one in sums], time_us if covers_us else 0))
     return samples

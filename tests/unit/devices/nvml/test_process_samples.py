@@ -196,6 +196,13 @@ def test_the_first_answer_covers_no_time() -> None:
     assert timeline.since_us(at(STARTED + SECOND)) == STARTED
 
 
+def test_the_first_answer_of_every_sample_is_the_mean_of_what_the_driver_has() -> None:
+    samples = [entry(1, STARTED - age * PERIOD_US, 90) for age in (3, 2)]
+    first, other = ask(SampleTimeline(), at(STARTED), *samples, entry(2, STARTED - PERIOD_US, 0))
+    assert first.sm_ratio == pytest.approx(0.9 * 2 * PERIOD_US / KEPT_US)
+    assert (first.covers_us, other.sm_ratio, other.covers_us) == (0, 0.0, 0)
+
+
 def test_the_vendor_row_has_the_time_of_the_kept_samples() -> None:
     assert NVIDIA.sampled_seconds * SECOND == KEPT_US
 
