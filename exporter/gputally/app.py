@@ -289,6 +289,14 @@ def _log_start(config: Config, sources: Sequence[Sequence[Reader]], url: str) ->
         if one.gpus and one.module is None:
             module = one.vendor.kernel_module
             log.warning("the driver of the %s GPUs is not loaded (modprobe %s)", one.vendor.title, module)
+        if one.present and config.interval_seconds > one.vendor.sampled_seconds:
+            log.warning(
+                "--interval %g s: SM time on %s GPUs is known only for the last %g s of each interval "
+                "(reduce it, or run gputally enable-accounting)",
+                config.interval_seconds,
+                one.vendor.title,
+                one.vendor.sampled_seconds,
+            )
     if not any(one.present for one in host):
         retried, *others = (one.vendor.title for one in host)
         retry = f"; retrying {retried}; restart to detect {' or '.join(others)} GPUs"

@@ -170,8 +170,7 @@ class ProcessSample:
     encoder_ratio: float | None
     decoder_ratio: float | None
     covers_us: int = 0
-    """The period of which the ratios are the mean, without gap or overlap to the sample before; 0 where it is
-    unknown (the first sample of a driver)."""
+    """The time of which the ratios are the mean; 0 where it is unknown (the first sample of a driver)."""
 
 
 @dataclass(frozen=True, slots=True)

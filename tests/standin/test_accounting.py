@@ -66,9 +66,39 @@ def test_readings_with_accounted_processes_have_times_relative_to_time_zero(play
     assert (stats.maxMemoryUsage, stats.isRunning) == (2**64 - 1, 0)
 
 
+SAMPLES = (
+    "sample 7 1760000000100000 62 31 0 0\nsample 8 1760000000300000 50 10 0 0\nsample - 1760000000500000\n"
+    "sample 7 1760000000800000 20 5 0 0\nsample 7 1760000001100000 100 100 0 0\n"
+)
+
+
+def test_sums_are_of_the_samples_since_the_process_started(gpu: OneGpu) -> None:
+    handle = gpu("accounting 1\naccount 7 1 2 3 0 1760000000200000 1\n" + SAMPLES)
+    stats = nvml.nvmlDeviceGetAccountingStats_v2(handle, 7)
+    assert (stats.pid, stats.isRunning, stats.gpuUtilization, stats.memoryUtilization) == (7, 1, 1, 2)
+    assert (stats.maxMemoryUsage, stats.time, stats.startTime) == (3, 0, 1760000000200000)
+    assert (stats.sampleCount, stats.sumGpuUtil, stats.sumFbUtil) == (4, 12000, 10500)
+
+
+def test_sums_of_an_ended_process_lack_its_last_second(gpu: OneGpu) -> None:
+    handle = gpu("accounting 1\naccount 7 1 2 3 1500 1760000000000000 0\n" + SAMPLES)
+    stats = nvml.nvmlDeviceGetAccountingStats_v2(handle, 7)
+    assert (stats.isRunning, stats.sampleCount, stats.sumGpuUtil, stats.sumFbUtil) == (0, 4, 8200, 3600)
+
+
+def test_sums_of_an_unknown_process_are_not_found(gpu: OneGpu) -> None:
+    handle = gpu("accounting 1\n" + SAMPLES)
+    with pytest.raises(nvml.NVMLError_NotFound):
+        nvml.nvmlDeviceGetAccountingStats_v2(handle, 7)
+
+
 def test_without_accounting_mode_there_are_no_statistics(gpu: OneGpu) -> None:
     handle = gpu("accounting 0\naccount 12 1 2 3 4 5 0\n")
-    for function in (nvml.nvmlDeviceGetAccountingPids, lambda h: nvml.nvmlDeviceGetAccountingStats(h, 12)):
+    for function in (
+        nvml.nvmlDeviceGetAccountingPids,
+        lambda h: nvml.nvmlDeviceGetAccountingStats(h, 12),
+        lambda h: nvml.nvmlDeviceGetAccountingStats_v2(h, 12),
+    ):
         with pytest.raises(nvml.NVMLError_NotSupported):
             function(handle)
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from gputally.devices.nvml.process_samples import Entry
 from tests.standin.real_pynvml import nvml
+from tests.support.sample_ring import PERIOD_US, Ring, Taken
 from tools.servers.waiting import wait_until
 from tools.standin.scenario import replace_scenario
 
@@ -86,21 +88,68 @@ def test_names_are_whole_command_lines_or_not_found(gpu: OneGpu) -> None:
             nvml.nvmlSystemGetProcessName(nameless)
 
 
-def test_only_samples_after_the_last_seen_one_are_returned(gpu: OneGpu) -> None:
+def answers(handle: Any, last_seen: int) -> list[tuple[int, ...]]:
+    samples = nvml.nvmlDeviceGetProcessUtilization(handle, last_seen)
+    return [(s.pid, s.timeStamp, s.smUtil, s.memUtil, s.encUtil, s.decUtil) for s in samples]
+
+
+def test_means_are_over_all_samples_since_the_last_one_seen(gpu: OneGpu) -> None:
     handle = gpu(SAMPLES)
-    samples = nvml.nvmlDeviceGetProcessUtilization(handle, 0)
-    assert [(s.pid, s.timeStamp, s.smUtil, s.memUtil, s.encUtil, s.decUtil) for s in samples] == [
-        (4711, 1760000000100000, 62, 31, 5, 6),
+    assert answers(handle, 0) == [
+        (4711, 1760000000300000, 42, 21, 2, 2),
+        (4712, 1760000000200000, 2, 3, 0, 0),
+    ]
+    assert answers(handle, 1760000000200000) == [(4711, 1760000000300000, 64, 32, 0, 0)]
+    information = nvml.nvmlDeviceGetProcessesUtilizationInfo(handle, 1760000000100000)
+    assert [(s.pid, s.timeStamp, s.smUtil) for s in information] == [
+        (4712, 1760000000200000, 4),
+        (4711, 1760000000300000, 32),
+    ]
+
+
+def test_samples_of_no_process_count_and_processes_without_utilisation_are_left_out(gpu: OneGpu) -> None:
+    handle = gpu(SAMPLES + "sample - 1760000000400000\nsample 9 1760000000500000 0 0 0 0\n")
+    assert [(pid, sm) for pid, _, sm, *_ in answers(handle, 1760000000100000)] == [(4712, 2), (4711, 16)]
+
+
+def test_entries_of_one_time_are_one_sample(gpu: OneGpu) -> None:
+    handle = gpu("sample 1 100 60 0 0 0\nsample 2 100 0 0 30 0\n")
+    assert answers(handle, 0) == [(1, 100, 60, 0, 0, 0), (2, 100, 0, 0, 30, 0)]
+
+
+def test_every_sample_is_the_other_answer(gpu: OneGpu) -> None:
+    handle = gpu("samples.raw 1\n" + SAMPLES + "sample - 1760000000400000\n")
+    assert answers(handle, 1760000000100000) == [
         (4712, 1760000000200000, 7, 8, 0, 0),
         (4711, 1760000000300000, 64, 32, 0, 0),
     ]
-    later = nvml.nvmlDeviceGetProcessUtilization(handle, 1760000000200000)
-    assert [(s.pid, s.smUtil) for s in later] == [(4711, 64)]
-    information = nvml.nvmlDeviceGetProcessesUtilizationInfo(handle, 1760000000100000)
-    assert [(s.pid, s.timeStamp, s.smUtil) for s in information] == [
-        (4712, 1760000000200000, 7),
-        (4711, 1760000000300000, 64),
-    ]
+
+
+@pytest.mark.parametrize("answer", [Ring.means, Ring.every_sample])
+def test_the_driver_keeps_72_samples(gpu: OneGpu, answer: Callable[[Ring, int, int], list[Entry]]) -> None:
+    history = [Taken(1 + place % 3, place % 90, place % 70) for place in range(100)]
+    ring, now = Ring(history, 0), 101 * PERIOD_US
+    raw = answer is Ring.every_sample
+    handle = gpu(f"samples.raw {int(raw)}\n" + ring.lines(now))
+    for last_seen in (0, 50 * PERIOD_US, 90 * PERIOD_US):
+        found, expected = sorted(answers(handle, last_seen)), sorted(answer(ring, last_seen, now))
+        assert [entry[:2] for entry in found] == [entry[:2] for entry in expected]
+        for one, other in zip(found, expected, strict=True):
+            assert one == pytest.approx(other, abs=1), "halves are rounded either way"
+
+
+def test_a_buffer_needs_room_for_a_hundred(gpu: OneGpu) -> None:
+    handle = gpu(SAMPLES)
+    function = nvml.nvmlLib.nvmlDeviceGetProcessUtilization
+    last_seen = ctypes.c_ulonglong(0)
+    for room, entries in ((0, None), (99, (nvml.c_nvmlProcessUtilizationSample_t * 99)())):
+        count = ctypes.c_uint(room)
+        assert function(handle, entries, ctypes.byref(count), last_seen) == nvml.NVML_ERROR_INSUFFICIENT_SIZE
+        assert count.value == 100
+    entries = (nvml.c_nvmlProcessUtilizationSample_t * 100)()
+    count = ctypes.c_uint(100)
+    assert function(handle, entries, ctypes.byref(count), last_seen) == nvml.NVML_SUCCESS
+    assert count.value == 2
 
 
 @pytest.mark.parametrize("lines", [SAMPLES, "samples 0\n"])

@@ -149,7 +149,7 @@ def t4(index: int = 0) -> Reading:
         ),
         process_samples=(
             ProcessSample(4711, SAMPLED_AT_US + 1, 0.31, 0.11, 0.01, 0.02),
-            ProcessSample(4712, SAMPLED_AT_US + 2, 0.06, 0.01, 0.0, 0.0),
+            ProcessSample(4712, SAMPLED_AT_US + 1, 0.06, 0.01, 0.0, 0.0),
         ),
     )
 

@@ -129,8 +129,8 @@ class Node:
     def step(self, sm: Mapping[int, float], joules: int, **changes: Any) -> None:
         """All at once, so that one look sees it: what they ran, and what the GPU drew."""
         self.reading = replace(self.reading, energy_millijoules=self.counter + joules * 1000, **changes)
-        # A look that comes meanwhile may have newer samples than there are now, and asks from those on.
-        ahead = time.time() + 1
+        # A question that comes meanwhile is newer than now, and the next one asks from it on.
+        ahead = time.time() + 0.15
         self._play([replace(self.reading, process_samples=_samples(sm, ahead))])
 
     def settled(self, exporter: Exporter) -> Scrape:
@@ -145,9 +145,7 @@ class Node:
 
 
 def _samples(sm: Mapping[int, float], at_seconds: float) -> tuple[ProcessSample, ...]:
-    """Stamps are whole steps, so that what the samples cover is, and shares of it are whole microseconds."""
-    step_us = round(STEP_SECONDS * 1e6)
-    stamp_us = round(at_seconds / STEP_SECONDS) * step_us
+    stamp_us = round(at_seconds * 1e6)
     return tuple(ProcessSample(pid, stamp_us, ratio, 0.0, 0.0, 0.0) for pid, ratio in sm.items())
 
 

@@ -11,6 +11,8 @@ from gputally import app
 from gputally.app import build_endpoints, build_upstream
 from gputally.attribution.sidecar import SidecarOwners
 from gputally.config import POD_GPU_PATH, Config
+from gputally.devices.host import VendorOnHost
+from gputally.devices.vendors import AMD, NVIDIA
 from gputally.flags import ConfigError
 from gputally.metrics.compat import PROFILES
 from gputally.model import Owner, PodInfo, ProcessCharge, Snapshot, SourceState, Use
@@ -119,3 +121,19 @@ def test_a_sidecar_with_the_hosts_processes_is_refused(tmp_path: Path) -> None:
     host.start(2, "0::/\n", name="kthreadd")
     with pytest.raises(ConfigError, match="hostPID"):
         app._owners(settings)
+
+
+@pytest.mark.parametrize(("seconds", "warnings"), [(5, 0), (12, 0), (30, 1)])
+def test_an_interval_that_is_longer_than_the_drivers_samples_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, seconds: float, warnings: int
+) -> None:
+    host = (
+        VendorOnHost(NVIDIA, ("0000:01:00.0",), "580.95.05"),
+        VendorOnHost(AMD, ("0000:02:00.0",), "amdgpu"),
+    )
+    monkeypatch.setattr(app, "read_host", lambda *_: host)
+    with caplog.at_level("WARNING"):
+        app._log_start(Config(interval_seconds=seconds), [], "http://127.0.0.1:9400")
+    found = [record.message for record in caplog.records]
+    assert len(found) == warnings
+    assert all("NVIDIA" in line for line in found)

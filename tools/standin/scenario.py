@@ -35,16 +35,19 @@ Lines that are not `key value`:
     process PID LISTS BYTES GI CI [NAME]   LISTS joins compute, graphics, mps with "+"; "-" for BYTES is
                                            NVML's "not available", for GI and CI "no MIG"
     sample PID TIME SM MEMORY ENCODER DECODER
-                                           percent; TIME in us since 1970, or +us since time 0. Each is one
-                                           entry of the driver's sample buffer. With `samples 0` there is a
-                                           buffer (NOT_FOUND while nothing is new), with `samples -` there is
-                                           none (NOT_SUPPORTED)
+                                           percent; TIME in us since 1970, or +us since time 0. The driver
+                                           keeps 72 samples; lines of one TIME are one of them. It returns one
+                                           mean per process, over all samples since the requested time, or
+                                           with `samples.raw 1` every sample. With `samples 0` there are none
+                                           yet (NOT_FOUND), with `samples -` they are NOT_SUPPORTED
+    sample - TIME                          a sample while no process was active
     xid CODE COUNT                         how often the XID has occurred so far. The difference becomes
                                            events, which wait until an event set is registered for the GPU
     account PID GPU% MEMORY% MAX_BYTES TIME_MS START RUNNING
                                            one entry of the accounting buffer; START as a sample's TIME. It
                                            replaces the running entry of that PID, and with RUNNING 0 the
-                                           ended entry, too
+                                           ended entry, too. The sums of nvmlDeviceGetAccountingStats_v2
+                                           follow from the `sample` lines
     fault KIND [name=value ...]            see `FaultKind`; faults come before the first frame
 
 The keys of single numbers and texts, with the field of the model and the unit of each, are in

@@ -6,6 +6,7 @@ A reader is imported only when it is built or when its fields are listed: an unu
 # ruff: noqa: PLC0415
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -96,6 +97,8 @@ class Vendor:
     """Beginning of the name of a process that runs the work of other processes."""
     unsampled: frozenset[str] = frozenset()
     """Fields of `ProcessSample` that no reader of this vendor fills."""
+    sampled_seconds: float = math.inf
+    """The longest time before a sample of which the driver knows the SM time of processes."""
 
     domain: str
     """The domain of its Kubernetes resources, DRA drivers and CDI devices."""
@@ -183,6 +186,7 @@ NVIDIA = Vendor(
     no_gpus_fix="in a container: use the NVIDIA runtime with NVIDIA_VISIBLE_DEVICES=all",
     partition_label="MIG {profile}",
     proxy_process="nvidia-cuda-mps",  # nvidia-cuda-mps-server, of which the kernel keeps 15 characters
+    sampled_seconds=12,  # except in accounting mode, with driver 610 and later
     domain="nvidia.com",
     resources=re.compile(r"nvidia\.com/.+"),
     pci_address_ids=False,  # in nvidia.com these are NICs, and GPUs passed to virtual machines

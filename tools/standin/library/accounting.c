@@ -101,25 +101,79 @@ EXPORT int nvmlDeviceGetAccountingPids(handle device, u32 *count, u32 *pids)
     return leave(OK);
 }
 
-/* Of two processes with one pid, the ended one. */
+/* Of two processes with one pid, the ended one (open-gpu-kernel-modules 595, gpu_acct.c,
+ * gpuacctGetProcAcctInfo: the list of ended processes is searched first). */
+static int find_account(const char *function, const struct target *target, u32 pid,
+                        const struct account **found)
+{
+    const struct account_table *accounts;
+    int status = accounting_table(function, target, &accounts);
+    *found = NULL;
+    for (u32 i = 0; status == OK && i < accounts->count; i++)
+        if (accounts->entries[i].pid == pid && (!*found || (*found)->stats.running))
+            *found = &accounts->entries[i];
+    return status != OK ? status : *found ? OK : NOT_FOUND;
+}
+
 EXPORT int nvmlDeviceGetAccountingStats(handle device, u32 pid, struct accounting *stats)
 {
     struct target target;
-    const struct account_table *accounts;
-    const struct account *found = NULL;
+    const struct account *found;
     if (!stats)
         return INVALID_ARGUMENT;
     int status = enter_device(__func__, device, &target);
     if (status != OK)
         return status;
-    if ((status = accounting_table(__func__, &target, &accounts)) != OK)
-        return leave(status);
-    for (u32 i = 0; i < accounts->count; i++)
-        if (accounts->entries[i].pid == pid && (!found || found->stats.running))
-            found = &accounts->entries[i];
-    if (found)
+    if ((status = find_account(__func__, &target, pid, &found)) == OK)
         *stats = found->stats;
-    return leave(found ? OK : NOT_FOUND);
+    return leave(status);
+}
+
+/* Sums of the samples of this process, and the number of all samples since it started. The driver adds new
+ * samples once a second, and none after the end of their process (gpu_acct.c: gpuacctSampleGpuUtil,
+ * gpuacctProcessGpuUtil, gpuacctStopGpuAccounting). */
+static void add_samples(const struct sample_table *table, const struct account *account,
+                        struct accounting_v2 *stats)
+{
+    const u64 second_us = 1000000;
+    u64 until_us = account->stats.running ? wall_clock_us()
+                                          : account->stats.start_us + account->stats.time_ms * 1000;
+    until_us -= until_us % second_us;
+    for (u32 i = 0; i < table->count; i++) {
+        const struct process_sample *one = &table->entries[i];
+        if (one->time_us <= account->stats.start_us || one->time_us > until_us)
+            continue;
+        stats->samples += i == 0 || one->time_us != table->entries[i - 1].time_us;
+        if (one->pid == account->pid) {
+            stats->sum_gpu += one->sm * 100;
+            stats->sum_memory += one->memory * 100;
+        }
+    }
+}
+
+/* nvml.h of NVML 610: the struct has no version; its pid is the caller's. */
+EXPORT int nvmlDeviceGetAccountingStats_v2(handle device, struct accounting_v2 *stats)
+{
+    struct target target;
+    const struct account *found;
+    if (!stats)
+        return INVALID_ARGUMENT;
+    int status = enter_device(__func__, device, &target);
+    if (status != OK)
+        return status;
+    if ((status = find_account(__func__, &target, stats->pid, &found)) == OK) {
+        *stats = (struct accounting_v2){
+            .pid = found->pid,
+            .running = found->stats.running,
+            .gpu_percent = found->stats.gpu_percent,
+            .memory_percent = found->stats.memory_percent,
+            .max_memory = found->stats.max_memory,
+            .time_ms = found->stats.time_ms,
+            .start_us = found->stats.start_us,
+        };
+        add_samples(&world.gpus[target.gpu].samples, found, stats);
+    }
+    return leave(status);
 }
 
 EXPORT int nvmlDeviceGetAccountingBufferSize(handle device, u32 *size)

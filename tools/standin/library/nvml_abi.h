@@ -28,6 +28,7 @@ enum status {
 
 #define NOT_AVAILABLE (~0ULL)
 #define NO_INSTANCE 0xFFFFFFFFu
+#define NO_PID 0xFFFFFFFFu /* of a sample while no process was active: NV2080_GPUMON_PID_INVALID */
 #define STRUCT_VERSION(type, version) ((u32)(sizeof(type) | ((u32)(version) << 24)))
 
 struct utilization {
@@ -122,6 +123,12 @@ struct accounting {
     u32 gpu_percent, memory_percent;
     u64 max_memory, time_ms, start_us;
     u32 running, reserved[5];
+};
+struct accounting_v2 {
+    u32 pid, running, gpu_percent, memory_percent;
+    u64 max_memory;
+    u32 samples;
+    u64 sum_gpu, sum_memory, time_ms, start_us;
 };
 
 union field_number {

@@ -1,4 +1,5 @@
 /* Processes on a GPU: lists, utilisation samples, names. */
+#include <stdlib.h>
 #include <string.h>
 #include "standin.h"
 
@@ -134,12 +135,88 @@ static int sample_buffer(const struct target *target, const struct sample_table 
     return OK;
 }
 
-static u32 count_newer(const struct sample_table *samples, u64 last_seen_us)
+/* Of the ring: its samples, not its entries, of which one sample has several when its engines had different
+ * processes. open-gpu-kernel-modules 595, ctrl2080perf.h: NV2080_CTRL_PERF_GPUMON_SAMPLE_COUNT_PERFMON_UTIL. */
+#define RING 72
+
+/* The room that a caller must have, however few processes there are (NVIDIA/go-nvml#11, Syllo/nvtop#110). */
+#define LEAST_ROOM 100
+
+struct answer {
+    struct process_sample *entries; /* freed by the caller */
+    u32 count;
+};
+
+/* The entries of the ring that are newer; `samples` is the number of samples among them, idle ones included. */
+static struct answer newer_entries(const struct sample_table *table, u64 last_seen_us, u32 *samples)
 {
-    u32 count = 0;
-    for (u32 i = 0; i < samples->count; i++)
-        count += samples->entries[i].time_us > last_seen_us;
-    return count;
+    u32 first = table->count, ring = 0;
+    while (first > 0) {
+        bool another = first == table->count || table->entries[first - 1].time_us != table->entries[first].time_us;
+        if (another && ring++ == RING)
+            break;
+        first--;
+    }
+    struct answer answer = {calloc(table->count + 1, sizeof *answer.entries), 0};
+    *samples = 0;
+    for (u32 i = first; i < table->count; i++)
+        if (table->entries[i].time_us > last_seen_us) {
+            *samples += i == first || table->entries[i].time_us != table->entries[i - 1].time_us;
+            if (table->entries[i].pid != NO_PID)
+                answer.entries[answer.count++] = table->entries[i];
+        }
+    return answer;
+}
+
+static u32 nearest(u32 sum, u32 count) { return (sum + count / 2) / count; }
+
+/* One entry per process: the sum of its samples by the number of all samples since then, and the time of its
+ * last one. The four answers in Syllo/nvtop#110, whose processes add up to 20 % each time; nvml.h: "one
+ * utilization sample structure is returned per process running, that had some non-zero utilization". */
+static struct answer means(struct answer all, u32 samples)
+{
+    struct answer answer = {all.entries, 0};
+    for (u32 i = 0; i < all.count; i++) {
+        struct process_sample one = all.entries[i];
+        u32 known = 0;
+        while (known < answer.count && answer.entries[known].pid != one.pid)
+            known++;
+        if (known == answer.count) {
+            answer.entries[answer.count++] = one;
+            continue;
+        }
+        struct process_sample *sum = &answer.entries[known];
+        sum->time_us = one.time_us;
+        sum->sm += one.sm;
+        sum->memory += one.memory;
+        sum->encoder += one.encoder;
+        sum->decoder += one.decoder;
+    }
+    u32 working = 0;
+    for (u32 i = 0; i < answer.count; i++) {
+        struct process_sample one = answer.entries[i];
+        if (one.sm + one.memory + one.encoder + one.decoder)
+            answer.entries[working++] = (struct process_sample){
+                one.pid,
+                one.time_us,
+                nearest(one.sm, samples),
+                nearest(one.memory, samples),
+                nearest(one.encoder, samples),
+                nearest(one.decoder, samples),
+            };
+    }
+    answer.count = working;
+    return answer;
+}
+
+/* What the driver says of the samples since then: a mean per process, or every sample with `samples.raw 1`. */
+static struct answer utilization_since(const struct target *target, const struct sample_table *table,
+                                       u64 last_seen_us)
+{
+    u32 samples;
+    u64 raw = 0;
+    struct answer all = newer_entries(table, last_seen_us, &samples);
+    return given(target->device, SAMPLES_RAW, &raw) && raw ? all : means(all, samples);
 }
 
 EXPORT int nvmlDeviceGetProcessUtilization(handle device, struct process_sample *entries, u32 *count,
@@ -152,23 +229,24 @@ EXPORT int nvmlDeviceGetProcessUtilization(handle device, struct process_sample 
         return status;
     if ((status = sample_buffer(&target, &samples)) != OK)
         return leave(status);
-    u32 newer = count_newer(samples, last_seen_us);
+    struct answer answer = utilization_since(&target, samples, last_seen_us);
     u32 garbled = garbage_count(__func__, target.gpu);
-    u32 room = entries ? *count : 0;
-    *count = newer > garbled ? newer : garbled;
-    if (*count == 0)
-        return leave(NOT_FOUND);
-    if (*count > room)
-        return leave(INSUFFICIENT_SIZE);
-    u32 filled = 0;
-    for (u32 i = 0; i < samples->count; i++)
-        if (samples->entries[i].time_us > last_seen_us)
-            entries[filled++] = samples->entries[i];
-    for (; filled < *count; filled++)
-        entries[filled] = (struct process_sample){(u32)garbage(filled),     garbage(filled + 1),
-                                                  (u32)garbage(filled + 2), (u32)garbage(filled + 3),
-                                                  (u32)garbage(filled + 4), (u32)garbage(filled + 5)};
-    return leave(OK);
+    u32 needed = answer.count > garbled ? answer.count : garbled;
+    u32 least = needed > LEAST_ROOM ? needed : LEAST_ROOM;
+    if ((entries ? *count : 0) < least) {
+        *count = least;
+        status = INSUFFICIENT_SIZE;
+    } else if (!needed) {
+        status = NOT_FOUND;
+    } else {
+        *count = needed;
+        memcpy(entries, answer.entries, answer.count * sizeof *entries);
+        for (u32 i = answer.count; i < needed; i++)
+            entries[i] = (struct process_sample){(u32)garbage(i),     garbage(i + 1),      (u32)garbage(i + 2),
+                                                 (u32)garbage(i + 3), (u32)garbage(i + 4), (u32)garbage(i + 5)};
+    }
+    free(answer.entries);
+    return leave(status);
 }
 
 EXPORT int nvmlDeviceGetProcessesUtilizationInfo(handle device, struct process_samples_info *info)
@@ -182,21 +260,20 @@ EXPORT int nvmlDeviceGetProcessesUtilizationInfo(handle device, struct process_s
         return leave(ARGUMENT_VERSION_MISMATCH);
     if ((status = sample_buffer(&target, &samples)) != OK)
         return leave(status);
+    struct answer answer = utilization_since(&target, samples, info->last_seen_us);
     u32 room = info->entries ? info->count : 0;
-    info->count = count_newer(samples, info->last_seen_us);
-    if (info->count == 0)
-        return leave(NOT_FOUND);
-    if (info->count > room)
-        return leave(INSUFFICIENT_SIZE);
-    u32 filled = 0;
-    for (u32 i = 0; i < samples->count; i++) {
-        const struct process_sample *sample = &samples->entries[i];
-        if (sample->time_us > info->last_seen_us)
-            info->entries[filled++] =
-                (struct process_sample_info){sample->time_us, sample->pid,     sample->sm, sample->memory,
-                                             sample->encoder, sample->decoder, 0,          0};
+    info->count = answer.count;
+    if (!answer.count)
+        status = NOT_FOUND;
+    else if (answer.count > room)
+        status = INSUFFICIENT_SIZE;
+    for (u32 i = 0; status == OK && i < answer.count; i++) {
+        const struct process_sample *one = &answer.entries[i];
+        info->entries[i] = (struct process_sample_info){one->time_us, one->pid,     one->sm, one->memory,
+                                                        one->encoder, one->decoder, 0,       0};
     }
-    return leave(OK);
+    free(answer.entries);
+    return leave(status);
 }
 
 static const char *name_on(const struct device *device, u32 pid)

@@ -98,6 +98,7 @@ enum { MAX_GPUS = 64, MAX_MIGS = 16, MAX_LINKS = 36, MAX_FANS = 16, MAX_XIDS = 3
     X(MIG_MAX, "mig_max", NO_FIELD, 0) \
     X(COMPUTE_MODE, "compute_mode", NO_FIELD, 0) \
     X(SAMPLES, "samples", NO_FIELD, 0) \
+    X(SAMPLES_RAW, "samples.raw", NO_FIELD, 0) \
     X(PROCESSES, "processes", NO_FIELD, 0) \
     X(GI, "gi", NO_FIELD, 0) \
     X(CI, "ci", NO_FIELD, 0) \

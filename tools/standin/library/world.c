@@ -175,11 +175,12 @@ static void play_process(const char *words)
 
 static void play_sample(const char *words)
 {
-    struct process_sample sample = {0};
+    struct process_sample sample = {.pid = NO_PID};
     char time[32];
+    bool idle = sscanf(words, "- %31s", time) == 1;
     if (current_gpu < 0 ||
-        sscanf(words, "%u %31s %u %u %u %u", &sample.pid, time, &sample.sm, &sample.memory, &sample.encoder,
-               &sample.decoder) != 6 ||
+        (!idle && sscanf(words, "%u %31s %u %u %u %u", &sample.pid, time, &sample.sm, &sample.memory,
+                         &sample.encoder, &sample.decoder) != 6) ||
         !parse_u64(time + (*time == '+'), &sample.time_us)) {
         scenario_mistake("not a sample", words);
         return;

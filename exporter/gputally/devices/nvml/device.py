@@ -148,7 +148,11 @@ class NvmlDevice:
             nvlink_bytes_per_second=link_rate,
             processes=processes,
             accounted=self._accounted(accounting_mode, processes),
-            process_samples=self._lists.samples(query, self.gpu.uuid),
+            process_samples=self._lists.samples(
+                query,
+                self.gpu.uuid,
+                [process.pid for process in processes or ()] if accounting_mode and not mig_mode else None,
+            ),
             mig=self._mig.read(memory.get("memory_total_bytes")) if mig_mode else (),
             **extra,
             **values,

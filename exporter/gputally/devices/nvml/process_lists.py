@@ -8,11 +8,12 @@ import ctypes
 import struct
 import time
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Collection
 from typing import Any
 
 from gputally.devices.nvml.library import INSUFFICIENT_SIZE, SUCCESS, ErrorMeaning, Library, Query
-from gputally.devices.nvml.process_samples import FUTURE_US, ClockTime, SampleTimeline
+from gputally.devices.nvml.process_samples import FUTURE_US, BusyLimit, ClockTime, Entry, SampleTimeline
+from gputally.devices.nvml.process_sums import ProcessSums
 from gputally.model import Process, ProcessSample
 
 # nvmlProcessInfo_t (v2, v3): pid, memory, GPU instance, compute instance
@@ -95,6 +96,8 @@ class ProcessLists:
         self._names: dict[int, str | None] = {}
         self._names_in_use: dict[int, str | None] = {}
         self._timelines: defaultdict[str, SampleTimeline] = defaultdict(SampleTimeline)
+        self._sums = ProcessSums(library)
+        self._limits: defaultdict[str, BusyLimit] = defaultdict(BusyLimit)
 
     def end_of_round(self) -> None:
         """Forgets the names of processes that were on no device since the last call."""
@@ -152,12 +155,25 @@ class ProcessLists:
             raise _Unreadable
         return entries
 
-    def samples(self, query: Query, uuid: str) -> tuple[ProcessSample, ...] | None:
-        """The driver's samples of this device since the last call; empty when no process ran."""
+    def samples(
+        self, query: Query, uuid: str, accounted: Collection[int] | None = None
+    ) -> tuple[ProcessSample, ...] | None:
+        """What each process of this device did since the last call; empty when no process ran.
+
+        `accounted` are the pids on the device while its accounting is on.
+        """
+        now = ClockTime(time.time_ns() // 1000, time.monotonic_ns() // 1000)
+        samples = self._since_the_last_call(query, uuid, now)
+        if accounted is None:
+            self._sums.forget(uuid)
+        else:
+            samples = self._sums.prefer(query, uuid, samples, accounted, now)
+        return None if samples is None else self._limits[uuid].hold(samples, now)
+
+    def _since_the_last_call(self, query: Query, uuid: str, now: ClockTime) -> list[ProcessSample] | None:
         function = self._library.function(_SAMPLES)
         if function is None or not query.can(_SAMPLES):
             return None
-        now = ClockTime(time.time_ns() // 1000, time.monotonic_ns() // 1000)
         timeline = self._timelines[uuid]
         since = timeline.since_us(now)
         moment = ctypes.c_ulonglong(since)
@@ -171,21 +187,19 @@ class ProcessLists:
         if entries is None:
             self._drop("process_samples")
             return None
-        samples = []
-        for pid, timestamp_us, sm, memory, encoder, decoder in entries:
+        plausible = []
+        for entry in map(Entry._make, entries):
+            if entry.pid == entry.timestamp_us == 0:
+                continue  # counted by the driver, and not written
             if (
-                not 0 < pid <= HIGHEST_PID
-                or max(sm, memory, encoder, decoder) > 100
-                or not since <= timestamp_us <= now.clock_us + FUTURE_US
+                0 < entry.pid <= HIGHEST_PID
+                and max(entry.sm, entry.memory, entry.encoder, entry.decoder) <= 100
+                and since <= entry.timestamp_us <= now.clock_us + FUTURE_US
             ):
+                plausible.append(entry)
+            else:
                 self._drop("process_samples")
-                continue
-            samples.append(
-                ProcessSample(pid, timestamp_us, sm / 100, memory / 100, encoder / 100, decoder / 100)
-            )
-        stamps = [(sample.pid, sample.timestamp_us) for sample in samples]
-        covers = timeline.covers_us(since, stamps, now)
-        return tuple(replace(sample, covers_us=us) for sample, us in zip(samples, covers, strict=True))
+        return timeline.samples(plausible, now)
 
     def _process_name(self, pid: int) -> str | None:
         name = self._names.get(pid) or self._names_in_use.get(pid)

@@ -1,86 +1,179 @@
-"""The time that each utilisation sample of a process covers.
+"""The SM time of each process, from the driver's answers about the samples since a given time.
 
-Drivers return samples in one of two ways. Most return one entry per process: its mean from the requested time
-to the last time it ran. Others return every sample, each over about one period. With both, the sum of
-utilisation x covered time is the busy time, whatever the sampling interval.
+The driver samples the GPU about six times a second, assigns each sample to the one process that was active,
+and keeps the last 72. An answer has one entry per process: the sum of its samples, divided by the number of
+all samples of the GPU since the requested time, and the time of its own last sample. So all means of an
+answer cover the same time, whatever their timestamps. Some drivers return every sample instead.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import ceil
+from typing import NamedTuple
+
+from gputally.model import ProcessSample
 
 FUTURE_US = 60_000_000  # a timestamp further ahead of the clock is garbage
-LAG_US = 1_000_000  # the delay after which a driver returns a sample varies by this
-_LONG_QUIET_US = 600_000_000
-_SHORTEST_PERIOD_US = 10_000  # closer timestamps are equal, not a period apart
+PERIOD_US = 1_000_000 // 6
+KEPT_US = 72 * 1_000_000 // 6
+"""The time that the driver's samples cover: of a longer interval, the earlier part is not known."""
+_CLOCK_WAS_SET_US = 500_000
+_SHORTEST_PERIOD_US = 50_000  # closer timestamps are of one sample
+_ALL_BUSY = 95  # percent: hardly a sample of such an answer is idle
+_OWN_CLOCK_US = 90_000_000  # no driver keeps samples for so long: an older timestamp is of another clock
+_REMEMBERED = 60  # answers: what one odd answer seems to say about the driver is forgotten
+_CARRY_US = 1_000_000  # running sums are this much older than the clock
 
 
 @dataclass(frozen=True, slots=True)
 class ClockTime:
-    """Now, on the wall clock, which timestamps follow and which may be set, and on the monotonic clock."""
+    """Now, on the wall clock, which may be set, and on the monotonic clock."""
 
     clock_us: int
     uptime_us: int
 
 
+class Entry(NamedTuple):
+    """One entry of the driver's answer, with utilisation in percent."""
+
+    pid: int
+    timestamp_us: int
+    sm: int
+    memory: int
+    encoder: int
+    decoder: int
+
+
 class SampleTimeline:
-    """The samples of one device: the newest one that was read, and the time that new ones cover."""
+    """The answers about one device, one after the other."""
 
     def __init__(self) -> None:
-        self._newest_us = 0
-        self._last_call: ClockTime | None = None
-        self._last_samples: ClockTime | None = None
-        """The last call that returned samples."""
-        self._samples_span_us = 0
-        """The time from the call before that one until it, in which its newest timestamp lies."""
-        self._period_us: int | None = None
-        """Period of a driver that returns every sample; None until it returned two of one process."""
+        self._asked: ClockTime | None = None
+        self._newest: Entry | None = None
+        self._counted: dict[int, int] = {}
+        """Pid -> time of its last sample, in the last answer."""
+        self._delays_us: deque[int] = deque(maxlen=_REMEMBERED)
+        """The age of the driver's newest sample, on the monotonic clock, where an answer tells it."""
+        self._every_sample = False
+        """The driver returns every sample. Such a driver returns the newest one again when it is requested
+        again, while a mean has changed by then: each answer proves it anew."""
+        self._repeats = False
+        """The last question requested the newest entry again."""
+        self._periods_us: deque[int] = deque(maxlen=_REMEMBERED)
 
     def since_us(self, now: ClockTime) -> int:
-        """The time from which to request samples; 0 is all that the driver has."""
-        if self._newest_us > now.clock_us + FUTURE_US:  # the clock was set back
-            return now.clock_us
-        if self._period_us is not None or self._last_call is None or self._last_samples is None:
-            return self._newest_us
-        # A mean from the newest timestamp on would include the time in which no process ran: request samples
-        # from the last call on, by the driver's clock as far as it follows from the newest timestamp.
-        quiet_us = self._last_call.uptime_us - self._last_samples.uptime_us
-        clock_went_us = self._last_call.clock_us - self._last_samples.clock_us
-        if quiet_us > _LONG_QUIET_US or abs(clock_went_us - quiet_us) > LAG_US // 2:
-            return self._newest_us
-        return self._newest_us + max(0, quiet_us - LAG_US)
+        """The time from which to request samples: that of the last question, on the driver's clock."""
+        if self._asked is None:
+            return 0  # all that the driver has
+        clock_us, uptime_us = now.clock_us - self._asked.clock_us, now.uptime_us - self._asked.uptime_us
+        if abs(clock_us - uptime_us) > _CLOCK_WAS_SET_US:
+            self._delays_us.clear()
+            self._newest = None
+        if self._repeats and self._newest is not None:
+            return self._newest.timestamp_us - 1
+        return max(0, self._asked.uptime_us - self._behind_us(now))
 
-    def covers_us(self, since_us: int, samples: Sequence[tuple[int, int]], now: ClockTime) -> list[int]:
-        """The time that each sample (pid, timestamp) covers, of samples requested from `since_us` on."""
-        gaps_us = self._gaps(since_us, samples)
-        last_call, self._last_call = self._last_call, now
-        elapsed_us = 0 if last_call is None else now.uptime_us - last_call.uptime_us
-        if since_us == 0:
-            covers_us = [0] * len(samples)  # they may be means over minutes before the exporter started
-        else:
-            # The newest timestamp may be older than the driver's buffer, and the clock may be set.
-            longest_us = self._samples_span_us + elapsed_us + LAG_US
-            covers_us = [min(max(0, self._one_period(gap_us)), longest_us) for gap_us in gaps_us]
-        if samples:
-            self._newest_us = max(stamp_us for _, stamp_us in samples)
-            self._last_samples, self._samples_span_us = now, elapsed_us
-        elif self._newest_us > now.clock_us + FUTURE_US:
-            self._newest_us = since_us
-        return covers_us
+    def samples(self, entries: Sequence[Entry], now: ClockTime) -> list[ProcessSample]:
+        """One sample per process that ran since the last question; the first answer covers no time."""
+        before, asked = self._newest, self._asked
+        covers_us = 0 if asked is None else min(now.uptime_us - asked.uptime_us, KEPT_US)
+        every_sample = self._returns_every_sample(entries, now)
+        self._asked = now
+        if not entries:
+            return []
+        self._newest = max(entries, key=lambda one: one.timestamp_us)
+        if every_sample:
+            return _sum_up(self._weigh_each(entries, before), covers_us)
+        means = {one.pid: one for one in sorted(entries, key=lambda one: one.timestamp_us)}
+        counted, self._counted = self._counted, {pid: one.timestamp_us for pid, one in means.items()}
+        self._learn_delay(means.values(), self._newest, now)
+        return [
+            _sample(one, [percent / 100 for percent in one[2:]], covers_us)
+            for pid, one in means.items()
+            if counted.get(pid) != one.timestamp_us  # else it did not run since the last answer
+        ]
 
-    def _gaps(self, since_us: int, samples: Sequence[tuple[int, int]]) -> list[int]:
-        """The time since the process's sample before, or since `since_us`. Learns the driver's period."""
-        gaps_us = [0] * len(samples)
-        last: dict[int, int] = {}
-        for place in sorted(range(len(samples)), key=lambda place: samples[place][1]):
-            pid, stamp_us = samples[place]
-            gap_us = gaps_us[place] = stamp_us - last.get(pid, since_us)
-            if pid in last and gap_us >= _SHORTEST_PERIOD_US:
-                self._period_us = min(gap_us, self._period_us or gap_us)
-            last[pid] = stamp_us
-        return gaps_us
+    def _behind_us(self, now: ClockTime) -> int:
+        """The age of the driver's newest sample. Until an answer tells it: none, and its clock is ours."""
+        same_clock_us = now.uptime_us - now.clock_us
+        # A clock ahead of ours is not followed: a wrong timestamp would hide the samples before it.
+        return max(same_clock_us, min(self._delays_us, default=same_clock_us))
 
-    def _one_period(self, gap_us: int) -> int:
-        """After a longer gap a sample covers one period: the process did not run before."""
-        if self._period_us is None or gap_us < 1.5 * self._period_us:  # periods are not quite equal
-            return gap_us
-        return self._period_us
+    def _learn_delay(self, means: Iterable[Entry], newest: Entry, now: ClockTime) -> None:
+        """The newest entry is the driver's newest sample only if the GPU is not idle since then."""
+        all_busy = sum(one.sm for one in means) >= _ALL_BUSY
+        if all_busy or now.clock_us - newest.timestamp_us > _OWN_CLOCK_US:
+            self._delays_us.append(now.uptime_us - newest.timestamp_us)
+
+    def _returns_every_sample(self, entries: Sequence[Entry], now: ClockTime) -> bool:
+        several = len({one.pid for one in entries}) < len(entries)
+        if not self._repeats:
+            self._every_sample = several and sum(one.sm for one in entries) > 100
+        elif self._newest in entries:
+            self._every_sample = True
+        elif self._newest is not None:
+            age_us = now.uptime_us - self._behind_us(now) - self._newest.timestamp_us
+            self._every_sample &= age_us > KEPT_US // 2  # the driver may not have it any more
+        self._repeats = self._every_sample or several
+        return self._every_sample
+
+    def _weigh_each(self, entries: Sequence[Entry], before: Entry | None) -> list[tuple[Entry, int]]:
+        """Each new entry with the time of its sample: since the one before, or one period after idle time."""
+        new = [
+            one for one in dict.fromkeys(entries) if before is None or one.timestamp_us > before.timestamp_us
+        ]
+        stamps = sorted({one.timestamp_us for one in new})
+        gaps_us = {stamp: stamp - earlier for earlier, stamp in pairwise(stamps)}
+        periods_us = [gap_us for gap_us in gaps_us.values() if gap_us >= _SHORTEST_PERIOD_US]
+        if periods_us:
+            self._periods_us.append(min(periods_us))
+        period_us = min(self._periods_us, default=PERIOD_US)
+        if before is not None and stamps:
+            gaps_us[stamps[0]] = stamps[0] - before.timestamp_us
+        weighted = []
+        for one in new:
+            gap_us = gaps_us.get(one.timestamp_us, period_us)
+            weighted.append((one, gap_us if gap_us < 1.5 * period_us else period_us))
+        return weighted
+
+
+class BusyLimit:
+    """Holds the sum of SM time of all processes to the time that has passed."""
+
+    def __init__(self) -> None:
+        self._asked_us: int | None = None
+        self._carry_us = 0.0
+
+    def hold(self, samples: Iterable[ProcessSample], now: ClockTime) -> tuple[ProcessSample, ...]:
+        """The same samples, all reduced by one factor if their sum is too large."""
+        samples = tuple(samples)
+        limit_us = self._carry_us + (0 if self._asked_us is None else now.uptime_us - self._asked_us)
+        busy_us = sum(one.sm_ratio * one.covers_us for one in samples)
+        if busy_us > limit_us:
+            factor = limit_us / busy_us
+            samples = tuple(replace(one, sm_ratio=one.sm_ratio * factor) for one in samples)
+        self._asked_us = now.uptime_us
+        self._carry_us = min(max(0.0, limit_us - busy_us), _CARRY_US)
+        return samples
+
+
+def _sum_up(weighted: Iterable[tuple[Entry, int]], covers_us: int) -> list[ProcessSample]:
+    """One sample per process, of the same activity in `covers_us`."""
+    by_pid: dict[int, list[tuple[Entry, int]]] = {}
+    for entry, us in weighted:
+        by_pid.setdefault(entry.pid, []).append((entry, us))
+    samples = []
+    for some in by_pid.values():
+        sums = [sum(entry[column] * us for entry, us in some) / 100 for column in (2, 3, 4, 5)]
+        # There may be one more than fits into the time: the next answer has one less.
+        time_us = max(covers_us or KEPT_US, *map(ceil, sums))
+        last = max((entry for entry, _ in some), key=lambda entry: entry.timestamp_us)
+        samples.append(_sample(last, [one / time_us for one in sums], time_us if covers_us else 0))
+    return samples
+
+
+def _sample(last: Entry, ratios: Iterable[float], covers_us: int) -> ProcessSample:
+    sm, memory, encoder, decoder = ratios
+    return ProcessSample(last.pid, last.timestamp_us, sm, memory, encoder, decoder, covers_us)

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.devices.nvml.driver import Driver
+from gputally.devices.nvml import process_lists
+from tests.support.nvml_cards import SAMPLED_AT_US
+from tests.unit.devices.nvml.driver import Clock, Driver
 from tools.standin.scenario import Frame, preload, write_scenario
 
 
@@ -17,3 +19,10 @@ def driver(tmp_path: Path) -> Iterator[Driver]:
     driver = Driver(scenario)
     yield driver
     driver.close()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock(SAMPLED_AT_US)
+    monkeypatch.setattr(process_lists, "time", clock)
+    return clock

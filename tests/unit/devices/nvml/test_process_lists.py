@@ -2,6 +2,7 @@
 
 import ctypes
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputally.devices.nvml import NvmlReader
 from gputally.devices.nvml.process_lists import PROCESS, SAMPLE, Entries, short_name
 from gputally.model import Process, ProcessSample, Reading
 from tests.support.nvml_cards import GIB, SAMPLED_AT_US, t4
-from tests.unit.devices.nvml.driver import Driver
+from tests.support.sample_ring import IDLE, Ring, Taken
+from tests.unit.devices.nvml.driver import Clock, Driver
 from tools.standin.scenario import Fault, FaultKind
 
 ABSURD = 4_000_000_000
@@ -143,22 +146,29 @@ def test_a_short_name_can_be_made_from_any_text(command: str) -> None:
     assert name is None or name in command
 
 
-def test_samples_are_reported_once(driver: Driver) -> None:
-    first = ProcessSample(4711, SAMPLED_AT_US + 5, 0.5, 0.25, 0.0, 0.0)
-    second = ProcessSample(4711, SAMPLED_AT_US + 9, 0.75, 0.5, 0.25, 0.01)
+def samples_of(reader: NvmlReader) -> tuple[ProcessSample, ...] | None:
+    (reading,) = reader.read().readings
+    return reading.process_samples
+
+
+def test_samples_are_returned_once_and_then_only_newer_ones(driver: Driver, clock: Clock) -> None:
+    first = ProcessSample(4711, SAMPLED_AT_US, 0.5, 0.25, 0.0, 0.0)
+    second = ProcessSample(4711, SAMPLED_AT_US + 5_000_000, 0.75, 0.5, 0.25, 0.01)
     driver.shows(replace(t4(), process_samples=(first,)))
     reader = driver.reader()
-    assert reader.read().readings[0].process_samples == (first,)
-    assert reader.read().readings[0].process_samples == ()
+    assert samples_of(reader) == (first,), "of the time before the first one nothing is known"
+    clock.now_us += 2_000_000
+    assert samples_of(reader) == ()
+    clock.now_us += 3_000_000
     driver.shows(replace(t4(), process_samples=(first, second)))
-    assert reader.read().readings[0].process_samples == (replace(second, covers_us=4),)
+    assert samples_of(reader) == (replace(second, covers_us=3_000_000),)
 
 
-def test_samples_are_not_reported_again_after_a_new_initialisation(driver: Driver) -> None:
+def test_samples_are_not_returned_again_after_the_driver_was_released(driver: Driver) -> None:
     driver.shows(t4())
     reader = driver.reader(release_driver=True)
-    assert reader.read().readings[0].process_samples == t4().process_samples
-    assert reader.read().readings[0].process_samples == ()
+    assert samples_of(reader) == t4().process_samples
+    assert samples_of(reader) == ()
 
 
 def test_a_sample_from_the_future_is_dropped(driver: Driver) -> None:
@@ -166,9 +176,8 @@ def test_a_sample_from_the_future_is_dropped(driver: Driver) -> None:
     fine = ProcessSample(1, now_us, 0.5, 0.0, 0.0, 0.0)
     wrong = ProcessSample(2, now_us + 3_600_000_000, 0.5, 0.0, 0.0, 0.0)
     driver.shows(replace(t4(), process_samples=(fine, wrong)))
-    reader = driver.reader()
-    report = reader.read()
-    assert report.readings[0].process_samples == (fine,)
+    report = driver.reader().read()
+    assert [sample.pid for sample in report.readings[0].process_samples or ()] == [1]
     assert report.errors == {("process_samples", "implausible"): 1}
 
 
@@ -180,15 +189,41 @@ def test_a_sample_above_100_percent_is_dropped(driver: Driver) -> None:
     assert report.errors == {("process_samples", "implausible"): 1}
 
 
-def test_samples_have_the_time_since_the_previous_sample(driver: Driver) -> None:
-    now_us = time.time_ns() // 1000
-    first, second, third, slept = (
-        ProcessSample(pid, now_us - ago, 0.5, 0.25, 0.0, 0.0)
-        for pid, ago in ((4711, 4_000_000), (4711, 3_800_000), (4711, 3_600_000), (4712, 2_000_000))
-    )
-    driver.shows(replace(t4(), process_samples=(first,)))
+def test_entries_that_the_driver_counts_and_does_not_write_are_no_errors(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Syllo/nvtop#110: with a zombie on the GPU the count stays that of the buffer."""
+    find = pynvml._nvmlGetFunctionPointer
+
+    def found(name: str) -> Any:
+        if name != "nvmlDeviceGetProcessUtilization":
+            return find(name)  # type: ignore[no-untyped-call]
+        return lambda *_: pynvml.NVML_SUCCESS
+
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer", found)
+    driver.shows(t4())
+    report = driver.reader().read()
+    assert (report.readings[0].process_samples, report.errors) == ((), {})
+
+
+@pytest.mark.parametrize("raw", [0, 1], ids=["means", "every sample"])
+def test_tenants_of_20_and_5_percent_are_charged_20_and_5_percent(
+    driver: Driver, clock: Clock, raw: int
+) -> None:
+    mix = [Taken(2, 100, 100), *[IDLE] * 9, *[Taken(1, 100, 50)] * 4, *[IDLE] * 6]
+    ring = Ring(mix * 20, SAMPLED_AT_US)
+    clock.now_us += 5_000_000
+    began_us = clock.now_us
     reader = driver.reader()
-    assert reader.read().readings[0].process_samples == (first,), "nothing is known of the time before"
-    driver.shows(replace(t4(), process_samples=(first, second, third, slept)))
-    covers = [sample.covers_us for sample in reader.read().readings[0].process_samples or ()]
-    assert covers == [200_000, 200_000, 200_000]
+    busy: defaultdict[int, float] = defaultdict(float)
+    memory: defaultdict[int, float] = defaultdict(float)
+    for _ in range(12):
+        card = replace(t4(), processes=(), process_samples=())
+        driver.says(card, f"samples.raw {raw}\n" + ring.lines(clock.now_us))
+        for sample in samples_of(reader) or ():
+            busy[sample.pid] += sample.sm_ratio * sample.covers_us
+            memory[sample.pid] += (sample.memory_ratio or 0.0) * sample.covers_us
+        clock.now_us += 5_000_000
+    passed_us = clock.now_us - 5_000_000 - began_us
+    assert busy == pytest.approx({1: 0.20 * passed_us, 2: 0.05 * passed_us}, rel=0.08)
+    assert memory == pytest.approx({1: 0.10 * passed_us, 2: 0.05 * passed_us}, rel=0.08)
