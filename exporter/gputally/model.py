@@ -262,10 +262,12 @@ class Resident:
     started_at_seconds: float | None = None
     ended: bool = False
     """It ran since the last sample and is no longer in the driver's list."""
+    mediated: bool = False
+    """An MPS server runs its work: its samples are an estimate, its part of the server's, or None."""
 
     def mean_ratio(self, field: str) -> float | None:
         """The mean of one ratio over its samples; 0 when it did not run, None where it is not measured."""
-        if self.samples is None:
+        if self.samples is None or self.mediated:
             return None
         if not self.samples:
             return 0.0
@@ -525,8 +527,9 @@ class Charge:
     uuid: str
     owner: Owner
     energy_millijoules: Labelled | None = counter(
-        "Energy charged to {owner} by basis. measured: sole user of the device; shared: apportioned by SM "
-        "time among several users; held: allocated, with no process on the device.",
+        "Energy charged to {owner} by basis. measured: sole user of the device; shared: apportioned by "
+        "activity among several users; held: an equal part of the idle power of a device that several hold, or "
+        "of all its power while none of them uses it.",
         "basis",
     )
     held_microseconds: int = field(
