@@ -528,8 +528,8 @@ class Charge:
     owner: Owner
     energy_millijoules: Labelled | None = counter(
         "Energy charged to {owner} by basis. measured: sole user of the device; shared: apportioned by "
-        "activity among several users; held: an equal part of the idle power of a device that several hold, or "
-        "of all its power while none of them uses it.",
+        "activity among several users; held: an equal part of the idle power of a device that several hold, "
+        "or of all its power while none of them uses it.",
         "basis",
     )
     held_microseconds: int = field(

@@ -2,7 +2,8 @@
 
 For every GPU, always: the energy of all owners and the unattributed energy add up to its counter. `meter`
 measures the energy of a window, `power` learns which part of it is idle power, `window` divides it among
-owners, `accounts` keeps the totals of a GPU, and `state_file` stores them. There is no clock and, except in `state_file`, no I/O: `sampling` feeds it.
+owners, `accounts` keeps the totals of a GPU, and `state_file` stores them. There is no clock and, except in
+`state_file`, no I/O: `sampling` feeds it.
 """
 
 import re

@@ -5,7 +5,7 @@ the floor is `compute` x (SM time without memory activity) + `memory` x (SM time
 Only the ratio of the two is used, to divide SM time among owners.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gputally.ledger.meter import NANOJOULES
@@ -99,18 +99,19 @@ class Fit:
         c, m, y = (busy - memory) / length, memory / length, energy * 1e6 / length
         new = (1.0, c * c, c * m, m * m, c * y, m * y, y * y)
         self._sums = [_KEEP * old + one for old, one in zip(self._sums, new, strict=True)]
-        self.weights = _solve(*self._sums)
+        self.weights = _solve(self._sums)
 
     def state(self) -> list[float]:
         return list(self._sums)
 
     def resume(self, sums: list[float]) -> None:
         self._sums = list(sums)
-        self.weights = _solve(*self._sums)
+        self.weights = _solve(self._sums)
 
 
-def _solve(blocks: float, cc: float, cm: float, mm: float, cy: float, my: float, yy: float) -> Weights:
+def _solve(sums: Sequence[float]) -> Weights:
     """The weights; those of SM time alone unless the sums tell two apart."""
+    blocks, cc, cm, mm, cy, my, yy = sums
     ss = cc + 2 * cm + mm  # of SM time, which is c + m
     if blocks < _LEAST_BLOCKS or ss <= 0:
         return BY_SM_TIME

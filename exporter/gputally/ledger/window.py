@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from gputally.ledger.apportion import Key, apportion
 from gputally.ledger.power import BY_SM_TIME, Weights
-from gputally.model import Owner, Resident, Unknown
+from gputally.model import Owner, ProcessSample, Resident, Unknown
 
 Account = tuple[str, ...]
 """An owner: ("pod", namespace, pod, container), ("host", name), or one of the two below."""
@@ -148,27 +148,18 @@ class Window:
             busy_us, memory_busy_us, memory_bytes = 0, 0, process.memory_used_bytes or 0
             if resident.samples is None:
                 self._sampled = False
-            elif resident.samples:
-                busy = memory_busy = 0.0
-                for sample in resident.samples:
-                    covers_us, memory_ratio = sample.covers_us, sample.memory_ratio
-                    busy += sample.sm_ratio * covers_us
-                    if memory_ratio is None:
-                        self._memory_sampled = False
-                    else:
-                        memory_busy += memory_ratio * covers_us
-                busy_us = round(busy)
-                memory_busy_us = min(busy_us, round(memory_busy))
+            else:
+                busy_us, known_us = _busy_times(resident.samples)
+                if known_us is None:
+                    self._memory_sampled = False
+                else:
+                    memory_busy_us = known_us
                 usage.busy_us = busy_us + (usage.busy_us or 0)
                 usage.window_busy_us += busy_us
                 usage.window_memory_busy_us += memory_busy_us
-            elif usage.busy_us is None:
-                usage.busy_us = 0
             usage.memory_bytes += memory_bytes
-            if resident.mediated:
-                usage.mediated = True
-            if not resident.ended:
-                usage.present = True
+            usage.mediated |= resident.mediated
+            usage.present |= not resident.ended
             if self._by_process:
                 usage.note_process(resident, busy_us, memory_busy_us, memory_bytes)
         # Processes that were not seen are assigned to an account only if it alone holds the device.
@@ -260,6 +251,23 @@ def _account_of_unknown(owner: Unknown, holders: Mapping[Account, Owner]) -> Acc
     if owner.reason in NOT_SEEN and len(holders) == 1:
         return (*next(iter(holders)), _NOT_SEEN)
     return _HIDDEN if owner.reason == "pid_namespace" else UNKNOWN
+
+
+def _busy_times(samples: Iterable[ProcessSample]) -> tuple[int, int | None]:
+    """SM time, and the part of it with memory activity, which may not be known."""
+    busy = memory_busy = 0.0
+    known = True
+    for sample in samples:
+        covers_us, memory_ratio = sample.covers_us, sample.memory_ratio
+        busy += sample.sm_ratio * covers_us
+        if memory_ratio is None:
+            known = False
+        else:
+            memory_busy += memory_ratio * covers_us
+    busy_us = round(busy)
+    if not known:
+        return busy_us, None
+    return busy_us, round(memory_busy) if memory_busy < busy else busy_us
 
 
 def _mark_absent(usages: Iterable[AccountUsage]) -> None:
