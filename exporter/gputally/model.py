@@ -216,7 +216,6 @@ UNKNOWN_REASONS = (
     "ambiguous_pod",  # its cgroups name two pods
     "unknown_pod",  # the UID of its pod is known, the name is in no pod source
     "unknown_container",  # its Kubernetes container is in no pod source
-    "mediated",  # the MPS server, which runs the work of other processes
     "pid_namespace",  # no pid is visible: the exporter does not share the host's pid namespace
 )
 

@@ -3,8 +3,8 @@
 The power here is not the model that the ledger fits: it is no function of SM and memory time. In each second
 the GPU draws
 
-- an idle power, which rises with the temperature and while any process is on the GPU. By convention it belongs
-  in equal parts to all workloads that hold the GPU, on MIG by the size of their instances;
+- an idle power, which rises with the temperature and while any process is on the GPU. By convention it
+  belongs in equal parts to all workloads that hold the GPU, on MIG by the size of their instances;
 - the power of the work. Each workload has a strength of its own, with noise as different input data cause it.
   The sum is bent (clock and voltage fall as the load rises), cut at the power limit, and divided by strength.
 """

@@ -151,7 +151,7 @@ def test_a_resident_that_cannot_be_named_is_unknown(reason: str) -> None:
 
 
 def test_strangers_of_several_kinds_are_one_account() -> None:
-    there = [resident(1, Unknown("zombie"), busy=1), resident(2, Unknown("mediated", "uid"), busy=1)]
+    there = [resident(1, Unknown("zombie"), busy=1), resident(2, Unknown("unknown_pod", "uid"), busy=1)]
     assert [share[::2] for share in charged(there)] == [(UNKNOWN, 1000)]
 
 

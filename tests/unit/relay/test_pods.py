@@ -64,7 +64,7 @@ def test_a_container_that_was_started_again_has_it() -> None:
     [
         Owner("service", "service/xorg.service"),
         Owner("docker", "docker/3f05"),
-        Unknown("mediated"),
+        Unknown("zombie"),
         Unknown("exited"),
     ],
 )
