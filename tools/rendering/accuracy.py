@@ -80,7 +80,8 @@ MIXES: Mapping[str, Mix] = {
     "80 / 20, alike": Mix((Guest("large", load=80), Guest("small", load=20))),
     "worker beside an idle process": Mix((Guest("worker"), _IDLE)),
     "worker beside an idle allocation": Mix((Guest("worker"), Guest("holder", Shape.IDLE))),
-    "1 % of the time beside an idle process": Mix((Guest("blip", Shape.UNREQUESTED, load=4), _IDLE)),
+    "1 % in bursts beside an idle process": Mix((Guest("blip", Shape.NOTEBOOK), _IDLE)),
+    "1 % all the time beside an idle process": Mix((Guest("blip", Shape.UNREQUESTED, load=4), _IDLE)),
     "compute bound jobs beside a memory bound service, in turns of seconds": Mix(
         (_JOBS, _MEMORY_BOUND), long_turns=True
     ),

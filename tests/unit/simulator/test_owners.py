@@ -109,7 +109,7 @@ def test_each_run_is_a_pod_of_its_own_where_its_name_has_a_number(clock: Clock) 
 def test_a_process_that_has_ended_is_still_known_while_the_driver_tells_of_it(clock: Clock) -> None:
     reader = play(clock, work(TRAINER, span=Span(0, 50)))
     reader.read()
-    clock.now += 119
+    clock.now += 55
     (reading, _) = reader.read().readings
     assert reading.processes == ()
     sampled = {sample.pid for sample in reading.process_samples or ()}
