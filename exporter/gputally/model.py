@@ -231,7 +231,8 @@ class Use:
     memory_used_bytes: int | None = gauge("Device memory allocated by the processes of {owner}.")
     sm_ratio: float | None = gauge(
         "SM utilisation of {owner}: the sum over its processes of their mean since the last sample. "
-        "Absent on MIG devices, where the driver does not sample processes.",
+        "Absent on MIG devices, where the driver does not sample processes, and for MPS clients of several "
+        "owners.",
         name="sm_utilization_ratio",
     )
     memory_ratio: float | None = gauge(
@@ -541,7 +542,7 @@ class Charge:
     )
     busy_microseconds: int | None = counter(
         "SM time of {owner}, from the driver's samples of processes; held minus busy is idle. Absent "
-        "where the driver does not sample processes."
+        "where the driver does not sample processes, and while an MPS server runs the work of several owners."
     )
     active: bool = field(
         metadata=metric("1 while {owner} holds the device, 0 from then until --retention has passed.")

@@ -55,13 +55,15 @@ def test_each_read_has_the_samples_since_the_one_before() -> None:
 def test_each_second_of_a_process_is_in_exactly_one_read(waits: list[float]) -> None:
     clock = Clock()
     reader = SimulatedReader(Engine(BUSY), clock)
+    clock.now += 60  # it has loaded, and runs all the time
+    reader.read()
     samples: list[ProcessSample] = []
     for wait in waits:
         clock.now += wait
         samples += reader.read().readings[0].process_samples or ()
-    ends = [sample.timestamp_us - 1_800_000_000_000_000 for sample in samples]
+    ends = [sample.timestamp_us - 1_800_000_060_000_000 for sample in samples]
     assert ends == list(accumulate(sample.covers_us for sample in samples)), "no gap, no overlap"
-    assert abs(sum(sample.covers_us for sample in samples) / 1e6 - (clock.now - 1_800_000_000)) < 1.001
+    assert abs(sum(sample.covers_us for sample in samples) / 1e6 - (clock.now - 1_800_000_060)) < 1.001
 
 
 def test_a_scenario_that_began_in_the_past_is_played_as_if_somebody_had_watched_all_the_time() -> None:
