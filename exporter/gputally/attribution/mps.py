@@ -3,7 +3,7 @@
 The driver samples the server, which runs the kernels of all its clients, and lists the clients as such. A
 name alone never makes a process a server, since any tenant can choose it. A server is
 
-- a process of the same pod or host owner as its clients that has the name: whoever lies pays for itself;
+- a process of the same pod or host owner as its clients that has the name: a false one is charged to itself;
 - on a GPU in exclusive-process mode, the only process that is not a client: the driver lets no other in;
 - elsewhere, a process of a system service (its cgroup, which only root can enter) that has the name.
 

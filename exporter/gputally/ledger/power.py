@@ -20,7 +20,7 @@ _KEEP = 0.5 ** (1 / 360)
 """Half of what was learned is forgotten after 360 blocks: six busy hours."""
 _LEAST_BLOCKS = 10.0
 _LEAST_SPREAD = 0.04
-"""Standard deviation of the memory share of SM time, below which the two weights cannot be told apart."""
+"""Standard deviation of the memory share of SM time, below which the two weights cannot be separated."""
 _LEAST_GAIN = 0.5
 """The part of the squared error of SM time alone that the second weight must explain."""
 _EQUAL = 1000

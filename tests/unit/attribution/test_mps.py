@@ -24,6 +24,7 @@ from gputally.model import (
     state_set,
 )
 from tests.support.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
+from tests.support.ledger_samples import holds, joules, new_ledger, nobodys, settle
 
 GPU = Gpu("GPU-a", 0, "nvidia", "H100")
 A = Owner("pod", namespace="team", pod="a", container="main")
@@ -194,3 +195,17 @@ def test_the_name_is_the_one_that_the_kernel_keeps(tmp_path: Path) -> None:
         seen = owners.find([5, 6], index_pods({}))
         assert (seen[5].owner, seen[5].named_proxy) == (SERVICE, True)
         assert not seen[6].named_proxy
+
+
+def test_a_gpu_with_mps_is_charged_to_its_clients_and_none_of_it_is_unknown() -> None:
+    ledger = new_ledger()
+    processes = (SERVER, client(6, 300), client(7, 100))
+    owners = found({5: SERVICE, 6: A, 7: B})
+    for at, millijoules in ((0, 0), (5, 1000)):
+        reading = Reading(
+            gpu=GPU, processes=processes, process_samples=(SERVER_SAMPLE,), energy_millijoules=millijoules
+        )
+        settle(ledger, at, reading, list_residents([reading], owners), holds(A, B))
+    assert (joules(ledger, A), joules(ledger, B)) == ({"shared": 0.75}, {"shared": 0.25})
+    assert nobodys(ledger) == {}
+    assert [charge.busy_microseconds for charge in ledger.charges()] == [None, None], "0 would look idle"
