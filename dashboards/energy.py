@@ -412,8 +412,8 @@ DASHBOARD = dashboard(
         timeseries(
             "Power by basis",
             "Basis of the charged power. Measured: one owner was alone on the GPU. Shared: divided among "
-            "several owners by their GPU time; exact only in sum. Held: no process ran, and the holders of "
-            "the GPU pay.",
+            "several owners by their activity; exact only in sum. Held: idle power, in equal parts for the "
+            "holders of the GPU.",
             over_time(f"sum by (basis) ({_CHARGED})", "{{basis}}"),
             unit="watt",
             stack=True,

@@ -54,7 +54,8 @@ def _device_busy_share(window: str) -> str:
     busy, held = (f"sum_over_time({_devices(part)}[{window}])" for part in ("busy:ratio", "held:ratio"))
     of_device = f"avg_over_time(device:gputally_utilization:ratio{{{MATCH_CLUSTER}}}[{window}])"
     of_holder = f"({_devices('held:ratio')} > bool 0) * on ({BY_GPU}) group_left () {of_device}"
-    return f"({busy} / {held} or on ({_HOLDER}) {of_holder})"
+    known = f"and on ({_HOLDER}) {_devices('busy:ratio')}"
+    return f"({busy} / {held} {known} or on ({_HOLDER}) {of_holder})"
 
 
 def _held_for_an_hour() -> str:

@@ -33,7 +33,6 @@ _REMEDIES = {
     "permission": "no access to /proc: remove hidepid",
     "unknown_pod": "mount /var/log/pods or add a pod source",
     "unknown_container": "mount /var/log/containers or add a pod source",
-    "mediated": "process of the MPS server: no action",
     "exited": "exited before it was read: no action",
     "zombie": "zombie process: check its parent",
     "unreadable": "cgroup not recognised: report a bug",

@@ -110,6 +110,7 @@ GROUP = Group(
               device:gputally_share:ratio * 0
             """,
         ),
+        # Not known where that of any owner is not: work of MPS clients is no idle time.
         Record(
             "device:gputally_busy:gpus",
             """
@@ -118,6 +119,18 @@ GROUP = Group(
                 clamp_max(
                   sum by (cluster, node, gpu, uuid) ({__name__=~"device:gputally_(pod|host)_busy:ratio"}),
                   1
+                )
+              unless on (cluster, node, gpu, uuid)
+                (
+                    device:gputally_pod_held:ratio
+                  unless on (cluster, node, gpu, uuid, namespace, pod)
+                    device:gputally_pod_busy:ratio
+                )
+              unless on (cluster, node, gpu, uuid)
+                (
+                    device:gputally_host_held:ratio
+                  unless on (cluster, node, gpu, uuid, owner)
+                    device:gputally_host_busy:ratio
                 )
             or
               device:gputally_held:gpus == 0

@@ -1,7 +1,8 @@
 """GPUs that are held and idle, used without a request, used without a known owner, or never allocated.
 
 The measure is the share of the held time in which a pod was busy: a counter, so that no short run between two
-scrapes is missed. Where processes are not sampled, the utilisation of the device is used. The windows
+scrapes is missed. Where that is not known now (processes are not sampled, or an MPS server runs their work),
+the utilisation of the device is used. The windows
 read the one-minute records of `gputally-devices`, which are far fewer samples than the scrapes.
 """
 
@@ -18,6 +19,8 @@ GROUP = Group(
                       sum_over_time(device:gputally_pod_busy:ratio[ [[- idle_window -]] ])
                     /
                       sum_over_time(device:gputally_pod_held:ratio[ [[- idle_window -]] ])
+                    and on (cluster, node, gpu, uuid, namespace, pod)
+                      device:gputally_pod_busy:ratio
                   or on (cluster, node, gpu, uuid, namespace, pod)
                       (device:gputally_pod_held:ratio > bool 0)
                     * on (cluster, node, gpu, uuid) group_left ()
@@ -51,6 +54,8 @@ GROUP = Group(
                       sum_over_time(device:gputally_pod_busy:ratio[ [[- idle_long_window -]] ])
                     /
                       sum_over_time(device:gputally_pod_held:ratio[ [[- idle_long_window -]] ])
+                    and on (cluster, node, gpu, uuid, namespace, pod)
+                      device:gputally_pod_busy:ratio
                   or on (cluster, node, gpu, uuid, namespace, pod)
                       (device:gputally_pod_held:ratio > bool 0)
                     * on (cluster, node, gpu, uuid) group_left ()
@@ -84,6 +89,8 @@ GROUP = Group(
                       sum_over_time(device:gputally_pod_busy:ratio[ [[- underused_window -]] ])
                     /
                       sum_over_time(device:gputally_pod_held:ratio[ [[- underused_window -]] ])
+                    and on (cluster, node, gpu, uuid, namespace, pod)
+                      device:gputally_pod_busy:ratio
                   or on (cluster, node, gpu, uuid, namespace, pod)
                       (device:gputally_pod_held:ratio > bool 0)
                     * on (cluster, node, gpu, uuid) group_left ()

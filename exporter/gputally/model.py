@@ -223,7 +223,6 @@ UNKNOWN_REASONS = (
     "ambiguous_pod",  # its cgroups name two pods
     "unknown_pod",  # the UID of its pod is known, the name is in no pod source
     "unknown_container",  # its Kubernetes container is in no pod source
-    "mediated",  # the MPS server, which runs the work of other processes
     "pid_namespace",  # no pid is visible: the exporter does not share the host's pid namespace
 )
 
@@ -239,7 +238,8 @@ class Use:
     memory_used_bytes: int | None = gauge("Device memory allocated by the processes of {owner}.")
     sm_ratio: float | None = gauge(
         "SM utilisation of {owner}: the sum over its processes of their mean since the last sample. "
-        "Absent on MIG devices, where the driver does not sample processes.",
+        "Absent on MIG devices, where the driver does not sample processes, and for MPS clients of several "
+        "owners.",
         name="sm_utilization_ratio",
     )
     memory_ratio: float | None = gauge(
@@ -269,10 +269,12 @@ class Resident:
     started_at_seconds: float | None = None
     ended: bool = False
     """It ran since the last sample and is no longer in the driver's list."""
+    mediated: bool = False
+    """An MPS server runs its work: its samples are an estimate, its part of the server's, or None."""
 
     def mean_ratio(self, field: str) -> float | None:
         """The mean of one ratio over its samples; 0 when it did not run, None where it is not measured."""
-        if self.samples is None:
+        if self.samples is None or self.mediated:
             return None
         if not self.samples:
             return 0.0
@@ -561,8 +563,9 @@ class Charge:
     uuid: str
     owner: Owner
     energy_millijoules: Labelled | None = counter(
-        "Energy charged to {owner} by basis. measured: sole user of the device; shared: apportioned by SM "
-        "time among several users; held: allocated, with no process on the device.",
+        "Energy charged to {owner} by basis. measured: sole user of the device; shared: apportioned by "
+        "activity among several users; held: an equal part of the idle power of a device that several hold, "
+        "or of all its power while none of them uses it.",
         "basis",
     )
     held_microseconds: int = field(
@@ -575,7 +578,7 @@ class Charge:
     )
     busy_microseconds: int | None = counter(
         "SM time of {owner}, from the driver's samples of processes; held minus busy is idle. Absent "
-        "where the driver does not sample processes."
+        "where the driver does not sample processes, and while an MPS server runs the work of several owners."
     )
     active: bool = field(
         metadata=metric("1 while {owner} holds the device, 0 from then until --retention has passed.")

@@ -1,32 +1,37 @@
-"""Measures the accuracy of shared energy: GPUTally's charges against the simulator's true values.
+"""Measures the accuracy of the ledger: its charges against the true energy of simulated owners.
 
 Runs an hour of each mix through the parts of the exporter, and prints the table of docs/energy.md. The error
-of an owner is its charge minus its true energy, as a ratio of the latter; the error of a mix is the sum of
-absolute errors as a ratio of the true total.
+is the sum over all owners of what they were charged too much or too little, as a ratio of the energy of all.
+Before the hour the exporter sees the GPU without processes for two minutes.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from gputally.attribution.resolve import find_holders, index_pods, list_residents, listed_pids
 from gputally.ledger import Ledger
-from gputally.model import Gpu, Reading
+from gputally.ledger.apportion import apportion
+from gputally.model import Owner, Reading, Resident
 from gputally.simulator import SimulatedReader
+from gputally.simulator.driver_samples import samples_between
 from gputally.simulator.engine import Engine
-from gputally.simulator.gpu import SimulatedGpu
 from gputally.simulator.ownership import PodOwner
-from gputally.simulator.scenario import Scenario, Shape, Workload
+from gputally.simulator.scenario import Memory, MigLayout, Scenario, Shape, Workload
 from gputally.simulator.scenario_owners import SimulatedOwners, SimulatedPods
-from gputally.simulator.workload_processes import processes_at, samples_between
-from gputally.simulator.workloads import MINUTE
-from tools.rendering.true_energy import true_energy
+from gputally.simulator.schedule import Span
+from tools.rendering.true_energy import TruePower
 
-WINDOWS_SECONDS = (1, 5, 15)
+WINDOW_SECONDS = 5
 HOUR = 3600
-FIRST_SAMPLE_MILLISECONDS = 400
+LEAD_SECONDS = 120
+SAMPLED_AFTER_MILLISECONDS = 400
 """Sampling times are between two samples of the driver, as with a real driver."""
+SM_TIME, GPUTALLY, EQUAL, DCGM = "by SM time alone", "GPUTally", "equal parts", "whole GPU to each (DCGM)"
+WAYS = (SM_TIME, GPUTALLY, EQUAL, DCGM)
 _MODEL = "h100"
 _EPOCH = 1_800_000_000.0
+_ALWAYS = Span(LEAD_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,34 +40,71 @@ class Guest:
 
     name: str
     shape: Shape = Shape.TRAINING
-    load_percent: int = 100
-    power_percent: int = 100
+    load: int = 100
+    power: int = 100
+    memory: int = 10
+    span: Span = _ALWAYS
+    kind: str = "compute"
+    instance: int = 0
 
     @property
     def workload(self) -> Workload:
         return Workload(
             shape=self.shape,
             gpus=(0,),
-            load_percent=self.load_percent,
-            power_percent=self.power_percent,
-            owner=PodOwner("mix", self.name.replace(" ", "-")),
+            span=self.span,
+            load_percent=self.load,
+            power_percent=self.power,
+            memory=Memory(percent=self.memory),
+            kind=self.kind,
+            instance=self.instance,
+            owner=PodOwner("mix", self.name.replace(" ", "-"), requested=True),
         )
 
 
-MIXES: Mapping[str, tuple[Guest, ...]] = {
-    "equal": (Guest("one"), Guest("other")),
-    "80 / 20": (Guest("large", load_percent=80), Guest("small", load_percent=20)),
-    "compute and memory": (Guest("compute bound"), Guest("memory bound", power_percent=60)),
-    "bursty and steady": (
-        Guest("bursty", Shape.INFERENCE),
-        Guest("steady", load_percent=40, power_percent=68),
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Owners that share a GPU."""
+
+    guests: tuple[Guest, ...]
+    long_turns: bool = False
+    """Each has the GPU for longer than a sample of the driver; otherwise for milliseconds."""
+    mig: tuple[str, ...] = ()
+
+
+_MEMORY_BOUND = Guest("memory bound", power=45)
+_JOBS = Guest("compute bound", span=Span(LEAD_SECONDS, LEAD_SECONDS + 600, 900))
+_IDLE = Guest("idle", Shape.NOTEBOOK, load=1, memory=85)
+
+MIXES: Mapping[str, Mix] = {
+    "80 / 20, alike": Mix((Guest("large", load=80), Guest("small", load=20))),
+    "worker beside an idle process": Mix((Guest("worker"), _IDLE)),
+    "worker beside an idle allocation": Mix((Guest("worker"), Guest("holder", Shape.IDLE))),
+    "1 % in bursts beside an idle process": Mix((Guest("blip", Shape.NOTEBOOK), _IDLE)),
+    "1 % all the time beside an idle process": Mix((Guest("blip", Shape.UNREQUESTED, load=4), _IDLE)),
+    "compute bound jobs beside a memory bound service, in turns of seconds": Mix(
+        (_JOBS, _MEMORY_BOUND), long_turns=True
     ),
-    "bursty and heavier": (Guest("bursty", Shape.INFERENCE), Guest("steady", load_percent=40)),
-    "idle holder": (Guest("worker"), Guest("holder", Shape.NOTEBOOK, load_percent=1)),
-    "three": (
-        Guest("compute bound", load_percent=50),
-        Guest("memory bound", load_percent=30, power_percent=60),
-        Guest("bursty", Shape.INFERENCE),
+    "the same in time slices": Mix((_JOBS, _MEMORY_BOUND)),
+    "compute and memory bound, never one without the other": Mix((Guest("compute bound"), _MEMORY_BOUND)),
+    "the same at 2 : 1": Mix((Guest("compute bound"), replace(_MEMORY_BOUND, load=50))),
+    "bursty beside steady": Mix((Guest("bursty", Shape.INFERENCE), Guest("steady", load=40, power=68))),
+    "time slices of 8 tenants": Mix(
+        tuple(Guest(f"tenant {n}", Shape.UNREQUESTED, load=20 + 10 * n) for n in range(8))
+    ),
+    "MPS": Mix(
+        (
+            Guest("large", load=60, memory=40, kind="mps"),
+            Guest("small", load=30, memory=30, kind="mps"),
+        )
+    ),
+    "MIG": Mix(
+        (
+            Guest("compute bound"),
+            Guest("half", load=50, instance=1),
+            Guest("idle", Shape.NOTEBOOK, load=1, instance=2),
+        ),
+        mig=("4g.40gb", "2g.20gb", "1g.10gb"),
     ),
 }
 
@@ -85,78 +127,144 @@ class Outcome:
         return wrong / sum(self.true.values())
 
 
-def ways() -> list[str]:
-    return [*(f"GPUTally, {seconds} s" for seconds in WINDOWS_SECONDS), "equal parts", "all to each (DCGM)"]
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """What the exporter reads at the end of a window, and who is on the GPU."""
+
+    second: int
+    reading: Reading
+    residents: tuple[Resident, ...]
+    holders: tuple[tuple[tuple[int, str], Owner], ...]
+    millijoules: int
+    """Used in the window."""
 
 
-def play(guests: tuple[Guest, ...], seconds: int = HOUR) -> Outcome:
-    engine = Engine(Scenario(gpus=1, model=_MODEL, workloads=tuple(guest.workload for guest in guests)))
-    names = [guest.name for guest in guests]
-    true = _true(engine, names, seconds)
-    total = sum(true.values())
-    charged = [_charge(engine, guests, window, seconds) for window in WINDOWS_SECONDS]
-    charged.append({name: total // len(names) for name in names})
-    # DCGM reports the whole GPU's energy during the life of a process.
-    charged.append(dict.fromkeys(names, total))
-    return Outcome(true, dict(zip(ways(), charged, strict=True)))
-
-
-def _true(engine: Engine, names: list[str], seconds: int) -> Energy:
-    (before,) = true_energy(engine, FIRST_SAMPLE_MILLISECONDS / 1000)
-    (after,) = true_energy(engine, seconds + FIRST_SAMPLE_MILLISECONDS / 1000)
-    return {name: after[number] - before[number] for number, name in enumerate(names)}
-
-
-def _charge(engine: Engine, guests: tuple[Guest, ...], window: int, seconds: int) -> Energy:
-    """The exporter's charges with a sample every `window` seconds."""
-    reader = SimulatedReader(engine, lambda: _EPOCH + FIRST_SAMPLE_MILLISECONDS / 1000, began_at=_EPOCH)
-    first = reader.read().readings
-    pods = SimulatedPods(reader)
-    directory = index_pods({pods.name: pods.read()})
-    # The processes do not change: their owners are resolved once.
-    found = SimulatedOwners(reader).find(listed_pids(first), directory)
-    holders = find_holders(first, directory)
-    ledger = Ledger(retention_seconds=seconds, max_window_seconds=60)
-    for second in range(0, seconds + 1, window):
-        readings = (_read(engine.gpus[0], first[0].gpu, second, window),)
+def play(mix: Mix, seconds: int = HOUR) -> Outcome:
+    scenario = Scenario(
+        gpus=1,
+        model=_MODEL,
+        workloads=tuple(guest.workload for guest in mix.guests),
+        mig=(MigLayout((0,), mix.mig),) if mix.mig else (),
+    )
+    engine = Engine(scenario)
+    true = {guest.name: 0 for guest in mix.guests}
+    ledger = Ledger(retention_seconds=2 * seconds, max_window_seconds=60)
+    by_sm_time = dict.fromkeys(true, 0)
+    for window in _windows(engine, mix, seconds, true):
         ledger.settle(
-            at_us=second * 1_000_000,
-            now_seconds=_EPOCH + second,
-            readings=readings,
-            residents=list_residents(readings, found),
-            holders=holders,
+            at_us=window.second * 1_000_000,
+            now_seconds=_EPOCH + window.second,
+            readings=(window.reading,),
+            residents=window.residents,
+            holders=window.holders,
         )
-    energy = {
-        charge.owner.pod: int(sum((charge.energy_millijoules or {}).values())) for charge in ledger.charges()
-    }
-    return {guest.name: energy.get(guest.name.replace(" ", "-"), 0) for guest in guests}
-
-
-def _read(gpu: SimulatedGpu, identity: Gpu, second: int, window: int) -> Reading:
-    """The fields that the ledger reads: whole readings would take most of the time."""
-    power_mw = gpu.physics.minute(second // MINUTE).power_mw[second % MINUTE]
-    return Reading(
-        gpu=identity,
-        power_watts=power_mw / 1000,
-        energy_millijoules=gpu.physics.totals(second).energy_mj
-        + power_mw * FIRST_SAMPLE_MILLISECONDS // 1000,
-        processes=processes_at(gpu.places, second),
-        process_samples=samples_between(gpu.places, gpu.physics, second - window, second, int(_EPOCH * 1e6)),
+        if window.second > LEAD_SECONDS:
+            for pod, part in _by_sm_time(window).items():
+                by_sm_time[pod] += part
+    charged = dict.fromkeys(true, 0)
+    for charge in ledger.charges():
+        if charge.owner.kind == "pod":
+            charged[_guest(charge.owner)] += int(sum((charge.energy_millijoules or {}).values()))
+    total = sum(true.values())
+    return Outcome(
+        true,
+        {
+            SM_TIME: by_sm_time,
+            GPUTALLY: charged,
+            EQUAL: {name: total // len(true) for name in true},
+            DCGM: {
+                guest.name: 0 if guest.shape is Shape.IDLE else _while_there(guest, total, seconds)
+                for guest in mix.guests
+            },
+        },
     )
 
 
-def table(seconds: int = HOUR) -> str:
+def _while_there(guest: Guest, total: int, seconds: int) -> int:
+    """DCGM reports the whole GPU's energy during the life of a process."""
+    return total * guest.span.overlap(LEAD_SECONDS + seconds) // seconds
+
+
+def _windows(engine: Engine, mix: Mix, seconds: int, true: Energy) -> Iterator[_Window]:
+    """Every sample of the exporter; adds up the true energy on the way."""
+    power, gpu = TruePower(engine), engine.gpus[0]
+    names = list(true)
+    counter = 10**9
+    for second in range(0, LEAD_SECONDS + seconds + 1, WINDOW_SECONDS):
+        before = counter
+        for one in range(second - WINDOW_SECONDS if second else second, second + 1):
+            milliseconds = SAMPLED_AFTER_MILLISECONDS if one == second else 1000
+            if one == second - WINDOW_SECONDS:
+                milliseconds -= SAMPLED_AFTER_MILLISECONDS
+            for (number,), milliwatts in power.of_second(one).items():
+                counter += milliwatts * milliseconds // 1000
+                if number >= 0:
+                    true[names[number]] += milliwatts * milliseconds // 1000
+        at = second + SAMPLED_AFTER_MILLISECONDS / 1000
+        reader = SimulatedReader(engine, partial(float, _EPOCH + at), began_at=_EPOCH)
+        (reading,) = engine.readings(at, since=at - WINDOW_SECONDS, epoch_seconds=_EPOCH)
+        reading = replace(
+            reading,
+            power_watts=sum(power.of_second(second).values()) / 1000,
+            energy_millijoules=counter,
+            process_samples=reading.process_samples
+            and samples_between(
+                gpu.places,
+                gpu.physics,
+                second - WINDOW_SECONDS,
+                second,
+                int(_EPOCH * 1e6),
+                long_turns=mix.long_turns,
+            ),
+        )
+        pods = SimulatedPods(reader)
+        index = index_pods({pods.name: pods.read()})
+        found = SimulatedOwners(reader).find(
+            [*listed_pids([reading]), *(sample.pid for sample in reading.process_samples or ())], index
+        )
+        yield _Window(
+            second,
+            reading,
+            list_residents([reading], found),
+            find_holders([reading], index),
+            counter - before,
+        )
+
+
+def _guest(owner: Owner) -> str:
+    return owner.pod.replace("-", " ")
+
+
+def _by_sm_time(window: _Window) -> Energy:
+    """The whole window by SM time; by memory if none ran; on MIG by activity and size."""
+    busy: dict[tuple[str], int] = {}
+    memory: dict[tuple[str], int] = {}
+    active = {
+        mig.instance.uuid: round(1e6 * (mig.graphics_active_ratio or 0)) * (mig.multiprocessors or 1)
+        for mig in window.reading.mig
+    }
+    for resident in window.residents:
+        if not isinstance(resident.owner, Owner) or resident.owner.kind != "pod" or resident.mediated:
+            continue
+        key = (_guest(resident.owner),)
+        samples = resident.samples or ()
+        work = active.get(resident.uuid) or round(sum(one.sm_ratio * one.covers_us for one in samples))
+        busy[key] = busy.get(key, 0) + work
+        memory[key] = memory.get(key, 0) + (resident.process.memory_used_bytes or 0)
+    parts = apportion(window.millijoules, busy if any(busy.values()) else memory) if busy else {}
+    return {name: part for (name,), part in parts.items()}
+
+
+def table(seconds: int = HOUR, mixes: Mapping[str, Mix] = MIXES) -> str:
     """The errors of all mixes, as Markdown."""
-    head = ["mix", "owner", "true energy", *ways()]
-    rows = [head, ["---", "---", *["---:"] * (len(head) - 2)]]
-    for mix, guests in MIXES.items():
-        outcome = play(guests, seconds)
-        total = sum(outcome.true.values())
-        for guest in guests:
-            errors = [_signed(outcome.error(way, guest.name)) for way in ways()]
-            rows.append([mix, guest.name, f"{outcome.true[guest.name] / total:.1%}", *errors])
-        totals = [f"**{outcome.total_error(way):.1%}**" for way in ways()]
-        rows.append([mix, "**all**", f"{total / 3.6e9:.3f} kWh", *totals])
+    head = ["mix", *WAYS, "GPUTally, by owner"]
+    rows: list[Sequence[str]] = [head, ["---", *["---:"] * len(WAYS), "---"]]
+    for name, mix in mixes.items():
+        outcome = play(mix, seconds)
+        owners = ", ".join(
+            f"{guest.name} {_signed(outcome.error(GPUTALLY, guest.name))}" for guest in mix.guests
+        )
+        rows.append([name, *(f"{outcome.total_error(way):.1%}" for way in WAYS), owners])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
 
 

@@ -1,49 +1,76 @@
-"""The true energy of each workload, which the simulator knows and no hardware measures.
+"""The true energy of each workload on a simulated GPU, which no hardware measures.
 
-In each second a GPU draws its idle power and the power that each workload adds; a power limit reduces all of
-them in proportion. The true energy of a workload is what it adds and, by convention, an equal share of the
-idle power with every other workload that has processes on the GPU in that second. The idle power of a GPU
-without processes is unattributed.
+The power here is not the model that the ledger fits: it is no function of SM and memory time. In each second
+the GPU draws
+
+- an idle power, which rises with the temperature and while any process is on the GPU. By convention it
+  belongs in equal parts to all workloads that hold the GPU, on MIG by the size of their instances;
+- the power of the work. Each workload has a strength of its own, with noise as different input data cause it.
+  The sum is bent (clock and voltage fall as the load rises), cut at the power limit, and divided by strength.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from functools import lru_cache
+from random import Random
 
 from gputally.ledger.apportion import apportion
-from gputally.simulator.engine import Engine, split_seconds
+from gputally.simulator.engine import Engine
 from gputally.simulator.gpu import SimulatedGpu
+from gputally.simulator.physics import PEAK
 from gputally.simulator.workloads import MINUTE
 
-TrueEnergy = dict[int | None, int]
-"""Number of the workload in its scenario (None: unattributed) -> whole millijoules."""
+Milliwatts = dict[tuple[int], int]
+"""By the number of the workload in its scenario; UNATTRIBUTED for a GPU that no workload holds."""
+UNATTRIBUTED = (-1,)
+
+_PROCESS_LIFT = 0.15
+"""Part of the idle power by which a process raises it."""
+_LEAKAGE_PER_DEGREE = 0.004
+_COOL_CELSIUS = 35.0
+_BEND = 0.2
+_NOISE = 0.08
+_NOISE_SECONDS = 20
 
 
-def true_energy(engine: Engine, elapsed_seconds: float) -> tuple[TrueEnergy, ...]:
-    """For each GPU since the start; the sum equals its energy counter exactly."""
-    second, millisecond = split_seconds(elapsed_seconds)
-    return tuple(_of_gpu(gpu, second, millisecond) for gpu in engine.gpus)
+class TruePower:
+    """The power of one GPU, second by second."""
 
+    def __init__(self, engine: Engine, gpu: int = 0) -> None:
+        self._gpu: SimulatedGpu = engine.gpus[gpu]
+        card = engine.scenario.card(gpu)
+        self._idle_mw = card.idle_watts * 1000
+        self._span_mw = int(card.default_watts * PEAK) * 1000 - self._idle_mw
+        self._strengths = lru_cache(2)(self._strengths_in)
 
-def _of_gpu(gpu: SimulatedGpu, seconds: int, milliseconds: int) -> TrueEnergy:
-    energy: TrueEnergy = {None: 0} | {place.resident.number: 0 for place in gpu.places}
-    for number in range(seconds // MINUTE + 1):
-        minute = gpu.physics.minute(number)
-        strengths = {resident.number: s for resident, _, s in gpu.physics.shared_loads(number)}
-        first = number * MINUTE
-        for slot in range(min(MINUTE, seconds + 1 - first)):
-            power, idle = minute.power_mw[slot], gpu.physics.idle_mw(minute, slot)
-            if first + slot == seconds:
-                power, idle = power * milliseconds // 1000, idle * milliseconds // 1000
-            present = [place.resident.number for place in gpu.places if place.present(first + slot)]
-            if not present:
-                energy[None] += power
-                continue
-            added = _apportion(power - idle, [strengths[resident][slot] for resident in present])
-            shared = _apportion(idle, [1] * len(present))
-            for resident, dynamic, standing in zip(present, added, shared, strict=True):
-                energy[resident] += dynamic + standing
-    return energy
+    def of_second(self, second: int) -> Milliwatts:
+        """What each workload draws."""
+        holders = {
+            (place.resident.number,): place.resident.slices
+            for place in self._gpu.places
+            if place.resident.workload.span.began(second) is not None
+        }
+        present = any(place.present(second) for place in self._gpu.places)
+        warmth = 1 + _LEAKAGE_PER_DEGREE * (self._gpu.physics.temperature(second) - _COOL_CELSIUS)
+        idle = round(self._idle_mw * (warmth + _PROCESS_LIFT * present))
+        power = apportion(idle, holders or {UNATTRIBUTED: 1})
+        strengths = dict(self._strengths_at(second))
+        if load := sum(strengths.values()) / 1e6:
+            demand = round(self._span_mw * load * (1 + _BEND - _BEND * load))
+            drawn = min(demand, self._gpu.physics.limit_mw - idle)
+            for number, part in apportion(drawn, strengths).items():
+                power[number] += part
+        return power
 
+    def _strengths_at(self, second: int) -> Iterator[tuple[tuple[int], int]]:
+        """The strength of each workload that runs, in millionths of the most."""
+        for number, (shares, strengths) in self._strengths(second // MINUTE).items():
+            slot = second % MINUTE
+            if shares[slot]:
+                luck = Random(f"{number}:{second // _NOISE_SECONDS}")
+                yield (number,), round(1000 * strengths[slot] * luck.uniform(1 - _NOISE, 1 + _NOISE))
 
-def _apportion(amount: int, weights: Sequence[int]) -> list[int]:
-    parts = apportion(amount, {(position,): weight for position, weight in enumerate(weights)})
-    return [parts[position,] for position in range(len(weights))]
+    def _strengths_in(self, minute: int) -> dict[int, tuple[list[int], list[int]]]:
+        return {
+            resident.number: (shares, strengths)
+            for resident, shares, strengths in self._gpu.physics.shared_loads(minute)
+        }

@@ -86,6 +86,8 @@ class FoundOwner:
     """Whether the process was not there at the last sample."""
     former: Owner | Unknown | None = None
     """The owner of the process that had this pid at the last sample, if that was another process."""
+    named_proxy: bool = False
+    """Whether it has the name of the vendor's process that runs the work of others."""
 
 
 class OwnerFinder(Protocol):

@@ -18,9 +18,11 @@ from gputally.attribution.resolve import (
     listed_pids,
     resolve_owner,
 )
+from gputally.devices.vendors import VENDORS
 from gputally.model import DeviceKey, Owner, PodInfo, Reading, Resident, Unknown, Use
 
 _EXITED = Unknown("exited")
+_PROXIES = tuple(vendor.proxy_process for vendor in VENDORS if vendor.proxy_process)
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -50,7 +52,7 @@ class ProcessOwners:
             if isinstance(owner, Unknown) and isinstance(before.owner, Owner):
                 owner = before.owner
             found[pid] = replace(before, owner=owner)
-            known[pid] = facts, FoundOwner(owner, before.started_at_seconds)
+            known[pid] = facts, FoundOwner(owner, before.started_at_seconds, named_proxy=before.named_proxy)
         self._known = known
         if all(found[pid].owner == _EXITED for pid in listed) and not sees_host(self._procfs, listed):
             return dict.fromkeys(found, FoundOwner(Unknown("pid_namespace")))
@@ -68,7 +70,8 @@ class ProcessOwners:
         booted_at = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         started_at = round(booted_at + facts.start_time_ticks / _TICKS, 2)
         former = before[1].owner if before else None
-        return facts, FoundOwner(Unknown("unknown_pod"), started_at, new=True, former=former)
+        named_proxy = facts.name.startswith(_PROXIES)
+        return facts, FoundOwner(Unknown("unknown_pod"), started_at, True, former, named_proxy)
 
 
 @dataclass(frozen=True, slots=True)

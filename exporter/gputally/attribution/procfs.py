@@ -13,10 +13,8 @@ from typing import NamedTuple
 
 from gputally.attribution import CgroupOwner
 from gputally.attribution.cgroup import parse_cgroup
-from gputally.devices.vendors import VENDORS
 from gputally.model import Unknown
 
-_PROXIES = tuple(vendor.proxy_process for vendor in VENDORS if vendor.proxy_process)
 _PF_EXITING = 0x4
 _CHUNK = 1 << 16
 _REAL_UID = re.compile(rb"^Uid:\s+([0-9]+)", re.MULTILINE)
@@ -67,7 +65,7 @@ def read_process(procfs: Path, pid: int) -> ProcessFacts | Unknown:
 
 def _look_up(where: str, pid: int) -> ProcessFacts | Unknown:
     before = parse_stat(_read(f"{where}/stat"))
-    if before is None or before.ended or before.name.startswith(_PROXIES):
+    if before is None or before.ended:
         return _unknown(before)
     thread = (before.exiting and _living_thread(where)) or where
     owner = parse_cgroup(_read(f"{thread}/cgroup").decode("utf-8", "replace"))
@@ -87,9 +85,7 @@ def _look_up(where: str, pid: int) -> ProcessFacts | Unknown:
 
 
 def _unknown(stat: Stat | None) -> Unknown:
-    if stat is None:
-        return Unknown("unreadable")
-    return Unknown("zombie" if stat.ended else "mediated")
+    return Unknown("unreadable" if stat is None else "zombie")
 
 
 def read_start_time(procfs: Path, pid: int) -> int | None:

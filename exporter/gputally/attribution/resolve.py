@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from gputally.attribution import Allocation, CgroupOwner, FoundOwner, PodName, PodReport
 from gputally.attribution.device_ids import match_device
+from gputally.attribution.mps import charge_clients
 from gputally.devices.vendors import vendor_of
 from gputally.model import (
     AccountedProcess,
@@ -145,8 +146,9 @@ def list_residents(
     readings: Sequence[Reading], found: Mapping[int, FoundOwner], *, since_seconds: float | None = None
 ) -> tuple[Resident, ...]:
     """Every process on every device since the last sample, taken at `since_seconds`, with its owner."""
-    residents: list[Resident] = []
+    every: list[Resident] = []
     for reading in readings:
+        residents: list[Resident] = []
         sampled: set[int] = set()
         for device, process, samples in _processes(reading):
             sampled.add(process.pid)
@@ -157,7 +159,8 @@ def list_residents(
             began = ended.started_us / 1e6
             if ended.pid not in sampled and since_seconds is not None and began >= since_seconds:
                 residents.append(_accounted(device, ended, found.get(ended.pid, _EXITED)))
-    return tuple(residents)
+        every += charge_clients(reading, residents, found)
+    return tuple(every)
 
 
 def _residents(

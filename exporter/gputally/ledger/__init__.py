@@ -1,8 +1,9 @@
 """The ledger: readings and owners over time -> what each owner used; exact, also over restarts.
 
 For every GPU, always: the energy of all owners and the unattributed energy add up to its counter. `meter`
-measures the energy of a window, `window` divides it among owners, `accounts` keeps the totals of a GPU, and
-`state_file` stores them. There is no clock and, except in `state_file`, no I/O: `sampling` feeds it.
+measures the energy of a window, `power` learns which part of it is idle power, `window` divides it among
+owners, `accounts` keeps the totals of a GPU, and `state_file` stores them. There is no clock and, except in
+`state_file`, no I/O: `sampling` feeds it.
 """
 
 import re
@@ -171,6 +172,7 @@ def _devices(
                 held.get(uuid, ()),
                 visible=reading.processes is not None,
                 sampled=reading.process_samples is not None,
+                active=_is_active(reading.gpu_utilization_ratio),
             )
         ]
     sizes = [_size(mig) for mig in reading.mig]
@@ -187,10 +189,16 @@ def _devices(
             visible=mig.processes is not None,
             sampled=mig.process_samples is not None,
             weight=weight,
+            size=size,
             active_ratio=mig.graphics_active_ratio,
+            active=_is_active(mig.graphics_active_ratio),
         )
-        for mig, weight in zip(reading.mig, busy if known and any(busy) else sizes, strict=True)
+        for mig, weight, size in zip(reading.mig, busy if known and any(busy) else sizes, sizes, strict=True)
     ]
+
+
+def _is_active(ratio: float | None) -> bool | None:
+    return None if ratio is None else ratio > 0
 
 
 def _size(mig: MigReading) -> int:

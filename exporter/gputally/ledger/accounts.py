@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from gputally.ledger.apportion import apportion
 from gputally.ledger.meter import Meter, MeterSample
+from gputally.ledger.power import PowerModel, WindowActivity
 from gputally.ledger.window import (
-    HELD,
     IDLE,
     UNKNOWN,
     Account,
@@ -47,8 +47,12 @@ class DeviceSample(NamedTuple):
     """Whether the driver samples its processes."""
     weight: int = 1
     """Its share of the GPU's energy, relative to the other devices."""
+    size: int = 1
+    """Its share of the GPU's idle energy, relative to the other devices."""
     active_ratio: float | None = None
     """Its utilisation, if that is known for the whole device only."""
+    active: bool | None = None
+    """Whether the driver reports activity of the device as a whole; None if it does not report it."""
 
 
 @dataclass(slots=True)
@@ -78,6 +82,7 @@ class GpuAccounts:
         self.uuid = uuid
         self.index = 0
         self.meter = Meter(max_window_us)
+        self._power = PowerModel()
         self._began_at_seconds = now_seconds
         self._max_window_us = max_window_us
         self._process_accounts = process_accounts
@@ -108,15 +113,43 @@ class GpuAccounts:
             for window in self._windows.values():
                 window.close(0)  # the ledger begins here: earlier activity does not count
             return
+        opened_us = self.meter.closed_us
         measured = self.meter.measure(sample)
         if measured is None:
             return
         if not measured.observed:
             self._unattributed["unobserved"] += measured.millijoules
-        energy = measured.millijoules if measured.observed else 0
-        weights = {(device.uuid,): device.weight for device in devices}
-        for (uuid,), millijoules in apportion(energy, weights).items():
-            self._charge(uuid, self._windows[uuid].close(millijoules))
+            for window in self._windows.values():
+                window.close(0)
+            return
+        activity = self._activity(opened_us, sample.at_us, measured.millijoules, devices)
+        self._power.learn(activity)
+        floor = self._power.floor_millijoules(activity)
+        floors = apportion(floor, {(device.uuid,): device.size for device in devices})
+        dynamic = apportion(
+            measured.millijoules - floor, {(device.uuid,): device.weight for device in devices}
+        )
+        for key, part in floors.items():
+            shares = self._windows[key[0]].close(part + dynamic[key], part, self._power.weights)
+            self._charge(key[0], shares)
+
+    def _activity(
+        self, opened_us: int, at_us: int, millijoules: int, devices: Sequence[DeviceSample]
+    ) -> WindowActivity:
+        """The use of the whole GPU in the window, as far as it is known."""
+        busy_us: int | None = 0
+        resident = False
+        for device in devices:
+            window = self._windows[device.uuid]
+            resident = resident or window.resident
+            used_us = window.busy_us
+            if used_us is None and device.active is False:
+                used_us = 0
+            elif used_us == 0 and device.active:
+                used_us = None  # work of a process that is not sampled
+            busy_us = None if busy_us is None or used_us is None else busy_us + used_us
+        memory_busy_us = self._windows[devices[0].uuid].memory_busy_us if len(devices) == 1 else None
+        return WindowActivity(at_us, at_us - opened_us, millijoules, resident, busy_us, memory_busy_us)
 
     def mark_inactive(self) -> None:
         """Marks all owners and processes as absent, until a sample shows them."""
@@ -144,6 +177,7 @@ class GpuAccounts:
         present = self._windows[device.uuid].observe(device.residents, holders, visible=device.visible)
         if device.active_ratio is not None and len(present) == 1:
             for usage in present.values():
+                usage.mediated = False
                 usage.busy_us = round(device.active_ratio * length_us)
         for account, holder in holders.items():
             # Its pod may be present in a container that is not known.
@@ -161,7 +195,10 @@ class GpuAccounts:
             owner_account.seen_us = at_us
             owner_account.active = usage.present or account in holders
             owner_account.held_us += length_us
-            if busy_us is not None:
+            if usage.mediated:
+                # A time that stands still while it works would look idle.
+                owner_account.busy_us = None
+            elif busy_us is not None:
                 # Activity before the first sample of this GPU does not count.
                 owner_account.busy_us = (owner_account.busy_us or 0) + (busy_us if length_us else 0)
 
@@ -195,7 +232,7 @@ class GpuAccounts:
                 process = self._processes.get((uuid, identity[0]))
                 if process is None or process.identity != identity:
                     continue
-                if process.account == share.account or (process.account == UNKNOWN and share.basis == HELD):
+                if process.account == share.account or (process.account == UNKNOWN and share.not_seen):
                     process.millijoules += millijoules
 
     def gpu_ledger(self) -> GpuLedger | None:
@@ -254,6 +291,7 @@ class GpuAccounts:
             "index": self.index,
             "began_at": self._began_at_seconds,
             "meter": self.meter.state(),
+            "power": self._power.state(self._sampled_us or 0),
             "unattributed": dict(self._unattributed),
             "owners": [
                 {
@@ -275,6 +313,8 @@ class GpuAccounts:
         unobserved = self.meter.resume(state["meter"], sample)
         if unobserved is None:
             return
+        if "power" in state:
+            self._power.resume(state["power"], sample.at_us)
         self._began_at_seconds = state["began_at"]
         self._unattributed |= {reason: int(state["unattributed"][reason]) for reason in UNATTRIBUTED}
         self._unattributed["unobserved"] += unobserved

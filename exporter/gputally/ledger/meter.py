@@ -52,7 +52,7 @@ class Meter:
         self._trusted = False
         self._failed_tests = 0
         self._suspicions = 0
-        self._closed_us = 0
+        self.closed_us = 0
         """When the last window ended."""
         self._power: tuple[int, int] | None = None  # at, milliwatts
         self._nanojoules = 0
@@ -74,13 +74,13 @@ class Meter:
             if self._samples_without_counter < 2:
                 return False
             self.source = INTEGRATED
-        self._closed_us = sample.at_us
+        self.closed_us = sample.at_us
         self._integrate(sample)
         return True
 
     def measure(self, sample: MeterSample) -> Measured | None:
         """The energy of the window that this sample closes; None if it stays open. `begin` comes first."""
-        length_us = sample.at_us - self._closed_us
+        length_us = sample.at_us - self.closed_us
         if length_us <= 0:
             return None
         filled = self._integrate(sample)
@@ -160,7 +160,7 @@ class Meter:
         return 2 * milliwatts * length_us // NANOJOULES + _SLACK_MILLIJOULES
 
     def _close(self, sample: MeterSample, millijoules: int, *, observed: bool) -> Measured:
-        self._closed_us = sample.at_us
+        self.closed_us = sample.at_us
         self.total_millijoules += millijoules
         if self.source == COUNTER:
             self._nanojoules = 0
@@ -195,7 +195,7 @@ class Meter:
         self._counter = counter or 0
         self._trusted = source == COUNTER
         self._failed_tests = TESTS if state["unfit"] else 0
-        self._closed_us = sample.at_us
+        self.closed_us = sample.at_us
         self._integrate(sample)
         self._nanojoules = state["nanojoules"] if source == INTEGRATED else 0
         return used

@@ -6,7 +6,8 @@ from operator import attrgetter
 from typing import TypeVar
 
 from gputally.ledger.apportion import Key, apportion
-from gputally.model import Owner, Resident, Unknown
+from gputally.ledger.power import BY_SM_TIME, Weights
+from gputally.model import Owner, ProcessSample, Resident, Unknown
 
 Account = tuple[str, ...]
 """An owner: ("pod", namespace, pod, container), ("host", name), or one of the two below."""
@@ -30,6 +31,9 @@ class Usage:
     """Use of the device by one process in the window."""
 
     window_busy_us: int = 0
+    """SM time."""
+    window_memory_busy_us: int = 0
+    """The part of its SM time in which device memory was active."""
     memory_bytes: int = 0
     """In the last sample that has it."""
     present: bool = False
@@ -52,6 +56,8 @@ class AccountUsage(Usage):
     lowest_pid: int = 0
     busy_us: int | None = None
     """Its SM time since the sample before; None if that is not known."""
+    mediated: bool = False
+    """Whether an MPS server runs work of it: then its SM time cannot be known."""
     processes: dict[ProcessId, Usage] = field(default_factory=dict)
 
     def take_owner(self, owner: Owner | None, pid: int) -> None:
@@ -59,12 +65,13 @@ class AccountUsage(Usage):
         if pid < self.lowest_pid or (owner and self.owner and _ALL_FIELDS(owner) > _ALL_FIELDS(self.owner)):
             self.owner, self.lowest_pid = owner, pid
 
-    def note_process(self, resident: Resident, busy_us: int, memory_bytes: int) -> None:
+    def note_process(self, resident: Resident, busy_us: int, memory_busy_us: int, memory_bytes: int) -> None:
         identity = process_id(resident)
         process = self.processes.get(identity)
         if process is None:
             process = self.processes[identity] = Usage()
         process.window_busy_us += busy_us
+        process.window_memory_busy_us += memory_busy_us
         process.memory_bytes = memory_bytes
         process.present = not resident.ended
 
@@ -80,6 +87,8 @@ class Share:
     basis: str
     millijoules: int
     processes: dict[ProcessId, int]
+    not_seen: bool = False
+    """Its processes were not seen."""
 
 
 def account_of(owner: Owner) -> Account:
@@ -102,6 +111,10 @@ class Window:
         """By account; with one more element for processes that were not seen."""
         self._holders: Mapping[Account, Owner] = {}
         self._visible = True
+        self._sampled = True
+        """Whether the SM time of every process is known, or estimated."""
+        self._memory_sampled = True
+        """Whether the memory activity of every process is known too."""
 
     def observe(
         self, residents: Iterable[Resident], holders: Mapping[Account, Owner], *, visible: bool
@@ -129,28 +142,55 @@ class Window:
             if usage is None:
                 usage = present[key] = self._usages.get(key) or self._open(key, resident.owner)
                 usage.owner, usage.lowest_pid = owner, process.pid
-                usage.busy_us, usage.memory_bytes = None, 0
+                usage.busy_us, usage.memory_bytes, usage.mediated = None, 0, False
             elif process.pid <= usage.lowest_pid:
                 usage.take_owner(owner, process.pid)
-            busy_us, memory_bytes = 0, process.memory_used_bytes or 0
-            if resident.samples is not None:
-                busy = 0.0
-                for sample in resident.samples:
-                    busy += sample.sm_ratio * sample.covers_us
-                busy_us = round(busy)
+            busy_us, memory_busy_us, memory_bytes = 0, 0, process.memory_used_bytes or 0
+            if resident.samples is None:
+                self._sampled = False
+            else:
+                busy_us, known_us = _busy_times(resident.samples)
+                if known_us is None:
+                    self._memory_sampled = False
+                else:
+                    memory_busy_us = known_us
                 usage.busy_us = busy_us + (usage.busy_us or 0)
                 usage.window_busy_us += busy_us
+                usage.window_memory_busy_us += memory_busy_us
             usage.memory_bytes += memory_bytes
-            if not resident.ended:
-                usage.present = True
+            usage.mediated |= resident.mediated
+            usage.present |= not resident.ended
             if self._by_process:
-                usage.note_process(resident, busy_us, memory_bytes)
+                usage.note_process(resident, busy_us, memory_busy_us, memory_bytes)
         # Processes that were not seen are assigned to an account only if it alone holds the device.
         return _by_account(present) if len(holders) == 1 else present
 
-    def close(self, millijoules: int) -> list[Share]:
-        """Divides the energy, and begins the next window with the accounts that are still present."""
-        shares = self._divide(millijoules)
+    @property
+    def resident(self) -> bool:
+        """Whether a process was on the device."""
+        return bool(self._usages)
+
+    @property
+    def busy_us(self) -> int | None:
+        """SM time of all processes; None if that of any is not known."""
+        if not (self._sampled and self._visible):
+            return None
+        return sum(usage.window_busy_us for usage in self._usages.values())
+
+    @property
+    def memory_busy_us(self) -> int | None:
+        """The part of it with memory activity."""
+        if not self._memory_sampled:
+            return None
+        return sum(usage.window_memory_busy_us for usage in self._usages.values())
+
+    def close(self, millijoules: int, floor: int = 0, weights: Weights = BY_SM_TIME) -> list[Share]:
+        """Divides the energy, and begins the next window with the accounts that are still present.
+
+        `floor` is the part of the energy that the idle device would have used too.
+        """
+        shares = self._divide(millijoules, floor, weights if self._memory_sampled else BY_SM_TIME)
+        self._sampled = self._memory_sampled = True
         _begin_window(self._usages)
         if self._by_process:
             for usage in self._usages.values():
@@ -162,21 +202,48 @@ class Window:
         usage = self._usages[key] = AccountUsage(account=key[:-1] if not_seen else key, not_seen=not_seen)
         return usage
 
-    def _divide(self, millijoules: int) -> list[Share]:
+    def _divide(self, millijoules: int, floor: int, weights: Weights) -> list[Share]:
         if not self._usages:
             if not self._holders:
                 return [Share(IDLE if self._visible else UNKNOWN, "", millijoules, {})]
             parts = apportion(millijoules, dict.fromkeys(self._holders, 1))
             return [Share(holder, HELD, part, {}) for holder, part in parts.items()]
-        parts = _by_activity(millijoules, self._usages)
-        basis = MEASURED if len({usage.account for usage in self._usages.values()}) == 1 else SHARED
+        residents = list(dict.fromkeys(usage.account for usage in self._usages.values()))
+        # Its pod may be present in a container that is not known.
+        waiting = [one for one in self._holders if one not in residents and (*one[:3], "") not in residents]
+        if len(residents) + len(waiting) == 1:
+            return self._by_activity(millijoules, MEASURED, weights)
+        if self.busy_us == 0:
+            floor = millijoules
+        shares = self._equally(floor, residents + waiting) if floor else []
+        if floor < millijoules:
+            basis = MEASURED if len(residents) == 1 else SHARED
+            shares += self._by_activity(millijoules - floor, basis, weights)
+        return shares
+
+    def _equally(self, millijoules: int, accounts: Iterable[Account]) -> list[Share]:
+        """The energy of holding the device, which does not depend on activity."""
+        shares = []
+        for account, part in apportion(millijoules, dict.fromkeys(accounts, 1)).items():
+            usages = {key: usage for key, usage in self._usages.items() if usage.account == account}
+            if not usages:
+                shares.append(Share(account, HELD, part, {}))
+            for key, own in apportion(part, dict.fromkeys(usages, 1)).items():
+                share = Share(account, HELD, own, {}, usages[key].not_seen)
+                if self._by_process:
+                    share.processes = apportion(own, dict.fromkeys(usages[key].processes, 1))
+                shares.append(share)
+        return shares
+
+    def _by_activity(self, millijoules: int, basis: str, weights: Weights) -> list[Share]:
+        parts = _by_activity(millijoules, self._usages, weights)
         shares = [
-            Share(usage.account, HELD if usage.not_seen else basis, part, {})
+            Share(usage.account, HELD if usage.not_seen else basis, part, {}, usage.not_seen)
             for usage, part in zip(self._usages.values(), parts.values(), strict=True)
         ]
         if self._by_process:
             for share, usage in zip(shares, self._usages.values(), strict=True):
-                share.processes = _by_activity(share.millijoules, usage.processes)
+                share.processes = _by_activity(share.millijoules, usage.processes, weights)
         return shares
 
 
@@ -184,6 +251,23 @@ def _account_of_unknown(owner: Unknown, holders: Mapping[Account, Owner]) -> Acc
     if owner.reason in NOT_SEEN and len(holders) == 1:
         return (*next(iter(holders)), _NOT_SEEN)
     return _HIDDEN if owner.reason == "pid_namespace" else UNKNOWN
+
+
+def _busy_times(samples: Iterable[ProcessSample]) -> tuple[int, int | None]:
+    """SM time, and the part of it with memory activity, which may not be known."""
+    busy = memory_busy = 0.0
+    known = True
+    for sample in samples:
+        covers_us, memory_ratio = sample.covers_us, sample.memory_ratio
+        busy += sample.sm_ratio * covers_us
+        if memory_ratio is None:
+            known = False
+        else:
+            memory_busy += memory_ratio * covers_us
+    busy_us = round(busy)
+    if not known:
+        return busy_us, None
+    return busy_us, round(memory_busy) if memory_busy < busy else busy_us
 
 
 def _mark_absent(usages: Iterable[AccountUsage]) -> None:
@@ -211,15 +295,20 @@ def _both(seen: AccountUsage, hidden: AccountUsage) -> AccountUsage:
         account=seen.account,
         owner=seen.owner,
         busy_us=sum(known) if known else None,
+        mediated=seen.mediated or hidden.mediated,
     )
 
 
-def _by_activity(millijoules: int, usages: Mapping[Key, Usage]) -> dict[Key, int]:
-    """Divides by SM time; if none of them ran, by memory."""
-    weights = {key: usage.window_busy_us for key, usage in usages.items()}
-    if not any(weights.values()):
-        weights = {key: usage.memory_bytes for key, usage in usages.items()}
-    return apportion(millijoules, weights)
+def _by_activity(millijoules: int, usages: Mapping[Key, Usage], weights: Weights) -> dict[Key, int]:
+    """Divides by SM time, weighted by its kind; if none of them ran, by memory."""
+    compute, less = weights.compute, weights.compute - weights.memory
+    activity = {
+        key: compute * usage.window_busy_us - less * usage.window_memory_busy_us
+        for key, usage in usages.items()
+    }
+    if not any(activity.values()):
+        activity = {key: usage.memory_bytes for key, usage in usages.items()}
+    return apportion(millijoules, activity)
 
 
 def _begin_window(usages: dict[Key, AnyUsage]) -> None:
@@ -227,4 +316,4 @@ def _begin_window(usages: dict[Key, AnyUsage]) -> None:
     for key in [key for key, usage in usages.items() if not usage.present]:
         del usages[key]
     for usage in usages.values():
-        usage.window_busy_us = 0
+        usage.window_busy_us = usage.window_memory_busy_us = 0

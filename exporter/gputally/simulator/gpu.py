@@ -14,7 +14,9 @@ from gputally.simulator.physics import SLICES, GpuPhysics, PlacedWorkload, Total
 from gputally.simulator.scenario import Scenario
 from gputally.simulator.workload_processes import (
     DRIVER_BUFFER_SECONDS,
+    FIRST_MPS_SERVER_PID,
     MIB,
+    MPS_SERVER_MIB,
     Utilization,
     WorkloadProcesses,
     processes_at,
@@ -114,6 +116,8 @@ class SimulatedGpu(ABC):
         workload = scenario.workloads[number]
         index = self._gpu.index
         available = self._card.memory_mib - self._card.reserved_mib - self._card.own_mib
+        if uses_mps(scenario, index):
+            available -= MPS_SERVER_MIB
         slices, gpu_instance, compute_instance = SLICES, None, None
         uuid = self._gpu.uuid
         if self._instances:
@@ -124,7 +128,15 @@ class SimulatedGpu(ABC):
         resident = PlacedWorkload(number, workload, slices, f"{scenario.seed}:{number}:{index}")
         first = pids.first[number] + workload.gpus.index(index) * workload.count
         return WorkloadProcesses(
-            resident, first, pids.total, available, self._card.vendor, uuid, gpu_instance, compute_instance
+            resident,
+            first,
+            pids.total,
+            available,
+            self._card.vendor,
+            uuid,
+            gpu_instance,
+            compute_instance,
+            FIRST_MPS_SERVER_PID + index,
         )
 
     def reading(self, moment: ReadingTime) -> Reading:
@@ -237,6 +249,10 @@ def gpu_identity(scenario: Scenario, index: int) -> Gpu:
         minor_number=index,
         simulated=True,
     )
+
+
+def uses_mps(scenario: Scenario, index: int) -> bool:
+    return any(workload.kind == "mps" and index in workload.gpus for workload in scenario.workloads)
 
 
 def mig_instances(scenario: Scenario, gpu: Gpu) -> tuple[tuple[MigInstance, MigProfile], ...]:

@@ -12,10 +12,11 @@ from gputally.model import (
     state_set,
 )
 from gputally.simulator import driver_values as driver
-from gputally.simulator.gpu import INSTANCE_OWN_MIB, Pids, ReadingTime, SimulatedGpu, State
+from gputally.simulator.driver_samples import samples_between
+from gputally.simulator.gpu import INSTANCE_OWN_MIB, Pids, ReadingTime, SimulatedGpu, State, uses_mps
 from gputally.simulator.gpu_models import MigProfile, NvidiaModel
 from gputally.simulator.scenario import Scenario
-from gputally.simulator.workload_processes import MIB, activity, samples_between
+from gputally.simulator.workload_processes import MIB, activity
 
 
 class NvidiaGpu(SimulatedGpu):
@@ -30,7 +31,9 @@ class NvidiaGpu(SimulatedGpu):
         self._links = driver.Nvlinks(card, self._faults) if card.links else None
         self._clock_max = driver.clock_domains(card.clocks_max)
         self._clock_application = driver.application_clocks(card)
-        self._compute_mode = state_set(COMPUTE_MODES, "default")
+        # As NVIDIA's device plugin does on GPUs that it shares with MPS.
+        mode = "exclusive_process" if uses_mps(scenario, index) else "default"
+        self._compute_mode = state_set(COMPUTE_MODES, mode)
 
     def _tell(self, state: State) -> Reading:
         card, faults, links, whole = self._card, self._faults, self._links, not self._instances

@@ -13,8 +13,9 @@ from gputally.devices.vendors import vendor_of
 from gputally.model import Owner, PodInfo, Unknown
 from gputally.simulator import SimulatedReader
 from gputally.simulator.ownership import HostOwner, PodOwner
-from gputally.simulator.workload_processes import DRIVER_BUFFER_SECONDS, Run
+from gputally.simulator.workload_processes import DRIVER_BUFFER_SECONDS, FIRST_PID, Run
 
+_MPS_SERVICE = Owner("service", "service/nvidia-mps.service")
 _AHEAD_SECONDS = 5
 """A cluster knows its pods a little before they run."""
 
@@ -32,9 +33,11 @@ class SimulatedOwners:
         ended: Iterable[int] = (),
     ) -> dict[int, FoundOwner]:
         running = {pid: run for run in _recent_runs(self._reader) for pid in run.pids}
-        return {pid: self._whose(running.get(pid)) for pid in dict.fromkeys((*listed, *ended))}
+        return {pid: self._whose(pid, running.get(pid)) for pid in dict.fromkeys((*listed, *ended))}
 
-    def _whose(self, run: Run | None) -> FoundOwner:
+    def _whose(self, pid: int, run: Run | None) -> FoundOwner:
+        if pid < FIRST_PID:
+            return FoundOwner(_MPS_SERVICE, self._reader.began_at)
         if run is None:
             return FoundOwner(Unknown("exited"))
         owner = _owner(run, self._reader.engine.scenario.seed)

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 
-from gputally.model import Activity, Process, ProcessSample
+from gputally.model import Activity, Process
 from gputally.simulator.physics import SLICES, GpuPhysics, PlacedWorkload
 from gputally.simulator.scenario import Shape, Workload
 from gputally.simulator.workloads import MINUTE, TRAITS, held_mib
@@ -13,7 +12,10 @@ MIB = 1024 * 1024
 FIRST_PID = 2001
 MOST_PIDS = 4_000_000
 DRIVER_BUFFER_SECONDS = 120
-"""The age of the oldest sample that the driver keeps."""
+"""The longest time over which the driver averages activity."""
+MPS_SERVER = "nvidia-cuda-mps-server"
+MPS_SERVER_MIB = 30
+FIRST_MPS_SERVER_PID = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class WorkloadProcesses:
     """Of the GPU, or of its MIG device."""
     gpu_instance_id: int | None
     compute_instance_id: int | None
+    mps_server_pid: int
+    """Of the server that runs the work of MPS clients on this GPU."""
 
     def present(self, second: int) -> bool:
         workload = self.resident.workload
@@ -71,6 +75,7 @@ def processes_at(places: Iterable[WorkloadProcesses], second: int) -> tuple[Proc
     """The processes at this second. Memory is assigned in order; later workloads get the remainder."""
     left: dict[int | None, int] = {}
     processes = []
+    servers: set[int] = set()
     for place in places:
         began = place.resident.workload.span.began(second)
         if began is None or not place.present(second):
@@ -86,43 +91,18 @@ def processes_at(places: Iterable[WorkloadProcesses], second: int) -> tuple[Proc
             Process(pid, workload.kind, name, mib * MIB, instance, place.compute_instance_id)
             for pid, mib in zip(pids, deal(held, workload.count), strict=True)
         ]
+        # The driver does not list it on MIG devices, which have no samples either.
+        if workload.kind == "mps" and instance is None:
+            servers.add(place.mps_server_pid)
+    processes += [Process(pid, "compute", MPS_SERVER, MPS_SERVER_MIB * MIB) for pid in servers]
     return tuple(sorted(processes, key=lambda process: process.pid))
 
 
-def samples_between(
-    places: Iterable[WorkloadProcesses], physics: GpuPhysics, since: int, until: int, epoch_us: int
-) -> tuple[ProcessSample, ...]:
-    """One sample per process and second, for the seconds from `since` up to `until`.
-
-    Whole seconds: consecutive readings return each sample once, at any interval.
-    """
-    samples = []
-    first = max(since, until - DRIVER_BUFFER_SECONDS, 0)
-    for place in places:
-        workload = place.resident.workload
-        copy, count, span = TRAITS[workload.shape].memory_copy, workload.count, workload.span
-        for run in span.runs(first, until) if workload.shape is not Shape.IDLE else ():
-            began = span.start_of(run)
-            start = max(first, began)
-            end = until if span.stop is None else min(until, began + span.stop - span.start)
-            pids = place.pids(run)
-            stamp = epoch_us + start * 1_000_000
-            for share in physics.shares(place.resident.number, start, end):
-                stamp += 1_000_000
-                for pid, part in zip(pids, (share,) if count == 1 else deal(share, count), strict=True):
-                    decoder, encoder = video_percent(part) if workload.video else (0, 0)
-                    samples.append(
-                        ProcessSample(
-                            pid,
-                            stamp,
-                            part / 100,
-                            int(part * copy) / 100,
-                            encoder / 100,
-                            decoder / 100,
-                            covers_us=1_000_000,
-                        )
-                    )
-    return tuple(sorted(samples, key=attrgetter("timestamp_us", "pid")))
+def memory_percent(workload: Workload, share: int) -> int:
+    """Memory activity, from SM time. Work that draws little power waits for memory."""
+    copy = TRAITS[workload.shape].memory_copy
+    bound = 1.2 * (100 - workload.power_percent) / 100
+    return int(share * min(0.95, copy + (1 - copy) * bound))
 
 
 def video_percent(share: int) -> tuple[int, int]:
@@ -152,7 +132,7 @@ def utilization(residents: Iterable[PlacedWorkload], physics: GpuPhysics, second
     for resident in residents:
         if resident.number in minute.shares:
             share = minute.shares[resident.number][slot]
-            memory += int(share * TRAITS[resident.workload.shape].memory_copy)
+            memory += memory_percent(resident.workload, share)
             if resident.workload.video:
                 decoded, encoded = video_percent(share)
                 decoder, encoder = decoder + decoded, encoder + encoded

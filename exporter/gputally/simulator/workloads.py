@@ -145,8 +145,8 @@ def minute_load(workload: Workload, key: str, minute: int) -> MinuteLoad | None:
     if workload.load_percent != 100:
         share = workload.load_percent
         load = MinuteLoad(
-            [value * share // 100 for value in load.utilization],
-            [value * share // 100 for value in load.intensity],
+            [(value * share + 50) // 100 for value in load.utilization],
+            [(value * share + 50) // 100 for value in load.intensity],
         )
     if workload.power_percent != 100:
         power = workload.power_percent

@@ -291,6 +291,18 @@ groups:
                 sum by (cluster, node, gpu, uuid) ({__name__=~"device:gputally_(pod|host)_busy:ratio"}),
                 1
               )
+            unless on (cluster, node, gpu, uuid)
+              (
+                  device:gputally_pod_held:ratio
+                unless on (cluster, node, gpu, uuid, namespace, pod)
+                  device:gputally_pod_busy:ratio
+              )
+            unless on (cluster, node, gpu, uuid)
+              (
+                  device:gputally_host_held:ratio
+                unless on (cluster, node, gpu, uuid, owner)
+                  device:gputally_host_busy:ratio
+              )
           or
             device:gputally_held:gpus == 0
       - record: device:gputally_idle:gpus
@@ -2208,6 +2220,8 @@ groups:
                     sum_over_time(device:gputally_pod_busy:ratio[{{ $settings.idleWindow }}])
                   /
                     sum_over_time(device:gputally_pod_held:ratio[{{ $settings.idleWindow }}])
+                  and on (cluster, node, gpu, uuid, namespace, pod)
+                    device:gputally_pod_busy:ratio
                 or on (cluster, node, gpu, uuid, namespace, pod)
                     (device:gputally_pod_held:ratio > bool 0)
                   * on (cluster, node, gpu, uuid) group_left ()
@@ -2249,6 +2263,8 @@ groups:
                     sum_over_time(device:gputally_pod_busy:ratio[{{ $settings.idleLongWindow }}])
                   /
                     sum_over_time(device:gputally_pod_held:ratio[{{ $settings.idleLongWindow }}])
+                  and on (cluster, node, gpu, uuid, namespace, pod)
+                    device:gputally_pod_busy:ratio
                 or on (cluster, node, gpu, uuid, namespace, pod)
                     (device:gputally_pod_held:ratio > bool 0)
                   * on (cluster, node, gpu, uuid) group_left ()
@@ -2290,6 +2306,8 @@ groups:
                     sum_over_time(device:gputally_pod_busy:ratio[{{ $settings.underusedWindow }}])
                   /
                     sum_over_time(device:gputally_pod_held:ratio[{{ $settings.underusedWindow }}])
+                  and on (cluster, node, gpu, uuid, namespace, pod)
+                    device:gputally_pod_busy:ratio
                 or on (cluster, node, gpu, uuid, namespace, pod)
                     (device:gputally_pod_held:ratio > bool 0)
                   * on (cluster, node, gpu, uuid) group_left ()

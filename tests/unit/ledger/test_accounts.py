@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -85,6 +86,20 @@ def test_without_process_samples_busy_time_is_unknown() -> None:
     assert [one.busy_microseconds for one in ledger.charges()] == [None, None]
 
 
+def test_the_busy_time_of_an_owner_whose_work_an_mps_server_runs_is_not_known_also_if_it_was() -> None:
+    ledger = open_books()
+    settle(ledger, 0, 0, [], [A])
+    settle(ledger, 5, 0, [], [A])
+    assert charges(ledger)["a"].busy_microseconds == 0
+    client = replace(resident(1, A, busy=3), mediated=True)
+    settle(ledger, 10, 100, [client, resident(2, A, busy=1), resident(3, B, busy=4)], [A])
+    assert charges(ledger)["a"].busy_microseconds is None, "a 0 would look idle"
+    assert charges(ledger)["b"].busy_microseconds == 4 * SECOND
+    assert total(charges(ledger)["a"]) == 50_000, "its part of the server's work counts"
+    settle(ledger, 15, 100, [], [A])
+    assert charges(ledger)["a"].busy_microseconds == 0, "known again, from 0"
+
+
 def test_known_activity_of_the_device_is_busy_time_of_its_only_owner() -> None:
     ledger = open_books()
     for at in (0, 5):
@@ -163,7 +178,7 @@ def test_an_owner_that_left_long_ago_is_removed_and_its_energy_stays_in_the_ledg
     ledger.expire(5 * SECOND + 1, 5 * SECOND)
     assert charges(ledger).keys() == {"b"}
     assert not list(ledger.process_charges())
-    assert unattributed(ledger) == {"expired": 100_000}
+    assert unattributed(ledger) == {"expired": 50_000}
 
 
 def test_a_present_owner_is_never_removed() -> None:
@@ -297,7 +312,9 @@ def test_a_process_whose_owner_becomes_known_starts_at_zero() -> None:
     settle(ledger, 0, 0, [resident(1, Unknown("unknown_pod"))])
     settle(ledger, 5, 200, [resident(1, Unknown("unknown_pod"))])
     assert processes(ledger)[1].energy_millijoules == 200_000
-    settle(ledger, 10, 300, [resident(1, A)])  # it did not run: half is by the memory of unnamed processes
+    settle(
+        ledger, 10, 300, [resident(1, A)]
+    )  # it did not run: half is for the time in which nobody had a name for it
     assert processes(ledger)[1].energy_millijoules == total(charges(ledger)["a"]) == 50_000
     settle(ledger, 15, 400, [resident(1, A)])
     assert processes(ledger)[1].energy_millijoules == total(charges(ledger)["a"]) == 150_000
@@ -307,7 +324,7 @@ def test_a_process_without_a_name_does_not_get_the_energy_of_its_predecessor() -
     ledger = open_books(process_accounts=True)
     settle(ledger, 0, 0, [resident(1, A, started=None)])
     settle(ledger, 5, 200, [resident(1, STRANGER, started=None, memory=0)])
-    assert (total(charges(ledger)["a"]), processes(ledger)[1].energy_millijoules) == (200_000, 0)
+    assert (total(charges(ledger)["a"]), processes(ledger)[1].energy_millijoules) == (100_000, 100_000)
 
 
 def test_a_process_without_samples_has_its_share_of_the_holder() -> None:

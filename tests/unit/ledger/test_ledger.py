@@ -54,9 +54,14 @@ def one_window(
 
 
 def test_one_owner_resident_gets_all_measured() -> None:
-    ledger = one_window([resident(1, A)], holds(A, B))
-    assert (joules(ledger, A), joules(ledger, B)) == ({"measured": 100}, {})
+    ledger = one_window([resident(1, A)], holds(A))
+    assert joules(ledger, A) == {"measured": 100}
     assert nobodys(ledger) == {"initial": 1000}
+
+
+def test_one_owner_that_ran_gets_all_measured_beside_a_holder_while_no_floor_is_known() -> None:
+    ledger = one_window([resident(1, A, busy=1)], holds(A, B))
+    assert (joules(ledger, A), joules(ledger, B)) == ({"measured": 100}, {})
 
 
 def test_several_owners_share_by_sm_time() -> None:
@@ -64,13 +69,24 @@ def test_several_owners_share_by_sm_time() -> None:
     assert (joules(ledger, A), joules(ledger, B)) == ({"shared": 120}, {"shared": 80})
 
 
-def test_several_idle_owners_share_by_memory() -> None:
-    ledger = one_window([resident(1, A, memory=6 * GIB), resident(2, B, memory=2 * GIB)])
+def test_several_owners_of_which_none_ran_get_it_equally_held() -> None:
+    ledger = one_window([resident(1, A, memory=6 * GIB), resident(2, B, memory=2 * GIB)], holds(B, C))
+    assert [joules(ledger, one) for one in (A, B, C)] == [
+        {"held": 33.334},
+        {"held": 33.333},
+        {"held": 33.333},
+    ]
+
+
+def test_several_owners_that_are_not_sampled_get_it_by_memory_shared() -> None:
+    there = [resident(1, A, memory=6 * GIB, busy=None), resident(2, B, memory=2 * GIB, busy=None)]
+    ledger = one_window(there, sampled=False)
     assert (joules(ledger, A), joules(ledger, B)) == ({"shared": 75}, {"shared": 25})
 
 
 def test_several_indistinguishable_owners_share_equally() -> None:
-    ledger = one_window([resident(1, A, memory=None), resident(2, B, memory=None)])
+    there = [resident(1, A, memory=None, busy=None), resident(2, B, memory=None, busy=None)]
+    ledger = one_window(there, sampled=False)
     assert (joules(ledger, A), joules(ledger, B)) == ({"shared": 50}, {"shared": 50})
 
 
@@ -90,12 +106,13 @@ def test_a_process_that_was_never_sampled_is_charged_to_the_only_holder() -> Non
 
 
 def test_a_process_that_was_never_sampled_is_unknown_with_two_holders() -> None:
-    ledger = one_window([resident(1, Unknown("exited"), ended=True)], holds(A, B))
+    ledger = one_window([resident(1, Unknown("exited"), busy=1, ended=True)], holds(A, B))
     assert nobodys(ledger) == {"initial": 1000, "unknown": 100}
 
 
 def test_an_unattributed_resident_is_unknown() -> None:
-    assert nobodys(one_window([resident(1, STRANGER)], holds(A))) == {"initial": 1000, "unknown": 100}
+    ledger = one_window([resident(1, STRANGER, busy=1)], holds(A))
+    assert nobodys(ledger) == {"initial": 1000, "unknown": 100}
 
 
 def test_without_residents_and_holders_energy_is_idle() -> None:
@@ -144,7 +161,7 @@ def test_the_highest_limit_bounds_the_possible_energy() -> None:
 
 
 def worked_example() -> Ledger:
-    """Its six windows. The counter held nothing before."""
+    """Its windows. The counter held nothing before."""
     ledger = new_ledger(boot_id="boot")
     both = holds(A, B)
 
@@ -155,13 +172,14 @@ def worked_example() -> Ledger:
         return resident(2, B, busy=busy, memory=2 * GIB, ended=ended)
 
     settle(ledger, 0, reading(0), [a(0), b(0)], both)
-    settle(ledger, 5, reading(200), [a(3), b(2)], both)
-    settle(ledger, 10, reading(300), [a(0), b(0)], both)
-    settle(ledger, 15, reading(450), [a(3), b(1, ended=True)], both)
-    settle(ledger, 20, reading(630), [a(2)], both)
-    settle(ledger, 25, reading(630), [resident(1, A, busy=1, ended=True)], both)
-    settle(ledger, 30, reading(700), [], both)
-    settle(ledger, 35, reading(760))
+    settle(ledger, 5, reading(50), [a(0), b(0)], both)
+    settle(ledger, 10, reading(100), [a(0), b(0)], both)
+    settle(ledger, 15, reading(300), [a(3), b(2)], both)
+    settle(ledger, 20, reading(450), [a(3), b(1, ended=True)], both)
+    settle(ledger, 25, reading(630), [a(2)], both)
+    settle(ledger, 30, reading(630), [resident(1, A, busy=1, ended=True)], both)
+    settle(ledger, 35, reading(700), [], both)
+    settle(ledger, 40, reading(760))
     return ledger
 
 
@@ -172,21 +190,106 @@ def test_sixty_and_forty_percent_of_the_sm_time_of_200_joules_are_120_and_80() -
 
 def test_the_worked_example_gives_the_documented_charges() -> None:
     ledger = worked_example()
-    assert joules(ledger, A) == {"shared": 120 + 75 + 112.5, "measured": 180, "held": 35}
-    assert joules(ledger, B) == {"shared": 80 + 25 + 37.5, "held": 35}
+    assert joules(ledger, A) == {"shared": 90 + 75, "measured": 130, "held": 5 * 25 + 35}
+    assert joules(ledger, B) == {"shared": 60 + 25, "held": 5 * 25 + 35}
     assert nobodys(ledger) == {"idle": 60}
 
 
 def test_the_worked_example_continues_after_a_restart_and_ends_in_departures() -> None:
     state = json.loads(json.dumps(worked_example().state()))
     ledger = new_ledger(boot_id="boot", resume=state)
-    settle(ledger, 40, reading(800))
+    settle(ledger, 45, reading(800))
     assert nobodys(ledger) == {"idle": 60, "unobserved": 40}
-    assert sum(joules(ledger, A).values()) == 522.5
-    assert sum(joules(ledger, B).values()) == 177.5
+    assert sum(joules(ledger, A).values()) == 455
+    assert sum(joules(ledger, B).values()) == 245
     ledger.expire(400 * SECOND)
     assert not ledger.charges()
     assert nobodys(ledger) == {"idle": 60, "unobserved": 40, "expired": 700}
+    assert_balanced(ledger)
+
+
+# The idle floor.
+
+
+def idle_for_two_windows(ledger: Ledger, residents: list[Resident], **more: Any) -> None:
+    """At 10 W: 50 J in each window of five seconds, up to a counter of 1100 J at second 10."""
+    for at in (0, 5, 10):
+        settle(ledger, at, reading(1000 + 10 * at, **more), residents)
+
+
+def test_a_floor_goes_to_all_who_hold_the_gpu_and_the_rest_to_who_worked() -> None:
+    ledger = new_ledger()
+    idle_for_two_windows(ledger, [])
+    settle(ledger, 15, reading(1600), [resident(1, A, busy=1), resident(2, B)], holds(C))
+    assert joules(ledger, A) == {"held": 16.667, "shared": 450}
+    assert (joules(ledger, B), joules(ledger, C)) == ({"held": 16.667}, {"held": 16.666})
+    assert_balanced(ledger)
+
+
+def test_a_floor_with_processes_is_preferred_to_one_without() -> None:
+    ledger = new_ledger()
+    idle_for_two_windows(ledger, [])
+    for at, counted in ((15, 1200), (20, 1300)):
+        settle(ledger, at, reading(counted), [resident(1, A)])
+    settle(ledger, 25, reading(1900), [resident(1, A, busy=1), resident(2, B)])
+    assert joules(ledger, B) == {"held": 50}
+
+
+def test_a_sole_owner_gets_floor_and_rest_measured() -> None:
+    ledger = new_ledger()
+    idle_for_two_windows(ledger, [])
+    settle(ledger, 15, reading(1600), [resident(1, A, busy=1)], holds(A))
+    assert joules(ledger, A) == {"measured": 500}
+
+
+def test_a_floor_above_the_energy_of_a_window_is_all_of_it() -> None:
+    ledger = new_ledger()
+    idle_for_two_windows(ledger, [])
+    settle(ledger, 15, reading(1120), [resident(1, A, busy=1), resident(2, B)])
+    assert (joules(ledger, A), joules(ledger, B)) == ({"held": 10}, {"held": 10})
+
+
+def test_a_floor_is_not_learned_while_the_gpu_reports_work_of_processes_that_are_not_sampled() -> None:
+    ledger = new_ledger()
+    for at in (0, 5, 10):
+        busy = replace(reading(1000 + 100 * at), gpu_utilization_ratio=0.9)
+        settle(ledger, at, busy, [resident(1, A)])
+    settle(ledger, 15, reading(2600), [resident(1, A, busy=1), resident(2, B)])
+    assert joules(ledger, B) == {}
+
+
+def test_a_floor_is_gone_on_from_after_a_restart() -> None:
+    before = new_ledger(boot_id="boot")
+    idle_for_two_windows(before, [])
+    ledger = new_ledger(boot_id="boot", resume=json.loads(json.dumps(before.state())))
+    there = [resident(1, A, busy=1), resident(2, B)]
+    settle(ledger, 100, reading(1200), there)
+    settle(ledger, 105, reading(1700), there)
+    assert (joules(ledger, A), joules(ledger, B)) == ({"held": 25, "shared": 450}, {"held": 25})
+
+
+def test_a_state_without_a_floor_is_gone_on_from_too() -> None:
+    state = state_after_a_window()
+    del state["gpus"][GPU.uuid]["power"]
+    ledger = new_ledger(boot_id="boot", resume=state)
+    settle(ledger, 100, reading(1150), [resident(1, A)])
+    assert joules(ledger, A) == {"measured": 100}
+
+
+def test_a_floor_of_mig_devices_goes_by_size_also_to_those_that_are_idle() -> None:
+    def instances(*active: float) -> tuple[MigReading, ...]:
+        return tuple(
+            mig(n, profile=f"{slices}g.10gb", graphics_active_ratio=ratio)
+            for n, (slices, ratio) in enumerate(zip((4, 3), active, strict=True))
+        )
+
+    there = [resident(1, A, uuid="MIG-0", busy=None)]
+    ledger = new_ledger()
+    idle_for_two_windows(ledger, there, mig=instances(0, 0))
+    before = joules(ledger, A)["measured"]
+    settle(ledger, 15, reading(1850, mig=instances(0.5, 0)), there, holds(B, uuid="MIG-1"))
+    assert joules(ledger, A)["measured"] - before == pytest.approx(50 * 4 / 7 + 700, abs=0.001)
+    assert joules(ledger, B)["held"] == pytest.approx(50 * 3 / 7, abs=0.001)
     assert_balanced(ledger)
 
 

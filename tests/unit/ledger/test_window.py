@@ -1,9 +1,11 @@
 """One window on one device: the table of who is charged, row by row."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from gputally.ledger.power import BY_SM_TIME, Weights
 from gputally.ledger.window import IDLE, UNKNOWN, Share, Window, account_of, process_id
 from gputally.model import UNKNOWN_REASONS, Owner, ProcessSample, Resident, Unknown
 from tests.support.ledger_samples import GIB, pod, resident
@@ -19,6 +21,15 @@ def look(
     window.observe(residents, {account_of(one): one for one in holders}, visible=visible)
 
 
+def with_memory(one: Resident, ratio: float | None) -> Resident:
+    """Memory was active for this part of its SM time."""
+    samples = tuple(
+        replace(sample, memory_ratio=None if ratio is None else ratio * sample.sm_ratio)
+        for sample in one.samples or ()
+    )
+    return replace(one, samples=samples)
+
+
 def short(shares: list[Share]) -> Shares:
     return sorted((share.account, share.basis, share.millijoules) for share in shares)
 
@@ -29,19 +40,27 @@ def charged(
     *,
     visible: bool = True,
     millijoules: int = 1000,
+    floor: int = 0,
+    weights: Weights = BY_SM_TIME,
 ) -> Shares:
     """After one look, which closes the window."""
     window = Window(by_process=False)
     look(window, residents, holders, visible=visible)
-    return short(window.close(millijoules))
+    return short(window.close(millijoules, floor, weights))
 
 
 def test_a_single_owner_gets_everything_at_any_activity() -> None:
     assert charged([resident(1, A), resident(2, A, busy=3)]) == [(ON_A, "measured", 1000)]
 
 
-def test_a_single_owner_gets_everything_with_any_holder() -> None:
-    assert charged([resident(1, A)], [B, C]) == [(ON_A, "measured", 1000)]
+def test_one_owner_that_ran_gets_the_work_and_all_who_hold_the_device_the_floor() -> None:
+    there = [resident(1, A, busy=1)]
+    assert charged(there, [B]) == [(ON_A, "measured", 1000)]
+    assert charged(there, [B], floor=100) == [(ON_A, "held", 50), (ON_A, "measured", 900), (ON_B, "held", 50)]
+
+
+def test_a_holder_is_not_another_owner_if_its_pod_is_there_in_a_container_that_cannot_be_told() -> None:
+    assert charged([resident(1, pod("a", ""), busy=1)], [A], floor=100)[0][1:] == ("measured", 1000)
 
 
 def test_several_owners_share_by_sm_time() -> None:
@@ -49,9 +68,40 @@ def test_several_owners_share_by_sm_time() -> None:
     assert charged(there) == [(ON_A, "shared", 600), (ON_B, "shared", 400)]
 
 
-def test_idle_owners_share_by_memory() -> None:
-    there = [resident(1, A, memory=6 * GIB), resident(2, B, memory=2 * GIB)]
-    assert charged(there) == [(ON_A, "shared", 750), (ON_B, "shared", 250)]
+def test_the_floor_goes_equally_to_all_and_the_rest_by_sm_time() -> None:
+    there = [resident(1, A, busy=3), resident(2, B, busy=1, memory=9 * GIB), resident(3, Unknown("zombie"))]
+    assert charged(there, [C], floor=400) == [
+        (ON_A, "held", 100),
+        (ON_A, "shared", 450),
+        (ON_B, "held", 100),
+        (ON_B, "shared", 150),
+        (ON_C, "held", 100),
+        (UNKNOWN, "held", 100),
+        (UNKNOWN, "shared", 0),
+    ]
+
+
+def test_sm_time_with_memory_activity_has_its_own_weight() -> None:
+    there = [with_memory(resident(1, A, busy=4), 0.0), with_memory(resident(2, B, busy=4), 1.0)]
+    assert charged(there, weights=Weights(1000, 250)) == [(ON_A, "shared", 800), (ON_B, "shared", 200)]
+    there[1] = with_memory(there[1], 0.5)
+    assert charged(there, weights=Weights(600, 1000)) == [(ON_A, "shared", 429), (ON_B, "shared", 571)]
+
+
+def test_memory_activity_never_counts_for_more_than_the_sm_time() -> None:
+    there = [resident(1, A, busy=4), with_memory(resident(2, B, busy=2), 5.0)]
+    assert charged(there, weights=Weights(1000, 1000)) == [(ON_A, "shared", 667), (ON_B, "shared", 333)]
+
+
+def test_where_the_memory_activity_of_one_is_not_known_sm_time_alone_counts() -> None:
+    there = [with_memory(resident(1, A, busy=4), 1.0), with_memory(resident(2, B, busy=4), None)]
+    assert charged(there, weights=Weights(1000, 250)) == [(ON_A, "shared", 500), (ON_B, "shared", 500)]
+
+
+def test_where_nobody_ran_all_who_hold_it_get_it_equally() -> None:
+    there = [resident(1, A, memory=6 * GIB), resident(2, B, memory=None)]
+    assert charged(there) == [(ON_A, "held", 500), (ON_B, "held", 500)]
+    assert charged(there, [B, C]) == [(ON_A, "held", 334), (ON_B, "held", 333), (ON_C, "held", 333)]
 
 
 def test_owners_without_process_samples_share_by_memory() -> None:
@@ -59,8 +109,8 @@ def test_owners_without_process_samples_share_by_memory() -> None:
     assert charged(there) == [(ON_A, "shared", 750), (ON_B, "shared", 250)]
 
 
-def test_idle_owners_of_unknown_memory_share_equally() -> None:
-    there = [resident(n, owner, memory=None) for n, owner in enumerate((A, B, C))]
+def test_where_the_driver_tells_neither_sm_time_nor_memory_they_get_it_equally() -> None:
+    there = [resident(n, owner, busy=None, memory=None) for n, owner in enumerate((A, B, C))]
     assert charged(there) == [(ON_A, "shared", 334), (ON_B, "shared", 333), (ON_C, "shared", 333)]
 
 
@@ -101,7 +151,7 @@ def test_an_unattributed_resident_is_unknown(reason: str) -> None:
 
 
 def test_unattributed_residents_of_several_kinds_are_one_account() -> None:
-    there = [resident(1, Unknown("zombie"), busy=1), resident(2, Unknown("mediated", "uid"), busy=1)]
+    there = [resident(1, Unknown("zombie"), busy=1), resident(2, Unknown("unknown_pod", "uid"), busy=1)]
     assert [share[::2] for share in charged(there)] == [(UNKNOWN, 1000)]
 
 
@@ -113,7 +163,8 @@ def test_an_unattributed_resident_gets_its_share() -> None:
 @pytest.mark.parametrize("reason", UNKNOWN_REASONS)
 def test_the_only_holder_is_charged_for_unsampled_processes_only(reason: str) -> None:
     not_seen = reason in ("exited", "pid_namespace")
-    assert charged([resident(1, Unknown(reason))], [A])[0][0] == (ON_A if not_seen else UNKNOWN)
+    charges = charged([resident(1, Unknown(reason), busy=1)], [A])
+    assert [account for account, _, _ in charges] == [ON_A if not_seen else UNKNOWN]
 
 
 def test_unsampled_energy_is_held_beside_measured_energy() -> None:
@@ -127,7 +178,8 @@ def test_unsampled_energy_belongs_to_the_holder_beside_another_owner() -> None:
 
 
 def test_with_two_holders_unsampled_energy_is_unknown() -> None:
-    assert [share[::2] for share in charged([resident(1, Unknown("exited"))], [A, B])] == [(UNKNOWN, 1000)]
+    there = [resident(1, Unknown("exited"), busy=1)]
+    assert [share[::2] for share in charged(there, [A, B])] == [(UNKNOWN, 1000)]
 
 
 # From window to window.
@@ -178,8 +230,8 @@ def test_sm_time_accumulates_in_an_open_window_even_for_owners_that_left() -> No
 
 def test_the_last_memory_value_counts() -> None:
     window = Window(by_process=False)
-    look(window, [resident(1, A, memory=7 * GIB), resident(2, B, memory=1 * GIB)])
-    look(window, [resident(1, A, memory=3 * GIB), resident(2, B, memory=1 * GIB)])
+    for memory in (7 * GIB, 3 * GIB):
+        look(window, [resident(1, A, busy=None, memory=memory), resident(2, B, busy=None)])
     assert short(window.close(1000)) == [(ON_A, "shared", 750), (ON_B, "shared", 250)]
 
 
@@ -249,6 +301,21 @@ def test_each_process_gets_its_share_of_its_owner() -> None:
     look(window, [resident(1, A, busy=3), resident(2, A, busy=1), resident(3, B, busy=6)])
     parts = {share.account: share.processes for share in window.close(1000)}
     assert parts == {ON_A: {(1, 1.0): 300, (2, 1.0): 100}, ON_B: {(3, 1.0): 600}}
+
+
+def test_each_process_gets_an_equal_part_of_its_owners_floor() -> None:
+    window = Window(by_process=True)
+    look(window, [resident(1, A, busy=1), resident(2, A), resident(3, Unknown("exited"), busy=1)], [A])
+    look(window, [resident(1, A, busy=1), resident(2, A), resident(4, B)], [A])
+    shares = window.close(1000, 400)
+    assert sum(share.millijoules for share in shares) == 1000
+    held = [(share.account, share.not_seen, share.processes) for share in shares if share.basis == "held"]
+    assert held == [
+        (ON_A, False, {(1, 1.0): 50, (2, 1.0): 50}),
+        (ON_A, True, {(3, 1.0): 100}),
+        (ON_B, False, {(4, 1.0): 200}),
+        (ON_A, True, {(3, 1.0): 200}),
+    ]
 
 
 def test_a_reused_pid_is_another_process() -> None:

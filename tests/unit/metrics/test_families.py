@@ -231,6 +231,9 @@ def test_every_field_of_the_model_is_exported_and_every_metric_has_its_field() -
         "accounted",
         "energy_millijoules",
         "temperature_slowdown_offset_celsius",
+        "nvlink_bytes_per_second",
+        "nvidia_smi_row",
+        "nvidia_smi_names",
     }
     for metrics, model in ((GPU_METRICS, Reading), (MIG_METRICS, MigReading)):
         exported = {metric.field for metric in metrics}

@@ -63,7 +63,7 @@ def test_a_restarted_container_is_the_pod_of_the_gpu() -> None:
     [
         Owner("service", "service/xorg.service"),
         Owner("docker", "docker/3f05"),
-        Unknown("mediated"),
+        Unknown("zombie"),
         Unknown("exited"),
     ],
 )

@@ -109,7 +109,7 @@ def test_each_run_of_a_numbered_pod_is_another_pod(clock: Clock) -> None:
 def test_an_exited_process_is_known_while_the_driver_lists_it(clock: Clock) -> None:
     reader = play(clock, work(TRAINER, span=Span(0, 50)))
     reader.read()
-    clock.now += 119
+    clock.now += 55
     (reading, _) = reader.read().readings
     assert reading.processes == ()
     sampled = {sample.pid for sample in reading.process_samples or ()}
