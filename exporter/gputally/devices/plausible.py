@@ -48,7 +48,10 @@ _BOUNDS_BY_FIELD: dict[str, Bounds] = {
     "pcie_width_max": (1, 32),
     "multiprocessors": (0, 2**16),
 }
-_NO_MEASUREMENT = {"gpu", "up", "instance", "processes", "process_samples", "accounted", "mig"}
+_NO_MEASUREMENT = {
+    *("gpu", "up", "late", "read_at_us", "instance"),
+    *("processes", "process_samples", "accounted", "mig"),
+}
 
 
 def bounds_of(field: str) -> Bounds | None:

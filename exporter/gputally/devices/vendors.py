@@ -33,7 +33,7 @@ class ReaderSettings:
 
     @property
     def command_seconds(self) -> float:
-        """A little less than the timeout, so that a hanging command is killed and reported by its reader."""
+        """A little less than the timeout, so that a reader itself reports a command or GPU that hangs."""
         return self.timeout_seconds * 0.8
 
 
@@ -120,6 +120,7 @@ def _build_nvml(settings: ReaderSettings) -> Reader:
         pcie_throughput=settings.pcie_throughput,
         release_driver=settings.release_driver,
         accounting=settings.accounting,
+        gpu_seconds=settings.command_seconds,
     )
 
 

@@ -1,5 +1,6 @@
 """One GPU: the values that are read once, those of every sample, and the `Reading` made of them."""
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,6 +121,8 @@ class NvmlDevice:
         if not self._once.complete:
             self._once = self._read_once()
         values = self._read_fields()
+        # The time of the energy counter, which is among the fields: a later call may hang.
+        read_at_us = time.monotonic_ns() // 1000
         values |= self._once.values
         read_scalars(query, LIVE, values)
         if values.get("performance_state") == _UNKNOWN_STATE:
@@ -129,6 +132,7 @@ class NvmlDevice:
         processes = self._lists.processes(query)
         return Reading(
             gpu=self.gpu,
+            read_at_us=read_at_us,
             mig_mode=mig_mode,
             clock_hertz=read_clocks(query, "clock_hertz", "nvmlDeviceGetClockInfo"),
             clock_application_hertz=read_clocks(

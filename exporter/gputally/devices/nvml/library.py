@@ -6,6 +6,7 @@ pynvml is imported at the first sample: other readers do not need its memory.
 import _ctypes
 from collections import Counter
 from contextlib import suppress
+from copy import copy
 from enum import Enum, auto
 from typing import Any
 
@@ -145,6 +146,12 @@ class Library:
         """Makes the next start skip the stop: a thread hangs in the library, which must stay loaded."""
         self.running = False
         self._may_unload = False
+
+    def for_one_gpu(self) -> "Library":
+        """The same library with its own count of errors: GPUs are read by different threads."""
+        other = copy(self)
+        other.errors = Counter()
+        return other
 
     def judge(self, code: int, field: str) -> ErrorMeaning:
         """The meaning of the code. Counts an error; raises when the device is lost or the library is gone."""

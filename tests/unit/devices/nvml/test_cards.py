@@ -16,7 +16,7 @@ from tools.rendering.metrics_page import readers_of
 from tools.servers.waiting import wait_until
 
 ACTIVITY_FIELDS = [field.name for field in dataclasses.fields(Activity)]
-FROM_THE_CLOCK = {"xid_last_timestamp_seconds"}  # the moment at which the test ran
+FROM_THE_CLOCK = {"xid_last_timestamp_seconds", "read_at_us"}  # the moment at which the test ran
 
 
 def without_activity(reading: Any) -> Any:

@@ -181,3 +181,30 @@ def test_close_returns_although_the_driver_hangs(driver: Driver, function: str) 
         check=True,
     )
     assert done.stdout.split() == ["1", "closed"], done.stderr
+
+
+def test_lost_gpu_does_not_hide_the_xids_of_the_others(driver: Driver) -> None:
+    driver.shows(with_xids(t4(0)), with_xids(t4(1)))
+    reader = driver.reader()
+    reader.read()
+    gone = Fault(FaultKind.LOST, gpu=0)
+    driver.shows(with_xids(t4(0)), with_xids(t4(1)), faults=[gone])
+    wait_until(lambda: [reading.up for reading in reader.read().readings] == [False, True])
+    for count in (1, 2):
+        driver.shows(with_xids(t4(0)), with_xids(t4(1), xid48=count), faults=[gone])
+        wait_until(lambda count=count: reader.read().readings[1].xid_errors == {("48",): count})  # type: ignore[misc]
+
+
+def test_gpu_that_is_back_is_listened_to_again(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xid, "_PAUSE_SECONDS", 3600)
+    driver.shows(with_xids(t4()))
+    reader = driver.reader()
+    reader.read()
+    driver.shows(with_xids(t4()), faults=[Fault(FaultKind.LOST, gpu=0)])
+    wait_until(lambda: not reader.read().readings[0].up)
+    wait_until(lambda: all(watch._lost for watch in reader._watches.values()))
+    driver.shows(with_xids(t4()))
+    wait_until(lambda: reader.read().readings[0].up)
+    driver.shows(with_xids(t4(), xid43=1))
+    wait_until(lambda: reader.read().readings[0].xid_errors == {("43",): 1})
+    assert sum(thread.name == "nvml-events" for thread in threading.enumerate()) == 1
