@@ -84,7 +84,8 @@ class Vendor:
     no_gpus_fix: str = ""
     """What to do when a reader works and reports no GPU."""
     denied: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
-    """Field of an error "permission" -> what is missing without the permission, and how to give it."""
+    """Field of an error "permission" or "no_permission" -> what is missing without the permission, and how to
+    give it."""
 
     partition_label: str = "Partition {number} {profile}"
     """A partition's name on the landing page; {number} is its number on the GPU, {profile} its profile."""
@@ -176,6 +177,14 @@ NVIDIA = Vendor(
     persistence_command="nvidia-smi -pm 1",
     device_files=("nvidia[0-9]*", "nvidiactl"),
     no_gpus_fix="in a container: use the NVIDIA runtime with NVIDIA_VISIBLE_DEVICES=all",
+    denied={
+        "processes": (
+            "the driver denies the processes and the memory of GPUs in MIG mode, and sends no XID errors of "
+            "them: the right to monitor MIG is missing",
+            "in a pod: the preset mig; in a container NVIDIA_MIG_MONITOR_DEVICES=all and CAP_SYS_ADMIN; on a "
+            "host read permission for /proc/driver/nvidia/capabilities/mig/monitor",
+        ),
+    },
     partition_label="MIG {profile}",
     proxy_process="nvidia-cuda-mps",  # nvidia-cuda-mps-server, of which the kernel keeps 15 characters
     domain="nvidia.com",

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from gputally.devices import Errors, Report, Values
 from gputally.devices.nvml import xid
@@ -56,7 +57,8 @@ class NvmlReader:
 
     `pcie_throughput`: read PCIe throughput, which blocks 40 ms per GPU. `accounting`: read ended processes,
     where the accounting mode is on. `release_driver`: release the driver after every sample, so that it can
-    be unloaded in between; then there are no XIDs and no GPM activity, which need it all the time.
+    be unloaded in between, unless persistence mode is off; then there are no XIDs and no GPM activity, which
+    need it all the time.
     `gpu_seconds`: the time after which a GPU that does not respond is late. `retry_lost_seconds`: the
     interval at which the library is started again while a GPU is lost; some drivers show a GPU that came back
     only then.
@@ -91,6 +93,8 @@ class NvmlReader:
         self._lost: set[str] = set()
         self._late: set[str] = set()
         self._all_up_at = 0.0
+        self._kept = False
+        """Whether the driver is not released although it should be."""
 
     def read(self) -> Report:
         try:
@@ -102,7 +106,7 @@ class NvmlReader:
             except LibraryGone as error:
                 self._release()
                 raise self._library.unavailable(error.code) from error
-        if self._release_driver and not self._hangs:
+        if self._release_driver and not self._hangs and self._releasable(readings):
             self._release()
         return Report(readings, self._errors())
 
@@ -112,6 +116,17 @@ class NvmlReader:
         thread.start()
         thread.join(_CLOSE_SECONDS)
         self._runner.close()
+
+    def _releasable(self, readings: Sequence[Reading]) -> bool:
+        """False while persistence mode is off: each sample would initialise the GPUs and reset counters."""
+        off = any(reading.persistence_mode is False for reading in readings)
+        if off and not self._kept:
+            log.warning(
+                "--release-driver has no effect while persistence mode is off: a GPU would lose its counters "
+                "with every sample (nvidia-smi -pm 1)"
+            )
+        self._kept = off
+        return not off
 
     @property
     def _hangs(self) -> bool:
@@ -254,7 +269,10 @@ class NvmlReader:
                 return None
             if not self._release_driver:
                 self._watch_xids(device)
-            return device.read(self._xid_values(device))
+            reading = device.read(self._xid_values(device))
+            if device.hides_xids and not reading.xid_errors:
+                return replace(reading, xid_errors=None, xid_last_timestamp_seconds=None)
+            return reading
         except DeviceLost:
             _drop_device(slot)
             return None

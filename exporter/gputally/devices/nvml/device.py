@@ -61,6 +61,8 @@ FILLS = frozenset(
 )
 """The fields that this reader can fill: see `readers_that_fill`."""
 
+ASK_AGAIN_SECONDS = 3600.0
+APART_SECONDS = 30.0
 _TX, _RX = 0, 1  # nvmlPcieUtilCounter_t
 
 
@@ -107,6 +109,8 @@ class NvmlDevice:
         self._activity = None if activity is None else gpm.whole_device(activity, query.handle)
         self._mig_mode: bool | None = None
         self._links_up: Labelled | None = None
+        # GPUs ask at different times, so that no sample has the additional calls of all of them.
+        self._ask_again_at = time.monotonic() + ASK_AGAIN_SECONDS + gpu.index * APART_SECONDS
 
     def read(self, extra: Values) -> Reading:
         """`extra` are fields from other sources. Raises DeviceLost and LibraryGone."""
@@ -118,6 +122,8 @@ class NvmlDevice:
             query.forget()
             self._batch.forget()
             self._free_activity()
+        if time.monotonic() >= self._ask_again_at:
+            self._ask_again()
         if not self._once.complete:
             self._once = self._read_once()
         values = self._read_fields()
@@ -164,6 +170,21 @@ class NvmlDevice:
             return None
         present = {process.pid for process in processes or ()}
         return self._accounting.ended(self.query, self.gpu.uuid, mode and not self._mig_mode, present)
+
+    @property
+    def hides_xids(self) -> bool:
+        """Whether XIDs cannot arrive: MIG is on, and the exporter has not the right to monitor it."""
+        return bool(self._mig_mode) and self.query.denied
+
+    def _ask_again(self) -> None:
+        """A new driver setting, license or permission may have made supported what was not."""
+        self._ask_again_at = time.monotonic() + ASK_AGAIN_SECONDS
+        self.query.forget()
+        self._batch.forget()
+        self._mig.ask_again()
+        if self._activity is not None:
+            self._activity.ask_again()
+        self._once = self._read_once()
 
     def still_is(self) -> bool:
         """False when the handle is now of another GPU, or of none."""

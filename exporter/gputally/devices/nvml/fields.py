@@ -120,6 +120,7 @@ def link_slots(link: int) -> list[Slot]:
     return slots
 
 
+_NOT_REPEATED = (ErrorMeaning.UNSUPPORTED, ErrorMeaning.DENIED)
 FieldAnswer = tuple[int, int, int]  # type of the value, return code, value
 
 
@@ -184,7 +185,7 @@ class FieldBatch:
         keep = []
         value: Any = None
         for slot, (kind, code, raw) in zip(group.slots, answers, strict=True):
-            if code != SUCCESS and self._query.library.judge(code, slot.field) is ErrorMeaning.UNSUPPORTED:
+            if code != SUCCESS and self._query.library.judge(code, slot.field) in _NOT_REPEATED:
                 continue
             if not self._settled and sources.setdefault(slot.labels, slot.id) != slot.id:
                 continue

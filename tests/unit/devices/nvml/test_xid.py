@@ -119,7 +119,7 @@ def test_wait_that_fails_does_not_spin(driver: Driver, monkeypatch: pytest.Monke
 
 
 def test_driver_that_is_released_is_not_held_between_reads(driver: Driver) -> None:
-    driver.shows(t4(0), a100(1))
+    driver.shows(*(replace(card, persistence_mode=True) for card in (t4(0), a100(1))))
     reader = driver.reader(release_driver=True)
     first = reader.read().readings
     assert not is_held(driver)
@@ -130,6 +130,21 @@ def test_driver_that_is_released_is_not_held_between_reads(driver: Driver) -> No
     kept.read()
     assert is_held(driver)
     kept.close()
+    assert not is_held(driver)
+
+
+def test_driver_is_not_released_while_persistence_mode_is_off(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver.shows(replace(t4(0), persistence_mode=True), replace(t4(1), persistence_mode=False))
+    reader = driver.reader(release_driver=True)
+    for _ in range(3):
+        reader.read()
+        assert is_held(driver)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "--release-driver" in caplog.text
+    driver.shows(replace(t4(0), persistence_mode=True), replace(t4(1), persistence_mode=True))
+    reader.read()
     assert not is_held(driver)
 
 
