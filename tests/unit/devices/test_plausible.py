@@ -13,7 +13,10 @@ from gputally.model import Activity, Gpu, Labelled, MigInstance, MigReading, Pro
 
 GPU = Gpu(uuid="GPU-1", index=0, vendor="nvidia", model="M")
 INSTANCE = MigInstance("MIG-1", "GPU-1", 0, 1, 0)
-STRUCTURE = {"gpu", "up", "instance", "processes", "process_samples", "accounted", "mig"}
+STRUCTURE = {
+    *("gpu", "up", "late", "read_at_us", "instance"),
+    *("processes", "process_samples", "accounted", "mig"),
+}
 
 
 def measured(model: type[Reading] | type[MigReading]) -> list[tuple[str, bool]]:
