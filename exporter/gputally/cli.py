@@ -168,6 +168,7 @@ def _check(config: Config, *, as_json: bool) -> int:
         sysfs=config.sysfs,
         timeout_seconds=config.timeout_seconds,
         pod_sources=choose_pod_sources(config),
+        release_driver=config.release_driver,
     )
     print(report_json(findings) if as_json else report_text(findings))
     return 0 if usable(findings) else 1

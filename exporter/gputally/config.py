@@ -155,7 +155,8 @@ class Config:
     release_driver: bool = setting(
         False,
         "--release-driver",
-        "release the driver between samples, so that it can be unloaded; disables XID errors",
+        "release the driver between samples, so that it can be unloaded; disables XID errors; no effect "
+        "while persistence mode is off",
         boolean,
         group="reading",
     )

@@ -348,8 +348,17 @@ class Reading(Activity):
 
     gpu: Gpu
     up: bool = field(
-        default=True, metadata=metric("1 when the GPU was read for this snapshot, 0 when it is lost.")
+        default=True,
+        metadata=metric(
+            "1 when the GPU was read for this snapshot, or at most --max-age before if it hangs; 0 when it "
+            "is lost, or hangs for longer."
+        ),
     )
+    late: bool = False
+    """It did not respond in time: a reader returns it with `up` false, and the last reading replaces it until
+    that is too old."""
+    read_at_us: int | None = field(default=None, compare=False)
+    """When it was read, by the monotonic clock; None where that is the end of the whole sample."""
 
     gpu_utilization_ratio: float | None = gauge(
         "Share of the driver's last sample period in which at least one kernel ran.",

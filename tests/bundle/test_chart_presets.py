@@ -123,6 +123,18 @@ def test_amd_uses_the_amdgpu_reader_with_access_to_kfd() -> None:
         assert tolerates(pod, taint, "up", effect)
 
 
+@pytest.mark.parametrize("platform", [None, *sorted(PLATFORMS - {"gke", "amd"})])
+def test_mig_has_the_variable_and_the_capability_that_the_nvidia_runtime_requires(
+    platform: str | None,
+) -> None:
+    (container,) = exporter(*([platform] if platform else []), "mig").spec["containers"]
+    assert env(container)["NVIDIA_MIG_MONITOR_DEVICES"] == "all"
+    assert env(container)["NVIDIA_VISIBLE_DEVICES"] == "all"
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
+    (alone,) = exporter(*([platform] if platform else [])).spec["containers"]
+    assert "NVIDIA_MIG_MONITOR_DEVICES" not in env(alone)
+
+
 def test_argo_exports_the_label_of_its_dashboard() -> None:
     (container,) = exporter("argo").spec["containers"]
     (labels,) = [flag for flag in container["args"] if flag.startswith("--pod-labels=")]

@@ -113,3 +113,19 @@ def test_only_known_event_types_can_be_registered(play: Play) -> None:
     nvml.nvmlEventSetFree(events)
     with pytest.raises(nvml.NVMLError_InvalidArgument):
         nvml.nvmlEventSetWait_v2(events, 0)
+
+
+def test_a_set_with_a_lost_gpu_says_so_and_another_set_does_not(play: Play) -> None:
+    play(TWO_GPUS.format(first="", second=""))
+    sets = [nvml.nvmlEventSetCreate() for _ in range(3)]
+    first, second = (nvml.nvmlDeviceGetHandleByIndex(index) for index in (0, 1))
+    for handle, events in ((first, sets[0]), (first, sets[1]), (second, sets[1]), (second, sets[2])):
+        nvml.nvmlDeviceRegisterEvents(handle, XID, events)
+    play("fault lost gpu=0\n" + TWO_GPUS.format(first="", second=""))
+    for events in sets[:2]:
+        with pytest.raises(nvml.NVMLError_GpuIsLost):
+            nvml.nvmlEventSetWait_v2(events, AN_HOUR)
+    play("fault lost gpu=0\n" + TWO_GPUS.format(first="", second="xid 48 1"))
+    assert nvml.nvmlEventSetWait_v2(sets[2], AN_HOUR).eventData == 48
+    for events in sets:
+        nvml.nvmlEventSetFree(events)

@@ -184,3 +184,27 @@ def test_a_frame_can_destroy_a_device(play: Play) -> None:
         return False
 
     wait_until(gone)
+
+
+def test_without_the_right_to_monitor_mig_the_whole_gpu_is_denied(play: Play) -> None:
+    memory = "memory.total 1000\nmemory.used 10\nmemory.free 990\nmemory.reserved 0\n"
+    play("mig_monitor 0\n" + PARENT + memory + SMALL + "gpu 1\nuuid GPU-1\nprocesses 0\n" + memory)
+    split, whole = (nvml.nvmlDeviceGetHandleByIndex(index) for index in (0, 1))
+    for function in (nvml.nvmlDeviceGetComputeRunningProcesses, nvml.nvmlDeviceGetMemoryInfo):
+        with pytest.raises(nvml.NVMLError_NoPermission):
+            function(split)
+        function(whole)
+        function(nvml.nvmlDeviceGetMigDeviceHandleByIndex(split, 0))
+
+
+def test_without_the_right_to_monitor_mig_no_events_arrive(play: Play) -> None:
+    xid, alone = nvml.nvmlEventTypeXidCriticalError, "mig_monitor 0\n"
+    play(alone + PARENT + "xid 48 1\ngpu 1\nuuid GPU-1\n")
+    events = nvml.nvmlEventSetCreate()
+    for index in (0, 1):
+        nvml.nvmlDeviceRegisterEvents(nvml.nvmlDeviceGetHandleByIndex(index), xid, events)
+    play(alone + PARENT + "xid 48 2\ngpu 1\nuuid GPU-1\nxid 79 1\n")
+    assert nvml.nvmlEventSetWait_v2(events, 3_600_000).eventData == 79
+    with pytest.raises(nvml.NVMLError_Timeout):
+        nvml.nvmlEventSetWait_v2(events, 0)
+    nvml.nvmlEventSetFree(events)

@@ -1,6 +1,8 @@
 """The running exporter on a driver that misbehaves: it goes on answering and says what is wrong."""
 
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,11 +36,47 @@ def up(exporter: Exporter) -> dict[str, float]:
 ALL_UP = {"0": 1.0, "1": 1.0, "2": 1.0, "3": 1.0}
 
 
+def of_gpus(exporter: Exporter, name: str) -> dict[int, float]:
+    """The values of a metric by GPU."""
+    return {int(labels[0]): value for labels, value in exporter.samples().get(name, {}).items()}
+
+
+def test_one_gpu_hangs_and_the_others_stay_fresh(tmp_path: Path, watched: Watch) -> None:
+    def drawing(watts: float) -> tuple[Reading, ...]:
+        return tuple(replace(reading, power_watts=watts) for reading in eight)
+
+    def draw(watts: dict[int, float]) -> bool:
+        return of_gpus(exporter, "gputally_gpu_power_watts") == watts
+
+    eight = world("h100", 8, faults=())
+    hang = Fault(FaultKind.HANG, "nvmlDeviceGetTemperature", gpu=5)
+    scenario = play(tmp_path / "world", drawing(100))
+    with start(tmp_path, scenario, *IMPATIENT, "--max-age", "3s") as exporter, watched(exporter):
+        exporter.wait_until(lambda: draw(dict.fromkeys(range(8), 100.0)), "all are read")
+        play(scenario, drawing(200), faults=(hang,))
+        exporter.wait_until(
+            lambda: exporter.value("gputally_source_errors_total", "nvml", "gpus", "timeout"), "it is late"
+        )
+        exporter.wait_until(
+            lambda: of_gpus(exporter, "gputally_gpu_up") == {**dict.fromkeys(range(8), 1), 5: 0},
+            "its last reading is too old to be served",
+        )
+        for watts in (300, 400):
+            play(scenario, drawing(watts), faults=(hang,))
+            others = {gpu: float(watts) for gpu in range(8) if gpu != 5}
+            exporter.wait_until(partial(draw, others), "the others are fresh")
+        assert exporter.value("gputally_source_up", "nvml") == 1
+        assert exporter.get("/readyz")[0] == 200
+        play(scenario, drawing(500))
+        exporter.wait_until(lambda: draw(dict.fromkeys(range(8), 500.0)), "it is back")
+        assert set(of_gpus(exporter, "gputally_gpu_up").values()) == {1}
+
+
 def test_a_call_that_never_returns(tmp_path: Path, healthy: tuple[Reading, ...], watched: Watch) -> None:
     scenario = play(tmp_path / "world", healthy)
-    with start(tmp_path, scenario, *IMPATIENT, "--max-age", "3s") as exporter, watched(exporter):
+    with start(tmp_path, scenario, *IMPATIENT, "--max-age", "6s") as exporter, watched(exporter):
         before = exporter.samples()["gputally_gpu_power_watts"]
-        play(scenario, healthy, faults=(Fault(FaultKind.HANG, "nvmlDeviceGetPowerUsage", gpu=1),))
+        play(scenario, healthy, faults=(Fault(FaultKind.HANG, "nvmlDeviceGetPowerUsage"),))
         down = exporter.samples_when(
             lambda now: now["gputally_source_up"]["nvml",] == 0, "the source is down"
         )
@@ -53,7 +91,7 @@ def test_a_call_that_never_returns(tmp_path: Path, healthy: tuple[Reading, ...],
         assert exporter.get("/healthz")[0] == 200
         play(scenario, healthy)
         exporter.wait_until(lambda: exporter.value("gputally_source_up", "nvml") == 1, "the source is back")
-        assert up(exporter) == ALL_UP
+        exporter.wait_until(lambda: up(exporter) == ALL_UP, "each GPU is back")
         assert exporter.get("/readyz")[0] == 200
 
 

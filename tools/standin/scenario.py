@@ -9,6 +9,8 @@ per line, `#` starts a comment line, leading blanks are ignored:
     driver_version 580.95.05          of nvmlSystemGetDriverVersion
     nvml_version 13.580.95.05
     cuda_version 13000                major * 1000 + minor * 10
+    mig_monitor 0                     this process has not the right to monitor MIG: of a GPU in MIG mode the
+                                      driver denies process lists and memory, and sends no XIDs
     fault hang function=nvmlDeviceGetPowerUsage gpu=0 from=10 until=40
 
     frame 0                           the next lines are valid from this second on
@@ -245,6 +247,7 @@ def scenario_text(
     *,
     driver_version: str | None = None,
     cuda_version: str | None = None,
+    mig_monitor: bool = True,
     faults: Sequence[Fault] = (),
     start: float | None = None,
     clock_zero: float | None = None,
@@ -262,6 +265,7 @@ def scenario_text(
     lines = [] if start is None else [f"start {start!r}"]
     lines += [f"driver_version {driver}", f"nvml_version {major}.{driver}"]
     lines += [f"cuda_version {int(major) * 1000 + int(minor or 0) * 10}"]
+    lines += [] if mig_monitor else ["mig_monitor 0"]
     lines += [fault.line() for fault in faults]
     gpus: dict[str, _Gpu] = {}
     previous = None
@@ -284,6 +288,7 @@ def write_scenario(
     *,
     driver_version: str | None = None,
     cuda_version: str | None = None,
+    mig_monitor: bool = True,
     faults: Sequence[Fault] = (),
     start: float | None = None,
     clock_zero: float | None = None,
@@ -293,6 +298,7 @@ def write_scenario(
         frames,
         driver_version=driver_version,
         cuda_version=cuda_version,
+        mig_monitor=mig_monitor,
         faults=faults,
         start=start,
         clock_zero=clock_zero,

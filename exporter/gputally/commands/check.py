@@ -32,6 +32,7 @@ def check_host(
     timeout_seconds: float,
     pod_sources: Iterable[PodSource] = (),
     dev: Path = Path("/dev"),
+    release_driver: bool = False,
 ) -> list[Finding]:
     """Checks everything; never raises, and takes no longer than the timeout per source."""
     host = read_host(sysfs, procfs)
@@ -39,12 +40,14 @@ def check_host(
     for vendor in vendors_to_read(host):
         findings += _device_files(vendor, dev)
     for readers in sources:
-        findings += _readers(readers, procfs, timeout_seconds)
+        findings += _readers(readers, procfs, timeout_seconds, release_driver=release_driver)
     findings += _pod_sources(pod_sources, timeout_seconds)
     return findings
 
 
-def _readers(readers: Iterable[Reader], procfs: Path, timeout_seconds: float) -> Iterator[Finding]:
+def _readers(
+    readers: Iterable[Reader], procfs: Path, timeout_seconds: float, *, release_driver: bool
+) -> Iterator[Finding]:
     """Readers of the same GPUs: if a better one works, a failure of the others is only a note."""
     readable = False
     for reader in readers:
@@ -60,7 +63,7 @@ def _readers(readers: Iterable[Reader], procfs: Path, timeout_seconds: float) ->
         else:
             seconds = state.duration_seconds or 0.0
             yield Finding(OK, reader.name, f"reads {len(readings)} GPUs in {seconds * 1000:.0f} ms")
-            yield from _gpus(reader.name, readings)
+            yield from _gpus(reader.name, readings, release_driver=release_driver)
             yield from _denied(state)
             if not readable:
                 yield from _processes(readings, procfs)
@@ -129,16 +132,13 @@ def _fields_of(vendor: str) -> set[str]:
     return {name for name in fields_filled(vendor_of(vendor)) if "." not in name} - _OPTIONAL
 
 
-def _gpus(reader: str, readings: Iterable[Reading]) -> Iterator[Finding]:
+def _gpus(reader: str, readings: Iterable[Reading], *, release_driver: bool) -> Iterator[Finding]:
     for reading in readings:
         subject = f"{reader} gpu {reading.gpu.index}"
         if not reading.up:
-            yield Finding(
-                PROBLEM,
-                subject,
-                f"{reading.gpu.uuid} is lost",
-                vendor_of(reading.gpu.vendor).reset_fix,
-            )
+            what = "does not respond" if reading.late else "is lost"
+            fix = vendor_of(reading.gpu.vendor).reset_fix
+            yield Finding(PROBLEM, subject, f"{reading.gpu.uuid} {what}", fix)
             continue
         missing = sorted(name for name in _fields_of(reading.gpu.vendor) if getattr(reading, name) is None)
         support = "supports all fields" if not missing else f"does not support: {', '.join(missing)}"
@@ -147,7 +147,8 @@ def _gpus(reader: str, readings: Iterable[Reading]) -> Iterator[Finding]:
             yield Finding(
                 NOTE,
                 subject,
-                "persistence mode is off: every sample wakes the driver",
+                "persistence mode is off: "
+                + ("--release-driver has no effect" if release_driver else "every sample wakes the driver"),
                 vendor_of(reading.gpu.vendor).persistence_command,
             )
         if reading.accounting_mode is False:
@@ -162,7 +163,8 @@ def _gpus(reader: str, readings: Iterable[Reading]) -> Iterator[Finding]:
 def _denied(state: SourceState) -> Iterator[Finding]:
     denied = {field: texts for vendor in VENDORS for field, texts in vendor.denied.items()}
     for field, (lost, fix) in denied.items():
-        if (state.errors or {}).get((field, "permission")):
+        errors = state.errors or {}
+        if errors.get((field, "permission")) or errors.get((field, "no_permission")):
             yield Finding(NOTE, state.name, lost, fix)
 
 

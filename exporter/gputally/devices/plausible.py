@@ -49,7 +49,8 @@ _BOUNDS_BY_FIELD: dict[str, Bounds] = {
     "multiprocessors": (0, 2**16),
 }
 _NO_MEASUREMENT = {
-    *("gpu", "up", "instance", "processes", "process_samples", "accounted", "mig"),
+    *("gpu", "up", "late", "read_at_us", "instance"),
+    *("processes", "process_samples", "accounted", "mig"),
     *("nvidia_smi_row", "nvidia_smi_names"),
 }
 

@@ -36,7 +36,7 @@ class ReaderSettings:
 
     @property
     def command_seconds(self) -> float:
-        """A little less than the timeout, so that a hanging command is killed and reported by its reader."""
+        """A little less than the timeout, so that a reader itself reports a command or GPU that hangs."""
         return self.timeout_seconds * 0.8
 
 
@@ -87,7 +87,8 @@ class Vendor:
     no_gpus_fix: str = ""
     """What to do when a reader works and reports no GPU."""
     denied: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
-    """Field of an error "permission" -> what is missing without the permission, and how to give it."""
+    """Field of an error "permission" or "no_permission" -> what is missing without the permission, and how to
+    give it."""
 
     partition_label: str = "Partition {number} {profile}"
     """A partition's name on the landing page; {number} is its number on the GPU, {profile} its profile."""
@@ -125,6 +126,7 @@ def _build_nvml(settings: ReaderSettings) -> Reader:
         pcie_throughput=settings.pcie_throughput,
         release_driver=settings.release_driver,
         accounting=settings.accounting,
+        gpu_seconds=settings.command_seconds,
     )
 
 
@@ -184,6 +186,14 @@ NVIDIA = Vendor(
     persistence_command="nvidia-smi -pm 1",
     device_files=("nvidia[0-9]*", "nvidiactl"),
     no_gpus_fix="in a container: use the NVIDIA runtime with NVIDIA_VISIBLE_DEVICES=all",
+    denied={
+        "processes": (
+            "the driver denies the processes and the memory of GPUs in MIG mode, and sends no XID errors of "
+            "them: the right to monitor MIG is missing",
+            "in a pod: the preset mig; in a container NVIDIA_MIG_MONITOR_DEVICES=all and CAP_SYS_ADMIN; on a "
+            "host read permission for /proc/driver/nvidia/capabilities/mig/monitor",
+        ),
+    },
     partition_label="MIG {profile}",
     proxy_process="nvidia-cuda-mps",  # nvidia-cuda-mps-server, of which the kernel keeps 15 characters
     sampled_seconds=12,  # except in accounting mode, with driver 610 and later

@@ -59,7 +59,10 @@ class Ledger:
         residents: Sequence[Resident],
         holders: Sequence[tuple[DeviceKey, Owner]],
     ) -> None:
-        """Settles new readings, all of one moment (`at_us` is monotonic), and the owners on the GPUs."""
+        """Settles new readings, and the owners on the GPUs.
+
+        `at_us` (monotonic) is the time of readings that have none of their own.
+        """
         on_device: dict[str, list[Resident]] = defaultdict(list)
         for resident in residents:
             on_device[resident.uuid].append(resident)
@@ -74,7 +77,7 @@ class Ledger:
                 continue
             accounts = self._gpus.get(reading.gpu.uuid)
             if reading.up:
-                sample = _meter_sample(reading, at_us)
+                sample = _meter_sample(reading, at_us if reading.read_at_us is None else reading.read_at_us)
                 accounts = accounts or self._open(reading.gpu.uuid, now_seconds)
                 if self._resumable:
                     self._resume(accounts, sample)

@@ -50,7 +50,7 @@ class Collector:
         self._ledger_record = Record("ledger")
         self._timeout_seconds = timeout_seconds
         self._max_age_seconds = max_age_seconds
-        self._settled_us: dict[GuardedReaders, int] = {}
+        self._settled_us: dict[str, int] = {}  # uuid -> time of the reading
 
     def sample(self) -> Snapshot:
         """Reads every source, in parallel, in no more than the timeout."""
@@ -71,7 +71,7 @@ class Collector:
             self._checkpoint.write(self._ledger.state(), self._timeout_seconds)
         return Snapshot(
             taken_at_seconds=time.time(),
-            age_seconds=max(readers.age_seconds for readers in self._readers),
+            age_seconds=max(*(readers.age_seconds for readers in self._readers), _age_of_late(every)),
             readings=every,
             sources=tuple(self._states()),
             uses=attribution.uses,
@@ -114,21 +114,18 @@ class Collector:
     def _settle(
         self, readings: Mapping[GuardedReaders, tuple[Reading, ...]], attribution: Attribution
     ) -> None:
-        """Feeds the ledger with new readings; old readings of a reader that hangs were settled before."""
+        """Feeds the ledger with new readings; those of a reader or GPU that hangs were settled before."""
 
         def settle() -> int:
-            now_us = round(time.monotonic() * 1_000_000)
             for readers, some in readings.items():
-                fresh = self._settled_us.get(readers) != readers.read_at_us
-                self._settled_us[readers] = readers.read_at_us
                 self._ledger.settle(
-                    at_us=readers.read_at_us if fresh else now_us,
+                    at_us=readers.read_at_us,
                     now_seconds=time.time(),
-                    readings=some if fresh else tuple(reading for reading in some if not reading.up),
+                    readings=[one for one in some if not one.up or self._is_new(one, readers.read_at_us)],
                     residents=attribution.residents,
                     holders=attribution.holders,
                 )
-            self._ledger.expire(now_us)
+            self._ledger.expire(round(time.monotonic() * 1_000_000))
             return len(readings)
 
         record = self._ledger_record
@@ -138,6 +135,11 @@ class Collector:
         else:
             record.succeed(settled, "the ledger is open")
             record.read_errors = dict(self._ledger.problems())
+
+    def _is_new(self, reading: Reading, read_at_us: int) -> bool:
+        at_us = read_at_us if reading.read_at_us is None else reading.read_at_us
+        before, self._settled_us[reading.gpu.uuid] = self._settled_us.get(reading.gpu.uuid), at_us
+        return at_us != before
 
     def run(
         self, interval_seconds: float, publish: Callable[[Snapshot], None], stop: threading.Event
@@ -157,3 +159,10 @@ class Collector:
             one.close(wait_seconds)
         if self._checkpoint is not None:
             self._checkpoint.close(wait_seconds, self._ledger.state())
+
+
+def _age_of_late(readings: Iterable[Reading]) -> float:
+    """The age of the oldest reading of a GPU that hangs while others are read; 0 if there is none."""
+    now_us = round(time.monotonic() * 1_000_000)
+    ages_us = [now_us - one.read_at_us for one in readings if one.up and one.late and one.read_at_us]
+    return max(ages_us, default=0) / 1_000_000

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gputally.attribution import PodReport, PodSource
 from gputally.devices import Reader, Report
@@ -38,9 +39,13 @@ class GuardedReaders(Guarded):
 
     def readings(self, max_age_seconds: float) -> tuple[Reading, ...]:
         """The last good readings; only the GPUs' identities once these are too old, or the source failed."""
-        if self.up or 0 < self.age_seconds <= max_age_seconds:
-            return self._readings
-        return tuple(reading.lost() for reading in self._readings)
+        if not self.up and not 0 < self.age_seconds <= max_age_seconds:
+            return tuple(reading.lost() for reading in self._readings)
+        oldest_us = (time.monotonic() - max_age_seconds) * 1_000_000
+        return tuple(
+            reading if reading.read_at_us is None or reading.read_at_us >= oldest_us else reading.lost()
+            for reading in self._readings
+        )
 
     def _take_in(self, one: Attempt, record: Record) -> None:
         if one.result is None:
@@ -52,7 +57,25 @@ class GuardedReaders(Guarded):
         record.gpus = len(report.readings)
         record.exit_code = report.exit_code
         record.read_errors = dict(report.errors)
-        self._readings = self._with_missing(tuple(_plausible(reading, record) for reading in report.readings))
+        readings = tuple(_plausible(reading, record) for reading in report.readings)
+        self._readings = self._with_missing(self._with_late(readings))
+
+    def _with_late(self, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+        """The last reading of a GPU that did not respond in time, with its new XID errors."""
+        if not any(reading.late for reading in readings):
+            return readings
+        last = {old.gpu.uuid: old for old in self._readings if old.up}
+        return tuple(
+            replace(
+                last[reading.gpu.uuid],
+                late=True,
+                xid_errors=reading.xid_errors,
+                xid_last_timestamp_seconds=reading.xid_last_timestamp_seconds,
+            )
+            if reading.late and reading.gpu.uuid in last
+            else reading
+            for reading in readings
+        )
 
     def _with_missing(self, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
         """A GPU that any of the readers saw before does not vanish: it is down."""

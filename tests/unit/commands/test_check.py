@@ -52,8 +52,15 @@ def amd_host(root: Path, *, pids: tuple[int, ...] = ()) -> Path:
     return host(root, pids=pids)
 
 
-def check(root: Path, *readers: Fixed) -> list[Finding]:
-    return check_sources(root, readers)
+def check(root: Path, *readers: Fixed, release_driver: bool = False) -> list[Finding]:
+    return check_host(
+        [readers],
+        procfs=root / "proc",
+        sysfs=root / "sys",
+        dev=root / "dev",
+        timeout_seconds=60,
+        release_driver=release_driver,
+    )
 
 
 def check_sources(root: Path, *sources: Sequence[Fixed]) -> list[Finding]:
@@ -113,6 +120,28 @@ def test_a_lost_gpu_makes_the_host_unusable(tmp_path: Path) -> None:
     findings = check(host(tmp_path), Fixed("nvml", report))
     assert not usable(findings)
     assert any("is lost" in finding.text for finding in findings)
+
+
+def test_a_gpu_that_hangs_is_not_called_lost(tmp_path: Path) -> None:
+    report = Report((Reading(gpu=GPU, up=False, late=True),))
+    findings = check(host(tmp_path), Fixed("nvml", report))
+    assert not usable(findings)
+    assert any("does not respond" in finding.text for finding in findings)
+
+
+def test_a_missing_right_to_monitor_mig_is_explained_with_its_fix(tmp_path: Path) -> None:
+    reading = Reading(gpu=GPU, mig_mode=True)
+    denied = Report((reading,), {("processes", "no_permission"): 3})
+    (finding,) = (f for f in check(host(tmp_path), Fixed("nvml", denied)) if "MIG" in f.text)
+    assert finding.level == "note"
+    assert "NVIDIA_MIG_MONITOR_DEVICES=all" in finding.fix
+
+
+def test_releasing_the_driver_without_persistence_mode_is_noticed(tmp_path: Path) -> None:
+    reading = Reading(gpu=GPU, persistence_mode=False)
+    findings = check(host(tmp_path), Fixed("nvml", Report((reading,))), release_driver=True)
+    (finding,) = (f for f in findings if "--release-driver" in f.text)
+    assert finding.fix == "nvidia-smi -pm 1"
 
 
 def test_processes_of_another_pid_namespace_are_reported(tmp_path: Path) -> None:
@@ -213,8 +242,14 @@ class Knows:
 
 def test_a_pod_source_is_reported_with_its_counts_or_the_fix(tmp_path: Path) -> None:
     def found(answer: PodReport | Unavailable) -> Finding:
-        roots = {"procfs": tmp_path, "sysfs": tmp_path, "dev": tmp_path}
-        return check_host([], timeout_seconds=60, pod_sources=[Knows(answer)], **roots)[-1]
+        return check_host(
+            [],
+            procfs=tmp_path,
+            sysfs=tmp_path,
+            dev=tmp_path,
+            timeout_seconds=60,
+            pod_sources=[Knows(answer)],
+        )[-1]
 
     read = found(PodReport((PodInfo("a", "b"),)))
     assert (read.level, read.subject) == ("ok", "pod_logs")

@@ -21,7 +21,7 @@ from tools.standin.scenario import Frame, preload, write_scenario
 
 ROCM_SMI_CAPTURES = Path(__file__).parents[2] / "fixtures" / "rocm-smi"
 ALWAYS_FILLED = {
-    *("gpu", "up", "MigReading.instance", "Process.pid", "Process.kind"),
+    *("gpu", "up", "late", "read_at_us", "MigReading.instance", "Process.pid", "Process.kind"),
     *("ProcessSample.pid", "ProcessSample.timestamp_us", "ProcessSample.covers_us"),
 }
 # Fields that a reader can fill and that no fixture has.

@@ -14,8 +14,8 @@ from gputally.model import Activity, Gpu, Labelled, MigInstance, MigReading, Pro
 GPU = Gpu(uuid="GPU-1", index=0, vendor="nvidia", model="M")
 INSTANCE = MigInstance("MIG-1", "GPU-1", 0, 1, 0)
 STRUCTURE = {
-    *("gpu", "up", "instance", "processes", "process_samples", "accounted", "mig"),
-    *("nvidia_smi_row", "nvidia_smi_names"),
+    *("gpu", "up", "late", "read_at_us", "instance"),
+    *("processes", "process_samples", "accounted", "mig"),
 }
 
 

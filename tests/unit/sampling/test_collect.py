@@ -14,7 +14,18 @@ from gputally.attribution.resolve import PodIndex
 from gputally.devices import Report
 from gputally.ledger import Ledger
 from gputally.ledger.state_file import decode
-from gputally.model import Gpu, Owner, PodInfo, Process, Reading, Snapshot, SourceState, Unavailable, Unknown
+from gputally.model import (
+    Gpu,
+    Labelled,
+    Owner,
+    PodInfo,
+    Process,
+    Reading,
+    Snapshot,
+    SourceState,
+    Unavailable,
+    Unknown,
+)
 from gputally.sampling import collect, sources
 from gputally.sampling.checkpoint import Checkpoint
 from gputally.sampling.collect import Collector
@@ -377,6 +388,80 @@ def test_readings_of_a_source_that_hangs_are_not_charged_twice() -> None:
     (book,) = sample_within(sampler, 60).gpu_ledgers
     assert book.energy_millijoules == 2500
     assert book.unattributed_millijoules["idle",] == 1500
+
+
+def at(seconds: float, index: int, **values: float) -> Reading:
+    """A reading of a GPU that tells when it was read, that many seconds from now."""
+    return replace(reading(index, **values), read_at_us=round((time.monotonic() + seconds) * 1_000_000))
+
+
+def late(index: int, **xids: int) -> Reading:
+    errors: Labelled = {(code.removeprefix("xid"),): float(count) for code, count in xids.items()}
+    return replace(reading(index), up=False, late=True, xid_errors=errors or None)
+
+
+def test_the_last_reading_of_a_late_gpu_stays_until_it_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(sources, "time", clock)
+    nvml = Scripted(
+        "nvml",
+        gives(at(-5, 0, power_watts=70.0), at(-5, 1, power_watts=71.0)),
+        gives(at(0, 0, power_watts=80.0), late(1, xid119=1)),
+        gives(at(30, 0, power_watts=81.0), late(1, xid119=2)),
+        gives(at(60, 0, power_watts=82.0), late(1, xid119=3)),
+        gives(at(60, 0, power_watts=83.0), at(60, 1, power_watts=90.0)),
+    )
+    sampler = collector(nvml)
+    sampler.sample()
+    snapshot = sampler.sample()
+    assert [(r.up, r.power_watts) for r in snapshot.readings] == [(True, 80.0), (True, 71.0)]
+    assert snapshot.readings[1].xid_errors == {("119",): 1}
+    assert snapshot.age_seconds >= 5
+    assert states(snapshot)["nvml"].up
+    clock.ahead = 30
+    assert [r.power_watts for r in sampler.sample().readings] == [81.0, 71.0], "late for the second time"
+    clock.ahead = 60
+    too_old = sampler.sample()
+    assert [(r.up, r.power_watts) for r in too_old.readings] == [(True, 82.0), (False, None)]
+    assert too_old.readings[1].xid_errors == {("119",): 3}
+    assert too_old.age_seconds == 0, "no old value is served"
+    back = sampler.sample()
+    assert [(r.up, r.power_watts) for r in back.readings] == [(True, 83.0), (True, 90.0)]
+    assert back.age_seconds == 0
+
+
+def test_a_late_gpu_that_was_never_read_is_down() -> None:
+    snapshot = collector(Scripted("nvml", gives(at(0, 0), late(1)))).sample()
+    assert [r.up for r in snapshot.readings] == [True, False]
+
+
+def test_a_reading_that_comes_too_late_is_not_served() -> None:
+    nvml = Scripted("nvml", gives(at(-61, 0, power_watts=70.0)), gives(at(0, 0, power_watts=80.0)))
+    sampler = collector(nvml)
+    assert [(r.up, r.power_watts) for r in sampler.sample().readings] == [(False, None)]
+    assert [(r.up, r.power_watts) for r in sampler.sample().readings] == [(True, 80.0)]
+
+
+def test_the_energy_of_a_late_gpu_is_charged_once_when_it_is_back() -> None:
+    def metered(seconds: float, index: int, millijoules: int) -> Reading:
+        return replace(at(seconds, index), energy_millijoules=millijoules, processes=())
+
+    nvml = Scripted(
+        "nvml",
+        gives(metered(-20, 0, 1000), metered(-20, 1, 1000)),
+        gives(metered(-15, 0, 1100), metered(-15, 1, 1200)),
+        gives(metered(-10, 0, 1200), late(1)),
+        gives(metered(-5, 0, 1300), late(1)),
+        gives(metered(0, 0, 1400), metered(0, 1, 1800)),
+    )
+    sampler = collector(nvml)
+    energies = []
+    for _ in range(5):
+        snapshot = sampler.sample()
+        energies.append([book.energy_millijoules for book in snapshot.gpu_ledgers])
+    assert energies == [[1000, 1000], [1100, 1200], [1200, 1200], [1300, 1200], [1400, 1800]]
+    assert [book.unattributed_millijoules["idle",] for book in snapshot.gpu_ledgers] == [400, 800]
+    assert [book.unattributed_millijoules["unobserved",] for book in snapshot.gpu_ledgers] == [0, 0]
 
 
 def test_an_exited_pod_keeps_its_labels_while_it_is_in_the_ledger(

@@ -96,6 +96,8 @@ EXPORT int nvmlDeviceGetMemoryInfo_v2(handle device, struct memory_v2 *memory)
     int status = enter_device(__func__, device, &target);
     if (status != OK)
         return status;
+    if (mig_denied(&target))
+        return leave(NO_PERMISSION);
     if (memory->version != STRUCT_VERSION(struct memory_v2, 2))
         return leave(ARGUMENT_VERSION_MISMATCH);
     if ((status = fetch(__func__, &target, MEMORY_TOTAL, &memory->total)) == OK &&
@@ -113,6 +115,8 @@ EXPORT int nvmlDeviceGetMemoryInfo(handle device, struct memory *memory)
     int status = enter_device(__func__, device, &target);
     if (status != OK)
         return status;
+    if (mig_denied(&target))
+        return leave(NO_PERMISSION);
     if ((status = fetch(__func__, &target, MEMORY_TOTAL, &memory->total)) == OK &&
         (status = fetch(__func__, &target, MEMORY_USED, &memory->used)) == OK)
         status = fetch(__func__, &target, MEMORY_FREE, &memory->free);
@@ -127,6 +131,8 @@ EXPORT int nvmlDeviceGetBAR1MemoryInfo(handle device, struct bar1_memory *bar1)
     int status = enter_device(__func__, device, &target);
     if (status != OK)
         return status;
+    if (mig_denied(&target))
+        return leave(NO_PERMISSION);
     if ((status = fetch(__func__, &target, BAR1_TOTAL, &bar1->total)) == OK &&
         (status = fetch(__func__, &target, BAR1_USED, &bar1->used)) == OK)
         status = fetch(__func__, &target, BAR1_FREE, &bar1->free);

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include "standin.h"
 
-#define MAX_SETS 16
+#define MAX_SETS 64
 #define QUEUE 256
 
 struct event_set {
@@ -23,6 +23,7 @@ struct event_set {
         u64 xid;
     } queue[QUEUE];
     u32 first, count;
+    bool failed; /* it has said that a GPU is lost */
     int woken;   /* eventfd: something was queued */
     int watched; /* inotify: the scenario file may have been replaced */
 };
@@ -46,11 +47,14 @@ static void queue_xid(struct event_set *set, int gpu, u64 xid)
     eventfd_write(set->woken, 1);
 }
 
-/* Queues every new XID of the GPU in the event sets that are registered for it. */
+/* Queues every new XID of the GPU in the event sets that are registered for it. Without the right to monitor MIG
+ * they are not notified: open-gpu-kernel-modules 595.45.04, gpu_rmapi.c:448. */
 void events_publish(int gpu)
 {
     struct gpu *from = &world.gpus[gpu];
     bool heard = false;
+    if (mig_denied(&(struct target){gpu, -1, &from->card}))
+        return;
     for (int i = 0; i < MAX_SETS; i++)
         heard |= sets[i].used && (sets[i].listens[gpu] & EVENT_XID);
     for (u32 x = 0; heard && x < from->xid_count; x++)
@@ -152,6 +156,14 @@ static void wait_for_change(int woken, int watched, int milliseconds)
     }
 }
 
+static bool has_lost_gpu(const struct event_set *set)
+{
+    for (int gpu = 0; gpu < MAX_GPUS; gpu++)
+        if (set->listens[gpu] && (!gpu_present(gpu) || gpu_lost(gpu)))
+            return true;
+    return false;
+}
+
 static int wait_for_event(const char *function, handle object, u32 timeout_ms, struct event *event)
 {
     double deadline = INFINITY;
@@ -162,6 +174,14 @@ static int wait_for_event(const char *function, handle object, u32 timeout_ms, s
         struct event_set *set = find_set(object);
         if (!set)
             return leave(INVALID_ARGUMENT);
+        /* nvml.h, nvmlEventSetWait_v2: GPU_IS_LOST "if a GPU has fallen off the bus", whichever of the set it is. That
+         * it then goes on saying so, whatever happens to the others, is inferred. */
+        bool lost = has_lost_gpu(set);
+        if (lost && (set->failed || !set->count)) {
+            set->failed = true;
+            return leave(GPU_IS_LOST);
+        }
+        set->failed = false;
         if (set->count) {
             int gpu = set->queue[set->first % QUEUE].gpu;
             *event = (struct event){make_handle(DEVICE_HANDLE, gpu, -1), EVENT_XID,

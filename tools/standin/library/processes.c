@@ -57,6 +57,8 @@ static int list_processes(const char *function, handle device, u32 lists, u32 *c
     int status = enter_device(function, device, &target);
     if (status != OK)
         return status;
+    if (mig_denied(&target))
+        return leave(NO_PERMISSION);
     u32 garbled = garbage_count(function, target.gpu);
     if (!garbled && !given(target.device, PROCESSES, &listed))
         return leave(NOT_SUPPORTED);
@@ -110,6 +112,8 @@ EXPORT int nvmlDeviceGetRunningProcessDetailList(handle device, struct process_d
         return leave(ARGUMENT_VERSION_MISMATCH);
     if (list->mode >= sizeof modes / sizeof *modes)
         return leave(INVALID_ARGUMENT);
+    if (mig_denied(&target))
+        return leave(NO_PERMISSION);
     if (!given(target.device, PROCESSES, &listed))
         return leave(NOT_SUPPORTED);
     u32 room = list->entries ? list->count : 0;

@@ -82,6 +82,7 @@ struct world {
     u32 fault_count;
     char driver_version[80], nvml_version[80];
     u64 cuda_version;
+    bool no_mig_monitor; /* this process has not the right to monitor MIG */
     double next_frame; /* seconds; infinite when the last one is played */
     bool broken;       /* the file has a malformed line: none of it is used */
 };
@@ -152,5 +153,6 @@ int get_two(const char *function, handle device, const int slots[2], u32 *one, u
 int total_energy_slot(const struct device *device);
 int get_text(const char *function, handle device, int text, char *buffer, u32 room);
 bool given(const struct device *device, int slot, u64 *value);
+bool mig_denied(const struct target *target);
 
 #endif

@@ -18,6 +18,16 @@ static bool hidden_by_mig(const struct target *target, int slot)
     return slot >= UTIL_GPU && slot <= UTIL_OFA && given(target->device, MIG_MODE, &mig_mode) && mig_mode;
 }
 
+/* Whether what all MIG devices of a GPU have together is denied: open-gpu-kernel-modules 595.45.04,
+ * subdevice_ctrl_gpu_kernel.c:2296 (processes), kern_mem_sys_ctrl.c:258 (memory), kern_bus.c:266 (BAR1), and nvml.h
+ * ("only if the caller has appropriate privileges"). A MIG device's own handle is not denied. */
+bool mig_denied(const struct target *target)
+{
+    u64 mig_mode;
+    return world.no_mig_monitor && target->mig < 0 &&
+           given(&world.gpus[target->gpu].card, MIG_MODE, &mig_mode) && mig_mode;
+}
+
 int fetch(const char *function, const struct target *target, int slot, u64 *value)
 {
     if (!given(target->device, slot, value) || hidden_by_mig(target, slot))

@@ -72,6 +72,7 @@ void world_clear(bool forget_xids)
     world.broken = false;
     world.driver_version[0] = world.nvml_version[0] = '\0';
     world.cuda_version = 0;
+    world.no_mig_monitor = false;
     current_gpu = current_mig = -1;
 }
 
@@ -298,6 +299,8 @@ void world_play_line(const char *key, char *value)
         snprintf(world.nvml_version, sizeof world.nvml_version, "%s", value);
     else if (strcmp(key, "cuda_version") == 0)
         world.cuda_version = strtoull(value, NULL, 10);
+    else if (strcmp(key, "mig_monitor") == 0)
+        world.no_mig_monitor = strcmp(value, "0") == 0;
     else if (strcmp(key, "fault") == 0) {
         if (world.fault_count == MAX_FAULTS || !fault_parse(value, &world.faults[world.fault_count]))
             scenario_mistake("not a fault", key);

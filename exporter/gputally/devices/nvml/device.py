@@ -63,6 +63,8 @@ FILLS = frozenset(
 )
 """The fields that this reader can fill: see `readers_that_fill`."""
 
+ASK_AGAIN_SECONDS = 3600.0
+APART_SECONDS = 30.0
 _TX, _RX = 0, 1  # nvmlPcieUtilCounter_t
 
 
@@ -106,6 +108,8 @@ class NvmlDevice:
         self._mig = mig.MigDevices(query, gpu, activity, lists)
         self._activity = None if activity is None else gpm.whole_device(activity, query.handle)
         self._mig_mode: bool | None = None
+        # GPUs ask at different times, so that no sample has the additional calls of all of them.
+        self._ask_again_at = time.monotonic() + ASK_AGAIN_SECONDS + gpu.index * APART_SECONDS
 
     def read(self, extra: Values) -> Reading:
         """`extra` are fields from other sources. Raises DeviceLost and LibraryGone."""
@@ -118,10 +122,14 @@ class NvmlDevice:
             self._batch.forget()
             self._links.forget()
             self._free_activity()
+        if time.monotonic() >= self._ask_again_at:
+            self._ask_again()
         if not self._once.complete:
             self._once = self._read_once()
         values = self._read_fields()
-        link_rate = self._link_rate.per_second(values.get("nvlink_bytes"), time.monotonic())
+        # The time of the energy counter, which is among the fields: a later call may hang.
+        read_at_us = time.monotonic_ns() // 1000
+        link_rate = self._link_rate.per_second(values.get("nvlink_bytes"), read_at_us / 1_000_000)
         values |= self._once.values
         read_scalars(query, LIVE, values)
         if values.get("performance_state") == _UNKNOWN_STATE:
@@ -134,6 +142,7 @@ class NvmlDevice:
         processes = self._lists.processes(query)
         return Reading(
             gpu=self.gpu,
+            read_at_us=read_at_us,
             mig_mode=mig_mode,
             clock_hertz=read_clocks(query, "clock_hertz", "nvmlDeviceGetClockInfo"),
             clock_application_hertz=read_clocks(
@@ -170,6 +179,22 @@ class NvmlDevice:
             return None
         present = {process.pid for process in processes or ()}
         return self._accounting.ended(self.query, self.gpu.uuid, mode and not self._mig_mode, present)
+
+    @property
+    def hides_xids(self) -> bool:
+        """Whether XIDs cannot arrive: MIG is on, and the exporter has not the right to monitor it."""
+        return bool(self._mig_mode) and self.query.denied
+
+    def _ask_again(self) -> None:
+        """A new driver setting, license or permission may have made supported what was not."""
+        self._ask_again_at = time.monotonic() + ASK_AGAIN_SECONDS
+        self.query.forget()
+        self._batch.forget()
+        self._links.forget()
+        self._mig.ask_again()
+        if self._activity is not None:
+            self._activity.ask_again()
+        self._once = self._read_once()
 
     def still_is(self) -> bool:
         """False when the handle is now of another GPU, or of none."""

@@ -89,6 +89,7 @@ DEVICE_SLOTS = (
     Slot("recovery_action", 230),
 )
 
+_NOT_REPEATED = (ErrorMeaning.UNSUPPORTED, ErrorMeaning.DENIED)
 FieldAnswer = tuple[int, int, int]  # type of the value, return code, value
 
 
@@ -153,7 +154,7 @@ class FieldBatch:
         keep = []
         value: Any = None
         for slot, (kind, code, raw) in zip(group.slots, answers, strict=True):
-            if code != SUCCESS and self._query.library.judge(code, slot.field) is ErrorMeaning.UNSUPPORTED:
+            if code != SUCCESS and self._query.library.judge(code, slot.field) in _NOT_REPEATED:
                 continue
             source = (slot.id, slot.scope == ALL_LINKS)
             if not self._settled and sources.setdefault(slot.labels, source) != source:

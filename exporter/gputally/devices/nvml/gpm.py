@@ -105,6 +105,10 @@ class GpmSampler:
             return False
         return self._told is None or field in self._told
 
+    def ask_again(self) -> None:
+        """Tries again at the next read if it was not supported."""
+        self._unsupported = False
+
     def free(self) -> None:
         """Frees the buffers, while the library still runs; the next read starts again."""
         for sample in self._samples:

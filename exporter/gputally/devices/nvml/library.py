@@ -6,6 +6,7 @@ pynvml is imported at the first sample: other readers do not need its memory.
 import _ctypes
 from collections import Counter
 from contextlib import suppress
+from copy import copy
 from enum import Enum, auto
 from typing import Any
 
@@ -40,7 +41,9 @@ class ErrorMeaning(Enum):
     """The meaning of an error code for the query that returned it."""
 
     UNSUPPORTED = auto()
-    """This GPU or driver does not support it, however often it is queried."""
+    """This GPU or driver does not support it in its present state."""
+    DENIED = auto()
+    """The exporter has not the permission."""
     ABSENT = auto()
     """There is no such object now."""
     LOST = auto()
@@ -56,6 +59,7 @@ _VERDICTS = {
     22: ErrorMeaning.UNSUPPORTED,  # VGPU_ECC_NOT_SUPPORTED
     25: ErrorMeaning.UNSUPPORTED,  # ARGUMENT_VERSION_MISMATCH: the driver is older than the struct
     26: ErrorMeaning.UNSUPPORTED,  # DEPRECATED
+    NO_PERMISSION: ErrorMeaning.DENIED,
     6: ErrorMeaning.ABSENT,  # NOT_FOUND
     21: ErrorMeaning.ABSENT,  # NO_DATA
     15: ErrorMeaning.LOST,  # GPU_IS_LOST
@@ -146,6 +150,12 @@ class Library:
         self.running = False
         self._may_unload = False
 
+    def for_one_gpu(self) -> "Library":
+        """The same library with its own count of errors: GPUs are read by different threads."""
+        other = copy(self)
+        other.errors = Counter()
+        return other
+
     def judge(self, code: int, field: str) -> ErrorMeaning:
         """The meaning of the code. Counts an error; raises when the device is lost or the library is gone."""
         verdict = self.count(code, field)
@@ -158,7 +168,7 @@ class Library:
     def count(self, code: int, field: str) -> ErrorMeaning:
         """The meaning of the code. Counts an error; never raises."""
         verdict = meaning_of(code)
-        if verdict is ErrorMeaning.FAILED:
+        if verdict in (ErrorMeaning.FAILED, ErrorMeaning.DENIED):
             self.errors[field, self.error_name(code)] += 1
         return verdict
 
@@ -213,12 +223,13 @@ class Library:
 
 
 class Query:
-    """Queries one device. Remembers unsupported queries and does not repeat them."""
+    """Queries one device. Does not repeat queries that are unsupported or denied until `forget`."""
 
     def __init__(self, library: Library, handle: Any) -> None:
         self.library = library
         self.handle = handle
         self._unsupported: set[tuple[Any, ...]] = set()
+        self._denied: set[tuple[Any, ...]] = set()
 
     def call(self, field: str, function: str, *arguments: Any, absent: Any = None) -> Any:
         """The result of pynvml's function for this device; None when it is not supported or fails.
@@ -256,18 +267,31 @@ class Query:
         return None
 
     def can(self, *question: Any) -> bool:
-        """False when the device does not support this query."""
+        """False when the device does not support this query, or denied it."""
         return question not in self._unsupported
 
+    @property
+    def denied(self) -> bool:
+        """Whether the driver denied a query that was not repeated since."""
+        return not self._denied.isdisjoint(self._unsupported)
+
     def judge(self, code: int, field: str, question: tuple[Any, ...]) -> ErrorMeaning:
-        """For calls without pynvml's wrapper: classifies the code and remembers an unsupported query."""
-        verdict = self.library.judge(code, field)
-        if verdict is ErrorMeaning.UNSUPPORTED:
+        """For calls without pynvml's wrapper: classifies the code and remembers an unsupported query.
+
+        A query that is denied again is not counted again.
+        """
+        if meaning_of(code) is ErrorMeaning.DENIED and question in self._denied:
+            verdict = ErrorMeaning.DENIED
+        else:
+            verdict = self.library.judge(code, field)
+        if verdict in (ErrorMeaning.UNSUPPORTED, ErrorMeaning.DENIED):
             self._unsupported.add(question)
+        if verdict is ErrorMeaning.DENIED:
+            self._denied.add(question)
         return verdict
 
     def forget(self) -> None:
-        """Repeats unsupported queries: the device has changed and may support them now."""
+        """Repeats these queries: the device may have changed, and support or allow them now."""
         self._unsupported.clear()
 
 

@@ -73,6 +73,13 @@ class MigDevices:
             for device in self._known.values()
         )
 
+    def ask_again(self) -> None:
+        """Repeats unsupported queries at the next read."""
+        for device in self._known.values():
+            device.query.forget()
+        for activity in self._activities.values():
+            activity.ask_again()
+
     def forget(self) -> None:
         for activity in self._activities.values():
             activity.free()

@@ -1,9 +1,11 @@
-"""XID errors, from NVML's event set: a thread waits for them and counts them."""
+"""XID errors, from NVML's event sets: a thread per GPU waits for them and counts them.
+
+One event set for all GPUs would be useless while one of them is lost: every wait then fails (GPU_IS_LOST).
+"""
 
 import ctypes
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -12,13 +14,12 @@ from gputally.model import Labelled
 
 FILLS = frozenset({"xid_errors", "xid_last_timestamp_seconds"})
 _XID_CRITICAL_ERROR = 0x8  # nvmlEventTypeXidCriticalError
-_WAIT_MILLISECONDS = 500
+WAIT_SECONDS = 2.0  # each wake-up costs CPU time, and each stop of the library waits for the end of a wait
 _PAUSE_SECONDS = 1.0
-_JOIN_SECONDS = 0.7
 
 
 class XidCounts:
-    """XIDs by GPU and code since the exporter started. Written by one thread, read by another."""
+    """XIDs by GPU and code since the exporter started. Written and read by several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,16 +42,19 @@ class XidCounts:
 
 
 class XidWatch:
-    """Waits for XIDs of these devices until it is stopped or the library is gone."""
+    """Waits for XIDs of one GPU until it is stopped or the library is gone."""
 
-    def __init__(self, library: Library, handles: Mapping[str, Any], counts: XidCounts) -> None:
+    def __init__(self, library: Library, uuid: str, handle: Any, counts: XidCounts) -> None:
         self._library = library
+        self._uuid = uuid
+        self._device = _address(handle)
         self._counts = counts
         self._stopping = threading.Event()
+        self._lost = False
         self._thread: threading.Thread | None = None
-        self._uuids = {_address(handle): uuid for uuid, handle in handles.items()}
-        self.watches = self._register(handles)
-        if self.watches:
+        self.registered = self._register(handle)
+        """Whether the GPU reports XIDs."""
+        if self.registered:
             self._thread = threading.Thread(target=self._listen, name="nvml-events", daemon=True)
             self._thread.start()
 
@@ -58,67 +62,63 @@ class XidWatch:
     def running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def covers(self, handles: Mapping[str, Any]) -> bool:
-        """True when it waits for XIDs of all of these, or has tried to."""
-        if self.watches and not self.running:
-            return False
-        return all(self._uuids.get(_address(handle)) == uuid for uuid, handle in handles.items())
+    def covers(self, handle: Any) -> bool:
+        """Whether it waits for XIDs of this device, which responds, or the device does not support it."""
+        return self._device == _address(handle) and (
+            not self.registered or (self.running and not self._lost and not self._stopping.is_set())
+        )
 
     def stop(self) -> None:
         """Stops counting; the thread ends by itself."""
         self._stopping.set()
 
-    def ended(self) -> bool:
+    def ended(self, wait_seconds: float) -> bool:
         """Waits for the thread's end. False when it hangs in the driver: do not stop the library then."""
         if self._thread is not None:
-            self._thread.join(_JOIN_SECONDS)
+            self._thread.join(wait_seconds)
         return not self.running
 
-    def _register(self, handles: Mapping[str, Any]) -> frozenset[str]:
-        """The GPUs that report XIDs."""
+    def _register(self, handle: Any) -> bool:
         nvml = self._library.nvml
         if self._library.function("nvmlEventSetWait_v2") is None:
-            return frozenset()
+            return False
         try:
+            if not nvml.nvmlDeviceGetSupportedEventTypes(handle) & _XID_CRITICAL_ERROR:
+                return False
             self._events = nvml.nvmlEventSetCreate()
         except nvml.NVMLError as error:
-            self._library.count(error.value, "xid_errors")
-            return frozenset()
-        registered = set()
-        for uuid, handle in handles.items():
-            try:
-                if nvml.nvmlDeviceGetSupportedEventTypes(handle) & _XID_CRITICAL_ERROR:
-                    nvml.nvmlDeviceRegisterEvents(handle, _XID_CRITICAL_ERROR, self._events)
-                    registered.add(uuid)
-            except nvml.NVMLError as error:
-                self._library.count(error.value, "xid_errors")
-        if not registered:
+            self._library.judge(error.value, "xid_errors")
+            return False
+        try:
+            nvml.nvmlDeviceRegisterEvents(handle, _XID_CRITICAL_ERROR, self._events)
+        except nvml.NVMLError as error:
             self._free()
-        return frozenset(registered)
+            self._library.judge(error.value, "xid_errors")
+            return False
+        return True
 
     def _listen(self) -> None:
         nvml = self._library.nvml
         while not self._stopping.is_set():
             try:
-                event = nvml.nvmlEventSetWait_v2(self._events, _WAIT_MILLISECONDS)
+                event = nvml.nvmlEventSetWait_v2(self._events, round(WAIT_SECONDS * 1000))
             except nvml.NVMLError as error:
                 if error.value == TIMEOUT:
                     continue
-                if meaning_of(error.value) in (ErrorMeaning.GONE, ErrorMeaning.UNSUPPORTED):
+                meaning = meaning_of(error.value)
+                if meaning in (ErrorMeaning.GONE, ErrorMeaning.UNSUPPORTED):
                     break
-                # With a lost GPU in the event set every wait fails at once: pause between two of them.
+                self._lost = meaning is ErrorMeaning.LOST
+                # Every wait fails at once: pause between two of them.
                 self._stopping.wait(_PAUSE_SECONDS)
                 continue
             if event.eventType & _XID_CRITICAL_ERROR and not self._stopping.is_set():
-                uuid = self._uuids.get(_address(event.device))
-                if uuid is not None:
-                    self._counts.add(uuid, int(event.eventData))
+                self._counts.add(self._uuid, int(event.eventData))
         self._free()
 
     def _free(self) -> None:
-        with suppress(
-            self._library.nvml.NVMLError
-        ):  # the library may have gone first, and its event set with it
+        # The library may have gone first, and its event set with it.
+        with suppress(self._library.nvml.NVMLError):
             self._library.nvml.nvmlEventSetFree(self._events)
 
 

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from gputally.devices.nvml import process_lists
+from gputally.devices.nvml import process_lists, xid
 from tests.support.nvml_cards import SAMPLED_AT_US
 from tests.unit.devices.nvml.driver import Clock, Driver
 from tools.standin.scenario import Frame, preload, write_scenario
 
 
 @pytest.fixture
-def driver(tmp_path: Path) -> Iterator[Driver]:
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    monkeypatch.setattr(xid, "WAIT_SECONDS", 0.05)  # so that readers close at once
     scenario = tmp_path / "scenario"
     write_scenario(scenario, [Frame(0.0, ())])
     preload(scenario)

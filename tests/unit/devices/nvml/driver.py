@@ -35,9 +35,9 @@ class Driver:
         self.scenario = scenario
         self._readers: list[NvmlReader] = []
 
-    def shows(self, *readings: Reading, faults: Sequence[Fault] = ()) -> None:
+    def shows(self, *readings: Reading, faults: Sequence[Fault] = (), mig_monitor: bool = True) -> None:
         """From now on these GPUs are there."""
-        write_scenario(self.scenario, [Frame(0.0, readings)], faults=faults)
+        write_scenario(self.scenario, [Frame(0.0, readings)], faults=faults, mig_monitor=mig_monitor)
         let_the_standin_look()
 
     def says(self, reading: Reading, lines: str, *, faults: Sequence[Fault] = ()) -> None:

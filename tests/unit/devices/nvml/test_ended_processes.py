@@ -125,8 +125,9 @@ def test_processes_that_the_driver_has_dropped_are_forgotten(driver: Driver) -> 
     accounted(reader)
     driver.shows(card(ended(2)))
     assert accounted(reader) == ()
-    assert reader._accounting is not None
-    assert list(reader._accounting._reported.values()) == [{2: STARTED}]
+    (slot,) = reader._slots
+    assert slot.accounting is not None
+    assert list(slot.accounting._reported.values()) == [{2: STARTED}]
 
 
 def test_many_processes_are_all_read(driver: Driver) -> None:

@@ -1,10 +1,12 @@
 """Every error of the driver becomes None, a counted error, a lost GPU or a new initialisation."""
 
+import time
 from dataclasses import replace
 
 import pynvml
 import pytest
 
+from gputally.devices.nvml import device
 from gputally.devices.nvml.library import DeviceLost, ErrorMeaning, Library, LibraryGone
 from gputally.model import Unavailable
 from tests.support.nvml_cards import h100, h100_mig, t4
@@ -30,7 +32,7 @@ def test_unsupported_values_are_not_errors(library: Library, code: int) -> None:
 
 @pytest.mark.parametrize(
     ("code", "name"),
-    [(NO_PERMISSION, "no_permission"), (UNKNOWN, "unknown"), (NOT_READY, "not_ready"), (12345, "code_12345")],
+    [(UNKNOWN, "unknown"), (NOT_READY, "not_ready"), (12345, "code_12345")],
 )
 def test_errors_are_counted_by_field_and_name(library: Library, code: int, name: str) -> None:
     library.judge(code, "power_watts")
@@ -70,12 +72,57 @@ def test_a_failing_function_affects_only_its_field(driver: Driver) -> None:
     assert report.errors == {("power_watts", "unknown"): 2}
 
 
-def test_a_missing_permission_is_counted(driver: Driver) -> None:
+def test_permission_that_is_missing_is_counted_once_and_asked_for_again(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
     fault = Fault(FaultKind.ERROR, function="nvmlDeviceGetAccountingMode", value=NO_PERMISSION)
     driver.shows(t4(), faults=[fault])
-    report = driver.reader().read()
-    assert report.readings[0].accounting_mode is None
-    assert report.errors == {("accounting_mode", "no_permission"): 1}
+    reader = driver.reader()
+    for hour in (0, 0, 1, 2):
+        clock.ahead = hour * device.ASK_AGAIN_SECONDS
+        report = reader.read()
+        assert report.readings[0].accounting_mode is None
+        assert report.errors == {("accounting_mode", "no_permission"): 1}
+    driver.shows(t4())
+    assert reader.read().readings[0].accounting_mode is None
+    clock.ahead = 3 * device.ASK_AGAIN_SECONDS
+    assert reader.read().readings[0].accounting_mode is t4().accounting_mode
+
+
+class Clock:
+    """The monotonic clock of the reader, and the seconds by which the test has moved it on."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.ahead = 0.0
+        patch.setattr(device, "time", self)
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
+
+def test_what_is_not_supported_is_asked_again_every_hour_gpu_by_gpu(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+    gone = {"temperature_margin_celsius": None, "remap_banks": None, "pcie_replays": None}
+    driver.shows(*(replace(h100(index), **gone) for index in range(3)))  # type: ignore[arg-type]
+    reader = driver.reader()
+    reader.read()
+    driver.shows(*(h100(index) for index in range(3)))
+
+    def supporting() -> list[int]:
+        readings = reader.read().readings
+        return [one.gpu.index for one in readings if all(getattr(one, field) is not None for field in gone)]
+
+    assert supporting() == []
+    for index in range(3):
+        clock.ahead = device.ASK_AGAIN_SECONDS + index * device.APART_SECONDS
+        assert supporting() == list(range(index + 1))
+        assert all(one.sm_active_ratio is not None for one in reader.read().readings), "no gap in the others"
 
 
 def test_failure_of_all_field_values_does_not_affect_other_values(driver: Driver) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from gputally.devices.nvml.mig import named_profile, profile_name
 from gputally.model import Reading
-from tests.support.nvml_cards import a100_mig, h100_mig
+from tests.support.nvml_cards import a100_mig, h100, h100_mig
 from tests.unit.devices.nvml.driver import Driver
 
 MIB = 1024**2
@@ -54,3 +54,37 @@ def test_a_driver_that_does_not_name_profiles(
     driver.shows(card())
     (reading,) = driver.reader().read().readings
     assert [mig.instance for mig in reading.mig] == [mig.instance for mig in card().mig]
+
+
+def test_without_the_right_to_monitor_mig_the_mig_devices_are_read_and_nothing_is_counted_twice(
+    driver: Driver,
+) -> None:
+    split, whole = h100_mig(0), h100(1)
+    driver.shows(split, whole, mig_monitor=False)
+    reader = driver.reader()
+    first = reader.read()
+    for report in (first, reader.read(), reader.read()):
+        denied, allowed = report.readings
+        assert denied.up
+        assert denied.processes is None
+        assert denied.memory_used_bytes is None
+        assert denied.bar1_used_bytes is None
+        assert denied.xid_errors is None, "not 0: XIDs cannot arrive"
+        assert [mig.processes for mig in denied.mig] == [mig.processes for mig in split.mig]
+        assert [mig.memory_used_bytes for mig in denied.mig] == [mig.memory_used_bytes for mig in split.mig]
+        assert denied.power_watts == split.power_watts
+        assert allowed.processes == whole.processes
+        assert allowed.xid_errors is not None
+        assert report.errors == first.errors
+    assert {error for _, error in first.errors} == {"no_permission"}
+    assert {field for field, _ in first.errors} == {"processes", "memory_used_bytes", "bar1_used_bytes"}
+
+
+def test_with_the_right_to_monitor_mig_all_is_read(driver: Driver) -> None:
+    driver.shows(h100_mig())
+    report = driver.reader().read()
+    (reading,) = report.readings
+    assert reading.processes is not None
+    assert reading.memory_used_bytes is not None
+    assert reading.xid_errors is not None
+    assert report.errors == {}

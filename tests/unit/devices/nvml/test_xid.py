@@ -119,7 +119,7 @@ def test_a_failing_wait_does_not_loop_without_pause(driver: Driver, monkeypatch:
 
 
 def test_a_released_driver_is_not_open_between_reads(driver: Driver) -> None:
-    driver.shows(t4(0), a100(1))
+    driver.shows(*(replace(card, persistence_mode=True) for card in (t4(0), a100(1))))
     reader = driver.reader(release_driver=True)
     first = reader.read().readings
     assert not is_held(driver)
@@ -130,6 +130,21 @@ def test_a_released_driver_is_not_open_between_reads(driver: Driver) -> None:
     kept.read()
     assert is_held(driver)
     kept.close()
+    assert not is_held(driver)
+
+
+def test_driver_is_not_released_while_persistence_mode_is_off(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver.shows(replace(t4(0), persistence_mode=True), replace(t4(1), persistence_mode=False))
+    reader = driver.reader(release_driver=True)
+    for _ in range(3):
+        reader.read()
+        assert is_held(driver)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "--release-driver" in caplog.text
+    driver.shows(replace(t4(0), persistence_mode=True), replace(t4(1), persistence_mode=True))
+    reader.read()
     assert not is_held(driver)
 
 
@@ -181,3 +196,30 @@ def test_close_returns_while_the_driver_hangs(driver: Driver, function: str) -> 
         check=True,
     )
     assert done.stdout.split() == ["1", "closed"], done.stderr
+
+
+def test_lost_gpu_does_not_hide_the_xids_of_the_others(driver: Driver) -> None:
+    driver.shows(with_xids(t4(0)), with_xids(t4(1)))
+    reader = driver.reader()
+    reader.read()
+    gone = Fault(FaultKind.LOST, gpu=0)
+    driver.shows(with_xids(t4(0)), with_xids(t4(1)), faults=[gone])
+    wait_until(lambda: [reading.up for reading in reader.read().readings] == [False, True])
+    for count in (1, 2):
+        driver.shows(with_xids(t4(0)), with_xids(t4(1), xid48=count), faults=[gone])
+        wait_until(lambda count=count: reader.read().readings[1].xid_errors == {("48",): count})  # type: ignore[misc]
+
+
+def test_gpu_that_is_back_is_listened_to_again(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xid, "_PAUSE_SECONDS", 3600)
+    driver.shows(with_xids(t4()))
+    reader = driver.reader()
+    reader.read()
+    driver.shows(with_xids(t4()), faults=[Fault(FaultKind.LOST, gpu=0)])
+    wait_until(lambda: not reader.read().readings[0].up)
+    wait_until(lambda: all(watch._lost for watch in reader._watches.values()))
+    driver.shows(with_xids(t4()))
+    wait_until(lambda: reader.read().readings[0].up)
+    driver.shows(with_xids(t4(), xid43=1))
+    wait_until(lambda: reader.read().readings[0].xid_errors == {("43",): 1})
+    assert sum(thread.name == "nvml-events" for thread in threading.enumerate()) == 1
