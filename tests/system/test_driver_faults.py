@@ -76,7 +76,7 @@ def test_a_call_that_never_returns(tmp_path: Path, healthy: tuple[Reading, ...],
     scenario = play(tmp_path / "world", healthy)
     with start(tmp_path, scenario, *IMPATIENT, "--max-age", "6s") as exporter, watched(exporter):
         before = exporter.samples()["gputally_gpu_power_watts"]
-        play(scenario, healthy, faults=(Fault(FaultKind.HANG, "nvmlDeviceGetPowerUsage"),))
+        play(scenario, healthy, faults=(Fault(FaultKind.HANG, "nvmlDeviceGetPerformanceState"),))
         down = exporter.samples_when(
             lambda now: now["gputally_source_up"]["nvml",] == 0, "the source is down"
         )
@@ -187,11 +187,11 @@ def test_an_implausible_value_is_dropped_and_counted(
 
 
 def test_one_failing_function_affects_only_its_value(tmp_path: Path, healthy: tuple[Reading, ...]) -> None:
-    unknown_error = Fault(FaultKind.ERROR, "nvmlDeviceGetPowerUsage", value=999)
+    unknown_error = Fault(FaultKind.ERROR, "nvmlDeviceGetPerformanceState", value=999)
     with start(tmp_path, play(tmp_path / "world", healthy, faults=(unknown_error,))) as exporter:
-        assert exporter.value("gputally_gpu_power_watts", "0") is None
+        assert exporter.value("gputally_gpu_performance_state", "0") is None
         assert exporter.value("gputally_gpu_temperature_celsius", "0") is not None
-        assert exporter.value("gputally_source_errors_total", "nvml", "power_watts")
+        assert exporter.value("gputally_source_errors_total", "nvml", "performance_state")
 
 
 def test_a_driver_without_newer_functions(tmp_path: Path, healthy: tuple[Reading, ...]) -> None:

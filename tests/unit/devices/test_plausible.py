@@ -16,6 +16,7 @@ INSTANCE = MigInstance("MIG-1", "GPU-1", 0, 1, 0)
 STRUCTURE = {
     *("gpu", "up", "late", "read_at_us", "instance"),
     *("processes", "process_samples", "accounted", "mig"),
+    *("nvidia_smi_row", "nvidia_smi_names"),
 }
 
 

@@ -15,7 +15,8 @@ from tools.servers.waiting import wait_until
 from tools.standin.scenario import Fault, FaultKind
 
 ACTIVITY_FIELDS = [field.name for field in dataclasses.fields(Activity)]
-FROM_THE_CLOCK = {"xid_last_timestamp_seconds", "read_at_us"}  # the moment at which the test ran
+# By the moments at which the test ran.
+FROM_THE_CLOCK = {"xid_last_timestamp_seconds", "nvlink_bytes_per_second", "read_at_us"}
 
 
 def without_activity(reading: Any) -> Any:

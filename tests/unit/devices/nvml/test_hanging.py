@@ -16,10 +16,10 @@ from tests.unit.devices.nvml.driver import Driver
 from tools.servers.waiting import wait_until
 from tools.standin.scenario import Fault, FaultKind
 
-POWER = "nvmlDeviceGetPowerUsage"
+HANGING = "nvmlDeviceGetPerformanceState"
 
 
-def hang(*gpus: int, function: str = POWER) -> list[Fault]:
+def hang(*gpus: int, function: str = HANGING) -> list[Fault]:
     return [Fault(FaultKind.HANG, function=function, gpu=gpu) for gpu in gpus]
 
 

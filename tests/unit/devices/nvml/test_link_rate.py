@@ -11,8 +11,9 @@ from tests.unit.devices.nvml.driver import Driver
 
 
 def test_the_rate_is_that_since_the_sample_before(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter((100.0, 105.0))
-    monkeypatch.setattr(device, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    times_ns = iter((100_000_000_000, 105_000_000_000))
+    clock = SimpleNamespace(monotonic=lambda: 100.0, monotonic_ns=lambda: next(times_ns))
+    monkeypatch.setattr(device, "time", clock)
     card = h100()
     driver.shows(card)
     reader = driver.reader()
