@@ -34,6 +34,10 @@ class SimulatedOwners:
         running = {pid: run for run in _recent_runs(self._reader) for pid in run.pids}
         return {pid: self._whose(running.get(pid)) for pid in dict.fromkeys((*listed, *ended))}
 
+    def ended_pods(self, uids: frozenset[str]) -> frozenset[str]:  # noqa: ARG002
+        """None: simulated pods hold a GPU only while they run."""
+        return frozenset()
+
     def _whose(self, run: Run | None) -> FoundOwner:
         if run is None:
             return FoundOwner(Unknown("exited"))
