@@ -1,4 +1,4 @@
-"""What the driver's library says: some rounds of the reader, then a survey of what it does not ask.
+"""What the driver's library says: some rounds of the reader, then a survey of everything else.
 
 Functions of the library are called Get or Query: none that changes a setting.
 """

@@ -23,7 +23,7 @@ from gputally.commands.capture.masks import Masks
 MOST_CALLS = 200_000
 MOST_VALUES = 2_000_000
 HIDDEN = "hidden"
-_NOT_RECORDED = ("nvmlErrorString",)  # returns a text, and tells nothing of this host
+_NOT_RECORDED = ("nvmlErrorString",)  # returns a text that is the same on every host
 
 
 class Layout(NamedTuple):
