@@ -15,7 +15,7 @@ from gputally.flags import ConfigError, OneLineParser, add_flags
 from gputally.model import Owner
 
 _WHOSE_SETTINGS = ("procfs", "pod_logs", "container_logs", "kubelet_pods_socket", "kubernetes", "node_name")
-_CAPTURE_SETTINGS = ("procfs", "sysfs")
+_CAPTURE_SETTINGS = ("nvidia_smi", "procfs", "sysfs")
 _CHECK_SETTINGS = (
     *("reader", "timeout_seconds", "nvidia_smi", "rocm_smi", "procfs", "sysfs"),
     *("pod_logs", "container_logs", "pod_resources_socket", "kubelet_pods_socket"),
@@ -47,7 +47,7 @@ def _run(parsed: argparse.Namespace) -> int:
         if parsed.command == "whose":
             return _whose(config, parsed.pids, as_json=parsed.json)
         if parsed.command == "capture":
-            return _capture(config, parsed.directory)
+            return _capture(config, parsed.file)
         if parsed.command == "check":
             return _check(config, as_json=parsed.json)
         set_up_logging(config.log_level, config.log_format, config.log_file)
@@ -89,15 +89,14 @@ def _parser() -> argparse.ArgumentParser:
     whose.add_argument("pids", nargs="+", metavar="PID", type=_pid)
     whose.add_argument("--json", action="store_true", help="print the owners as JSON")
     add_flags(whose, SETTINGS, _WHOSE_SETTINGS)
-    capture = commands.add_parser(
-        "capture", help="copy the files that are read of AMD GPUs, for a bug report"
-    )
+    capture = commands.add_parser("capture", help="record what the GPU drivers answer, for a bug report")
     capture.description = (
-        "Copies the files of /sys and /proc that the amdgpu reader reads into a new directory, for a bug "
-        "report "
-        "or a test. Replaces GPU ids, serial numbers and process names. Exits with 0 on success."
+        "Writes what NVML, nvidia-smi and the files of AMD's driver say into one new file (.tar.gz), for a "
+        "bug report or a test. Only reads. Replaces UUIDs, serial numbers, process names and other "
+        "identifiers, and prints what is in the file. Takes about 15 seconds, more if a driver hangs. Exits "
+        "with 0 if anything was captured, else with 1."
     )
-    capture.add_argument("directory", metavar="DIR", type=Path)
+    capture.add_argument("file", metavar="FILE", help="the new file; - writes it to stdout")
     add_flags(capture, SETTINGS, _CAPTURE_SETTINGS)
     accounting = commands.add_parser(
         "enable-accounting", help="enable the accounting of ended processes in the NVIDIA driver (needs root)"
@@ -174,10 +173,12 @@ def _check(config: Config, *, as_json: bool) -> int:
     return 0 if usable(findings) else 1
 
 
-def _capture(config: Config, target: Path) -> int:
+def _capture(config: Config, file: str) -> int:
     from gputally.commands.capture import capture  # noqa: PLC0415  # not for serving
 
-    return capture(config.sysfs, config.procfs, target, sys.stdout)
+    set_up_logging("error", "text", None)
+    target, out = (sys.stdout.buffer, sys.stderr) if file == "-" else (Path(file), sys.stdout)
+    return capture(config.sysfs, config.procfs, config.nvidia_smi, target, out)
 
 
 def _pid(text: str) -> int:

@@ -300,6 +300,16 @@ class PodInfo:
     """Container id (64 hexadecimal digits) -> container name."""
     container_names: tuple[str, ...] = ()
     """All its containers; empty if any of them may be missing."""
+    phase: str = ""
+    """Pending, Running, Succeeded, Failed or Unknown."""
+    started_at_seconds: float | None = None
+    """When the kubelet accepted it, which is also when it allocated devices to it."""
+    claim: str = field(default="", metadata=LABEL)
+    """The ResourceClaims of its GPUs (dynamic resource allocation), separated by commas."""
+    claim_request: str = field(default="", metadata=LABEL)
+    """The requests in these claims that its containers name, separated by commas."""
+    claim_requests: tuple[tuple[str, str], ...] = ()
+    """ResourceClaim and request in it, for each request that a container names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

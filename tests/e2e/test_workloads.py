@@ -385,6 +385,8 @@ def test_the_series_of_a_job_end_after_the_retention_time(bench: Bench, fleet: F
     ended = min(at for at, value in past["values"] if value == "0")
     assert gone - ended >= RETENTION_SECONDS - SCRAPE_SECONDS
     assert past["values"][-1][1] == "0"
+    # The pod itself is still there: it has completed, and does not hold its GPU.
+    assert bench.team.get("pod", name)["status"]["phase"] == "Succeeded"
     # Its energy is in the ledger all the same.
     assert missing(bench.prometheus.history(gone - 2 * SCRAPE_SECONDS).scrapes[-1]) == {}
     bench.team.kubectl("delete", "job", "epoch")

@@ -8,7 +8,7 @@ pods of this node: their names, containers and labels, and the GPUs that the kub
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from gputally.model import Owner, PodInfo, Unknown
@@ -29,6 +29,10 @@ class Allocation:
     container: str
     resource: str
     device_id: str
+    claim: str = ""
+    """The ResourceClaim, if a DRA driver allocated the device: several pods may share one."""
+    first_listed: int = field(default=0, compare=False)
+    """The number of the kubelet's list that had it first; 0 may be older than the exporter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,10 @@ class OwnerFinder(Protocol):
         self, listed: Iterable[int], pods: "PodIndex", ended: Iterable[int] = ()
     ) -> dict[int, FoundOwner]:
         """The owners of the processes that the driver lists, and of those that have ended."""
+        ...
+
+    def ended_pods(self, uids: frozenset[str]) -> frozenset[str]:
+        """Those of these pods that have no process any more; none where that cannot be seen."""
         ...
 
 

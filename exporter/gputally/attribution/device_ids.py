@@ -51,6 +51,11 @@ def is_gpu_driver(driver: str) -> bool:
     return bool(_GPU_DRIVER.fullmatch(driver))
 
 
+def is_replica(device_id: str) -> bool:
+    """Whether it is one of several ids that NVIDIA's device plugin has for one shared GPU: GPU-...::0."""
+    return _REPLICA.search(device_id) is not None
+
+
 def match_device(device_id: str, resource: str, readings: Sequence[Reading]) -> DeviceKey | None:
     """The device of `readings` that has this id under `resource` (or under a DRA driver)."""
     cdi = _CDI_NAME.fullmatch(device_id)

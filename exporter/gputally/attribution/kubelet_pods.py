@@ -98,7 +98,9 @@ def _spec(spec: Message) -> dict[str, object]:
         "initContainers": [_container(container) for container in spec.messages(20)],
         # The fields that an ephemeral container shares with others are a message with the same numbers.
         "ephemeralContainers": [_container(ephemeral.message(1)) for ephemeral in spec.messages(34)],
-        "resourceClaims": [{"name": claim.text(1)} for claim in spec.messages(39)],
+        "resourceClaims": [
+            {"name": claim.text(1), "resourceClaimName": claim.text(3)} for claim in spec.messages(39)
+        ],
     }
 
 
@@ -106,7 +108,11 @@ def _container(container: Message) -> dict[str, object]:
     resources = container.message(8)
     return {
         "name": container.text(1),
-        "resources": {"limits": _quantities(resources, 1), "requests": _quantities(resources, 2)},
+        "resources": {
+            "limits": _quantities(resources, 1),
+            "requests": _quantities(resources, 2),
+            "claims": [{"name": claim.text(1), "request": claim.text(2)} for claim in resources.messages(3)],
+        },
     }
 
 
@@ -116,7 +122,7 @@ def _quantities(resources: Message, number: int) -> dict[str, str]:
 
 def _status(status: Message) -> dict[str, object]:
     numbers = {"containerStatuses": 8, "initContainerStatuses": 10, "ephemeralContainerStatuses": 13}
-    return {
+    containers = {
         statuses: [
             {
                 "name": container.text(1),
@@ -126,4 +132,12 @@ def _status(status: Message) -> dict[str, object]:
             for container in status.messages(number)
         ]
         for statuses, number in numbers.items()
+    }
+    return {
+        "phase": status.text(1),
+        "startTime": _time(status.message(7)),
+        "resourceClaimStatuses": [
+            {"name": claim.text(1), "resourceClaimName": claim.text(2)} for claim in status.messages(15)
+        ],
+        **containers,
     }

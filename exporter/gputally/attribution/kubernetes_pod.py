@@ -63,6 +63,7 @@ def pod_info(pod: object, allowed: AllowedLabels) -> PodInfo | None:
     """The pod; None if the object has no namespace or no name."""
     metadata = mapping(mapping(pod).get("metadata"))
     spec = mapping(mapping(pod).get("spec"))
+    status = mapping(mapping(pod).get("status"))
     namespace, name = text(metadata.get("namespace")), text(metadata.get("name"))
     if not namespace or not name:
         return None
@@ -70,12 +71,15 @@ def pod_info(pod: object, allowed: AllowedLabels) -> PodInfo | None:
         namespace=namespace,
         pod=name,
         pod_uid=_uid_in_cgroup(metadata),
-        containers=dict(_container_ids(mapping(mapping(pod).get("status")))),
+        containers=dict(_container_ids(status)),
         container_names=_container_names(spec),
         node=text(spec.get("nodeName")),
         workload=workload(pod),
         requested=_requests_gpu(spec) if spec else None,
         labels=allowed_labels(pod, allowed),
+        phase=text(status.get("phase")),
+        started_at_seconds=_seconds(text(status.get("startTime"))),
+        claim_requests=tuple(sorted(set(_claim_requests(spec, status)))),
     )
 
 
@@ -126,6 +130,23 @@ def _requests_gpu(spec: dict[str, object]) -> bool:
             if any(_is_gpu(name) and _is_some(amount) for name, amount in amounts.items()):
                 return True
     return False
+
+
+def _claim_requests(spec: dict[str, object], status: dict[str, object]) -> Iterator[tuple[str, str]]:
+    """ResourceClaim and request, for each container that names a request.
+
+    A claim has another name in the pod; for one that was created from a template only the status has it.
+    """
+    claims = {}
+    for entry in (*sequence(spec.get("resourceClaims")), *sequence(status.get("resourceClaimStatuses"))):
+        claim = mapping(entry)
+        if text(claim.get("resourceClaimName")):
+            claims[text(claim.get("name"))] = text(claim.get("resourceClaimName"))
+    for container in _containers(spec):
+        for entry in sequence(mapping(container.get("resources")).get("claims")):
+            name, request = text(mapping(entry).get("name")), text(mapping(entry).get("request"))
+            if request and name in claims:
+                yield claims[name], request
 
 
 def _is_gpu(resource: str) -> bool:
@@ -207,6 +228,13 @@ def _above_job(name: str, labels: dict[str, object], created: str) -> tuple[str,
     if scheduled and _is_schedule_of(int(scheduled["minutes"]), created):
         return "CronJob", scheduled["name"]
     return "Job", name
+
+
+def _seconds(time: str) -> float | None:
+    try:
+        return datetime.fromisoformat(time).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _is_schedule_of(minutes: int, created: str) -> bool:

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputally.attribution import FoundOwner, OwnerFinder, PodName
+from gputally.attribution.pod_processes import PodProcesses
 from gputally.attribution.procfs import ProcessFacts, read_process, read_start_time, sees_host
 from gputally.attribution.resolve import (
     PodIndex,
     count_uses,
     ended_pids,
     find_holders,
+    idle_pods,
     list_pods,
     list_residents,
     listed_pids,
@@ -34,6 +36,7 @@ class ProcessOwners:
 
     def __init__(self, procfs: Path) -> None:
         self._procfs = procfs
+        self._pod_processes = PodProcesses(procfs)
         self._known: dict[int, tuple[ProcessFacts, FoundOwner]] = {}
 
     def find(self, listed: Iterable[int], pods: PodIndex, ended: Iterable[int] = ()) -> dict[int, FoundOwner]:
@@ -57,6 +60,9 @@ class ProcessOwners:
         if all(found[pid].owner == _EXITED for pid in listed) and not sees_host(self._procfs, listed):
             return dict.fromkeys(found, FoundOwner(Unknown("pid_namespace")))
         return found
+
+    def ended_pods(self, uids: frozenset[str]) -> frozenset[str]:
+        return self._pod_processes.ended(uids)
 
     def _look_up(self, pid: int) -> tuple[ProcessFacts, FoundOwner] | Unknown:
         before = self._known.get(pid)
@@ -100,7 +106,7 @@ class Attributor:
         since, self._sampled_at_seconds = self._sampled_at_seconds, time.time()
         found = self._owners.find(listed_pids(readings), pods, ended_pids(readings))
         residents = list_residents(readings, found, since_seconds=since)
-        holders = find_holders(readings, pods)
+        holders = find_holders(readings, pods, self._owners.ended_pods(idle_pods(pods, residents)))
         uses = count_uses(readings, residents, holders)
         return Attribution(
             residents,

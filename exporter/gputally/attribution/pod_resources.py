@@ -7,11 +7,15 @@ v1alpha1 is all that kubelets before 1.20 have.
 A kubelet that has just started lists no pods at first, however many run with GPUs, until it has reached the
 API server. Until then it allocates nothing, and its earlier allocations stay valid. So a pod that is missing
 from the list of a new kubelet keeps its allocations for a while.
+
+Kubelets before 1.34 list completed pods too, with devices that others may have by now
+(https://github.com/kubernetes/kubernetes/issues/119423): `resolve.find_holders` drops these.
 """
 
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from gputally.attribution import Allocation, PodName, PodReport
@@ -43,6 +47,8 @@ class PodResources:
         self._timeout_seconds = timeout_seconds
         self._clock = clock
         self._listed: Mapping[PodName, tuple[Allocation, ...]] = {}
+        self._lists = 0
+        self._first_listed: Mapping[Allocation, int] = {}
         self._kubelet: tuple[int, ...] | None = None
         self._settled_at = -math.inf
 
@@ -54,8 +60,13 @@ class PodResources:
         except ValueError as error:
             raise Unavailable(f"the kubelet's list of pod resources is not valid: {error}") from error
         self._listed = listed if self._is_complete(listed) else {**self._listed, **listed}
+        allocations = [one for allocated in self._listed.values() for one in allocated]
+        self._first_listed = {one: self._first_listed.get(one, self._lists) for one in allocations}
+        self._lists += 1
         return PodReport(
-            allocations=tuple(one for allocated in self._listed.values() for one in allocated),
+            allocations=tuple(
+                replace(one, first_listed=number) for one, number in self._first_listed.items()
+            ),
             unallocated=frozenset(pod for pod, allocated in self._listed.items() if not allocated),
         )
 
@@ -103,22 +114,23 @@ def parse_pods(encoded: bytes) -> dict[PodName, tuple[Allocation, ...]]:
         name, namespace = pod.text(1), pod.text(2)
         allocated = found.setdefault((namespace, name), {})
         for container in pod.messages(3):
-            for resource, device_id in _devices(container):
-                allocated[Allocation(namespace, name, container.text(1), resource, device_id)] = None
+            for resource, device_id, claim in _devices(container):
+                one = Allocation(namespace, name, container.text(1), resource, device_id, claim)
+                allocated[one] = None
     return {pod: tuple(allocated) for pod, allocated in found.items()}
 
 
-def _devices(container: Message) -> Iterator[tuple[str, str]]:
-    """(resource, device id) of each GPU of a ContainerResources."""
+def _devices(container: Message) -> Iterator[tuple[str, str, str]]:
+    """Resource, device id and ResourceClaim, if any, of each GPU of a ContainerResources."""
     for devices in container.messages(2):
         resource = devices.text(1)
         for device_id in devices.texts(2):
             if is_gpu_device(resource, device_id):
-                yield resource, device_id
+                yield resource, device_id, ""
     for claim in container.messages(5):
         for claimed in claim.messages(4):
             driver, device = claimed.text(2), claimed.text(4)
             # A kubelet that does not report the device itself still reports its CDI devices.
             names = [device] if device else [cdi.text(1) for cdi in claimed.messages(1)]
             if is_gpu_driver(driver):
-                yield from ((driver, name) for name in names)
+                yield from ((driver, name, claim.text(2)) for name in names)

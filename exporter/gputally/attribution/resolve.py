@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from gputally.attribution import Allocation, CgroupOwner, FoundOwner, PodName, PodReport
-from gputally.attribution.device_ids import match_device
+from gputally.attribution.device_ids import is_replica, match_device
 from gputally.attribution.mps import charge_clients
 from gputally.devices.vendors import vendor_of
 from gputally.model import (
@@ -25,6 +25,7 @@ from gputally.model import (
 ENDED = "ended"
 """The kind of a process that the driver no longer lists."""
 _EXITED = FoundOwner(Unknown("exited"))
+_TERMINAL_PHASES = ("Succeeded", "Failed")
 _START_TIME_SLACK_SECONDS = 2.0
 """The greatest difference to expect between the kernel's and the driver's clock."""
 
@@ -48,7 +49,10 @@ def index_pods(reports: Mapping[str, PodReport]) -> PodIndex:
     by_uid: dict[str, PodInfo] = {}
     without_uid: list[PodInfo] = []
     for report in reports.values():
-        for pod in report.pods:
+        for reported in report.pods:
+            # A phase that is not updated may have changed, unless it is final.
+            outdated = report.stale and reported.phase not in _TERMINAL_PHASES
+            pod = replace(reported, phase="") if outdated else reported
             if not pod.pod_uid:
                 without_uid.append(pod)
             elif pod.pod_uid in by_uid:
@@ -78,6 +82,11 @@ def _filled_up(pod: PodInfo, other: PodInfo) -> PodInfo:
         workload=pod.workload or other.workload,
         requested=other.requested if pod.requested is None else pod.requested,
         labels=pod.labels or other.labels,
+        phase=pod.phase or other.phase,
+        started_at_seconds=other.started_at_seconds
+        if pod.started_at_seconds is None
+        else pod.started_at_seconds,
+        claim_requests=pod.claim_requests or other.claim_requests,
     )
 
 
@@ -276,14 +285,92 @@ def _plus(so_far: _Number | None, more: _Number | None) -> _Number | None:
     return more if so_far is None else so_far + more
 
 
-def find_holders(readings: Sequence[Reading], pods: PodIndex) -> tuple[tuple[DeviceKey, Owner], ...]:
-    """Containers to which the kubelet allocated a device of these GPUs, each device once."""
+def find_holders(
+    readings: Sequence[Reading], pods: PodIndex, ended: frozenset[str] = frozenset()
+) -> tuple[tuple[DeviceKey, Owner], ...]:
+    """Containers to which the kubelet allocated a device of these GPUs, each device once.
+
+    `ended` are the UIDs of pods that have no process any more.
+    """
     found = dict.fromkeys(
         (device, Owner("pod", namespace=one.namespace, pod=one.pod, container=one.container))
-        for one in pods.allocations
+        for one in _still_held(pods, ended)
         if (device := match_device(one.device_id, one.resource, readings)) is not None
     )
     return tuple(found)
+
+
+def idle_pods(pods: PodIndex, residents: Iterable[Resident]) -> frozenset[str]:
+    """UIDs of the pods with an allocated device and no process on it, of which no source has the phase.
+
+    Only those whose containers have a log: the kubelet creates it after the pod's sandbox, so a pod that has
+    none may not have had a process yet.
+    """
+    present = {
+        (resident.owner.namespace, resident.owner.pod)
+        for resident in residents
+        if isinstance(resident.owner, Owner)
+    }
+    allocated = {(one.namespace, one.pod) for one in pods.allocations} - present
+    return frozenset(
+        pod.pod_uid
+        for pod in pods.by_uid.values()
+        if (pod.namespace, pod.pod) in allocated and not pod.phase and (pod.containers or pod.container_names)
+    )
+
+
+def _still_held(pods: PodIndex, ended: frozenset[str]) -> Iterator[Allocation]:
+    """The allocations without those of completed pods, which kubelets before 1.34 list too.
+
+    https://github.com/kubernetes/kubernetes/issues/119423 and /issues/132020. The kubelet lists names, not
+    UIDs: a name is dropped only if every pod of that name has ended.
+    """
+    named: dict[PodName, list[PodInfo]] = defaultdict(list)
+    for pod in (*pods.by_uid.values(), *(pod for pod in pods.by_name.values() if not pod.pod_uid)):
+        named[pod.namespace, pod.pod].append(pod)
+    held = [
+        one
+        for one in pods.allocations
+        if not (same := named[one.namespace, one.pod]) or not all(_has_ended(pod, ended) for pod in same)
+    ]
+    newest: dict[tuple[str, str], Allocation] = {}
+    for one in held:
+        known = newest.setdefault((one.resource, one.device_id), one)
+        if _is_earlier(known, one, named):
+            newest[one.resource, one.device_id] = one
+    for one in held:
+        if not _is_earlier(one, newest[one.resource, one.device_id], named):
+            yield one
+
+
+def _has_ended(pod: PodInfo, ended: frozenset[str]) -> bool:
+    # A terminal phase is final. Any other phase is an answer too: a pending pod holds its devices and has no
+    # process yet.
+    if pod.phase:
+        return pod.phase in _TERMINAL_PHASES
+    return pod.pod_uid in ended
+
+
+def _is_earlier(one: Allocation, other: Allocation, named: Mapping[PodName, Sequence[PodInfo]]) -> bool:
+    """Whether the device passed from the pod of `one` to the pod of `other`.
+
+    A device plugin's device belongs to one pod at a time: of two, the earlier one has ended, even if no
+    source says so. That does not hold for replicas and claims, which pods may share.
+    """
+    if (one.namespace, one.pod) == (other.namespace, other.pod):
+        return False
+    if one.claim or other.claim or is_replica(one.device_id):
+        return False
+    if one.first_listed != other.first_listed:
+        return one.first_listed < other.first_listed
+    began, other_began = (_started_at(named[name.namespace, name.pod]) for name in (one, other))
+    return began is not None and other_began is not None and began < other_began
+
+
+def _started_at(pods: Sequence[PodInfo]) -> float | None:
+    """When the kubelet accepted the newest of the pods; None if that is not known of all."""
+    times = [pod.started_at_seconds for pod in pods]
+    return max((time for time in times if time is not None), default=None) if None not in times else None
 
 
 def _idle(device: DeviceKey, holder: Owner, readings: Iterable[Reading]) -> Use:
@@ -303,6 +390,10 @@ def _idle(device: DeviceKey, holder: Owner, readings: Iterable[Reading]) -> Use:
 def list_pods(uses: Iterable[Use], pods: PodIndex) -> tuple[PodInfo, ...]:
     """The pods among the owners, with all that is known about them."""
     allocated = {(one.namespace, one.pod) for one in pods.allocations}
+    claims: dict[PodName, set[str]] = defaultdict(set)
+    for one in pods.allocations:
+        if one.claim:
+            claims[one.namespace, one.pod].add(one.claim)
     found: dict[PodName, PodInfo] = {}
     for use in uses:
         if isinstance(use.owner, Unknown) or use.owner.kind != "pod":
@@ -321,6 +412,10 @@ def list_pods(uses: Iterable[Use], pods: PodIndex) -> tuple[PodInfo, ...]:
             node=known.node,
             workload=known.workload,
             requested=requested,
+            claim=",".join(sorted(claims[key])),
+            claim_request=",".join(
+                sorted({request for claim, request in known.claim_requests if claim in claims[key]})
+            ),
             labels=known.labels,
         )
     return tuple(found.values())

@@ -172,13 +172,16 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
+_IF_ANY = ("node", "claim", "claim_request")
+
+
 def _pod_info(pods: Sequence[PodInfo]) -> Family:
     """The allowed labels of all pods become label names; a pod without one of them has it empty."""
     columns = _columns(name for pod in pods for name, _ in pod.labels)
     labels = (*POD_INFO.extra_labels, *columns)
-    if not any(pod.node for pod in pods):
-        # With honor_labels, an empty label would remove the target's own.
-        labels = tuple(name for name in labels if name != "node")
+    # With honor_labels, an empty `node` would remove the target's own; few clusters have claims.
+    unused = {name for name in _IF_ANY if not any(getattr(pod, name) for pod in pods)}
+    labels = tuple(name for name in labels if name not in unused)
     samples: list[Sample] = []
     for pod in pods:
         allowed = dict(pod.labels)

@@ -35,6 +35,10 @@ class SimulatedOwners:
         running = {pid: run for run in _recent_runs(self._reader) for pid in run.pids}
         return {pid: self._whose(pid, running.get(pid)) for pid in dict.fromkeys((*listed, *ended))}
 
+    def ended_pods(self, uids: frozenset[str]) -> frozenset[str]:  # noqa: ARG002
+        """None: simulated pods hold a GPU only while they run."""
+        return frozenset()
+
     def _whose(self, pid: int, run: Run | None) -> FoundOwner:
         if pid < FIRST_PID:
             return FoundOwner(_MPS_SERVICE, self._reader.began_at)

@@ -68,6 +68,9 @@ def unavailable(source: KubeletPods) -> Unavailable:
 
 
 def test_all_fields_of_a_pod_are_read(socket_path: Path) -> None:
+    proxy = container("proxy")
+    for claim, request in (("own", "gpu"), ("shared", "")):
+        proxy.resources.claims.append(core("ResourceClaim", name=claim, request=request))
     pod = core(
         "Pod",
         metadata=core(
@@ -84,7 +87,11 @@ def test_all_fields_of_a_pod_are_read(socket_path: Path) -> None:
             "PodSpec",
             nodeName="gpu-node-7",
             initContainers=[container("setup")],
-            containers=[container("main", limits={"nvidia.com/gpu": "1", "cpu": "4"}), container("proxy")],
+            containers=[container("main", limits={"nvidia.com/gpu": "1", "cpu": "4"}), proxy],
+            resourceClaims=[
+                core("PodResourceClaim", name="own"),
+                core("PodResourceClaim", name="shared", resourceClaimName="team-gpus"),
+            ],
             ephemeralContainers=[
                 core(
                     "EphemeralContainer",
@@ -96,6 +103,10 @@ def test_all_fields_of_a_pod_are_read(socket_path: Path) -> None:
         status=core(
             "PodStatus",
             phase="Running",
+            startTime=core("Time", seconds=1795003200),
+            resourceClaimStatuses=[
+                core("PodResourceClaimStatus", name="own", resourceClaimName="train-0-own-x7k2p")
+            ],
             initContainerStatuses=[status("setup", f"containerd://{SETUP}")],
             containerStatuses=[status("main", f"cri-o://{MAIN}"), status("proxy", f"docker://{PROXY}")],
             ephemeralContainerStatuses=[status("debug", f"containerd://{DEBUG}")],
@@ -116,6 +127,9 @@ def test_all_fields_of_a_pod_are_read(socket_path: Path) -> None:
             workload="StatefulSet/train",
             requested=True,
             labels=(("app", "train"), ("notes", "y"), ("team", "vision")),
+            phase="Running",
+            started_at_seconds=1795003200.0,
+            claim_requests=(("train-0-own-x7k2p", "gpu"),),
         ),
     )
 

@@ -43,6 +43,7 @@ def test_a_running_pod_has_all_its_containers() -> None:
         },
         status={
             "phase": "Running",
+            "startTime": "2026-11-18T12:00:00Z",
             "containerStatuses": [
                 {"name": "main", "containerID": f"containerd://{container_id('a')}"},
                 {"name": "proxy", "containerID": f"cri-o://{container_id('b')}"},
@@ -68,7 +69,31 @@ def test_a_running_pod_has_all_its_containers() -> None:
         workload="Pod/train-0",
         requested=False,
         labels=(),
+        phase="Running",
+        started_at_seconds=1795003200.0,
     )
+
+
+def test_the_requests_in_claims_are_known_by_the_names_of_the_claims() -> None:
+    claiming = pod(
+        spec={
+            "containers": [
+                {"name": "main", "resources": {"claims": [{"name": "own", "request": "gpu"}]}},
+                {"name": "helper", "resources": {"claims": [{"name": "shared", "request": "small"}]}},
+                {
+                    "name": "whole",
+                    "resources": {"claims": [{"name": "shared"}, {"name": "x", "request": "y"}]},
+                },
+            ],
+            "resourceClaims": [
+                {"name": "own", "resourceClaimTemplateName": "one-gpu"},
+                {"name": "shared", "resourceClaimName": "team-gpus"},
+            ],
+        },
+        status={"resourceClaimStatuses": [{"name": "own", "resourceClaimName": "train-0-own-x7k2p"}]},
+    )
+    assert facts(claiming).claim_requests == (("team-gpus", "small"), ("train-0-own-x7k2p", "gpu"))
+    assert facts(claiming).requested is True
 
 
 def test_a_restarted_container_keeps_its_previous_id() -> None:

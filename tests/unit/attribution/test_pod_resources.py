@@ -64,8 +64,10 @@ def claim(driver: str, device: str, *cdi_names: str) -> Any:
     )
 
 
-def holds(*ids: str, name: str = "train-0", resource: str = "nvidia.com/gpu") -> tuple[Allocation, ...]:
-    return tuple(Allocation("ml", name, "main", resource, device_id) for device_id in ids)
+def holds(
+    *ids: str, name: str = "train-0", resource: str = "nvidia.com/gpu", claim: str = ""
+) -> tuple[Allocation, ...]:
+    return tuple(Allocation("ml", name, "main", resource, device_id, claim) for device_id in ids)
 
 
 def parse_holdings(reply: bytes) -> tuple[Allocation, ...]:
@@ -148,9 +150,20 @@ def test_claims_of_gpu_drivers_are_allocated_by_device_name() -> None:
     main = message("v1.ContainerResources", name="main", dynamic_resources=claims)
 
     assert parse_holdings(listing(pod("train-0", main))) == (
-        *holds("gpu-0", resource="gpu.nvidia.com"),
-        *holds("amd.com/gpu=1", "amd.com/gpu=2", resource="gpu.amd.com"),
+        *holds("gpu-0", resource="gpu.nvidia.com", claim="one-gpu"),
+        *holds("amd.com/gpu=1", "amd.com/gpu=2", resource="gpu.amd.com", claim="one-gpu"),
     )
+
+
+def test_an_allocation_has_the_number_of_the_first_list_with_it(socket_path: Path) -> None:
+    first, second = (pod(name, container("main", {"nvidia.com/gpu": [GPU]})) for name in ("one", "two"))
+    replies = [listing(first), listing(first, second), listing(second), listing(first, second)]
+    seen = []
+    with kubelet(socket_path, {V1: lambda _: replies.pop(0)}):
+        source = PodResources(socket_path)
+        for _ in range(4):
+            seen.append([(one.pod, one.first_listed) for one in source.read().allocations])
+    assert seen == [[("one", 0)], [("one", 0), ("two", 1)], [("two", 1)], [("one", 3), ("two", 1)]]
 
 
 def test_an_old_kubelet_is_queried_with_v1alpha1(socket_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import re
+import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +11,28 @@ from typing import Any
 import pytest
 
 from gputally.commands.capture import capture
+from gputally.commands.capture.archive import Archive
+from gputally.commands.capture.masks import Masks
+from gputally.commands.capture.nvidia_smi import mask_report, mask_table
 from gputally.devices import Report
 from gputally.devices.amdgpu import AmdgpuReader
-from gputally.model import Process, Reading
+from gputally.model import Process, Reading, Unavailable
 from tests.support.amd_trees import HOSTS, planted
+from tests.unit.devices.nvidia_smi.captures import CapturedNvidiaSmi
+
+
+def no_nvml(masks: Masks, archive: Archive) -> list[str]:
+    raise Unavailable("there is no NVIDIA GPU")
 
 
 def take(host: Path, target: Path) -> tuple[int, str]:
-    out = io.StringIO()
-    return capture(host / "sys", host / "proc", target, out), out.getvalue()
+    """Unpacks the capture below `target`."""
+    out, packed = io.StringIO(), io.BytesIO()
+    code = capture(host / "sys", host / "proc", "/nothing/nvidia-smi", packed, out, nvml=no_nvml)
+    if code == 0:
+        with tarfile.open(fileobj=io.BytesIO(packed.getvalue())) as archive:
+            archive.extractall(target, filter="tar")
+    return code, out.getvalue()
 
 
 def read(host: Path) -> Report:
@@ -150,16 +164,50 @@ def test_a_file_that_cannot_be_read_is_listed(tmp_path: Path, monkeypatch: pytes
     assert listed == "sys/devices/pci0000:00/0000:03:00.0/gpu_metrics\tEIO\n"
 
 
-def test_a_non_empty_directory_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_exists_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine")
-    code, text = take(planted("mi210"), tmp_path)
-    assert code == 2
-    assert f"{tmp_path}" in text
-    assert "not empty" in text
-    assert take(planted("mi210"), tmp_path / "notes")[0] == 2
-    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
-    (tmp_path / "empty").mkdir()
-    assert take(planted("mi210"), tmp_path / "empty")[0] == 0
+    out = io.StringIO()
+    assert capture(tmp_path, tmp_path, "nvidia-smi", tmp_path / "notes", out, nvml=no_nvml) == 2
+    assert "exists" in out.getvalue()
+    assert (tmp_path / "notes").read_text() == "mine"
+
+
+def test_what_exceeds_the_limit_is_left_out_and_listed() -> None:
+    archive = Archive(most_bytes=10)
+    archive.add("small", b"12345")
+    archive.add("large", b"123456")
+    assert (archive.names, archive.left_out) == ({"small"}, ["large"])
+
+
+UUID = "GPU-8a56a4bc-e184-a047-2620-be19fdb0913f"
+
+
+def test_tables_of_nvidia_smi_lose_what_identifies() -> None:
+    table = (
+        "name, uuid, serial, pci.bus_id, pci.bus, pid, process_name, power.draw [W]\n"
+        f"NVIDIA T4, {UUID}, 1650223000001, 00000000:1A:00.0, 0x1A, 4711, /home/me/a, b.py, 70.00 W\n"
+        f"NVIDIA T4, {UUID}, [N/A], 00000000:1A:00.0, 0x1A, 4711, [Not Found], [N/A]\n"
+    )
+    masked = Masks("node-7").text(mask_table(table, Masks("node-7")))
+    for word in (UUID, "1650223", "1A:00", "0x1A", "4711", "home", "b.py"):
+        assert word not in masked
+    assert masked.count("NVIDIA T4, GPU-00000001-0000-4000-8000-000000000000, ") == 2
+    assert "process-1, 70.00 W\n" in masked
+    assert masked.endswith("[Not Found], [N/A]\n")
+
+
+def test_the_report_of_nvidia_smi_loses_what_identifies() -> None:
+    report = (
+        f'<gpu id="00000000:1A:00.0"><uuid>{UUID}</uuid><serial>1650223000001</serial><pid>4711</pid>'
+        "<process_name>python a.py</process_name><product_name>NVIDIA T4</product_name>"
+        "<board_id>0x1a00</board_id><vm_name>mine</vm_name><note>on node-7, card 1650223000001</note></gpu>"
+    )
+    masks = Masks("node-7")
+    masked = masks.text(mask_report(report, masks))
+    for word in (UUID, "1650223000001", "1A:00", "0x1a00", "4711", "python", "mine", "node-7"):
+        assert word not in masked
+    assert "<product_name>NVIDIA T4</product_name>" in masked
+    assert "<note>on host, card serial-1</note>" in masked
 
 
 def test_a_capture_lists_its_contents(tmp_path: Path) -> None:
@@ -170,11 +218,31 @@ def test_a_capture_lists_its_contents(tmp_path: Path) -> None:
         assert word in readme
 
 
-def test_a_machine_without_an_amd_gpu(tmp_path: Path) -> None:
-    out = io.StringIO()
-    assert capture(Path("/sys"), Path("/proc"), tmp_path / "capture", out) == 1
-    assert "no AMD GPU" in out.getvalue()
+def test_a_host_without_gpus_gives_no_file(tmp_path: Path) -> None:
+    code, said = take(tmp_path, tmp_path / "capture")
+    assert code == 1
+    for part in ("AMD GPUs", "NVML", "nvidia-smi"):
+        assert f"not captured: {part}: " in said
     assert not (tmp_path / "capture").exists()
+
+
+def test_what_nvidia_smi_prints_is_captured(tmp_path: Path) -> None:
+    tool = CapturedNvidiaSmi(tmp_path)
+    tool.answer("-q", f"<gpu><uuid>{UUID}</uuid></gpu>")
+    packed, out = io.BytesIO(), io.StringIO()
+    nothing = tmp_path / "nothing"
+    assert capture(nothing, nothing, tool.path, packed, out, nvml=no_nvml) == 0
+    with tarfile.open(fileobj=io.BytesIO(packed.getvalue())) as archive:
+        texts = {
+            name: file.read().decode() for name in archive.getnames() if (file := archive.extractfile(name))
+        }
+    assert "exit code 0" in texts["nvidia-smi/version.txt"]
+    assert (
+        "temperature.gpu" in texts["nvidia-smi/query-gpu.csv"]
+        or "exit code 2" in texts["nvidia-smi/query-gpu.csv"]
+    )
+    assert UUID not in texts["nvidia-smi/report.xml"]
+    assert "nvidia-smi/query-compute-apps.csv" in texts
 
 
 def write(path: Path, text: str) -> None:

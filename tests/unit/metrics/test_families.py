@@ -212,6 +212,14 @@ def test_an_unknown_node_name_is_not_exported() -> None:
     assert [values for values, _ in info.samples] == [("team-a", "a", "", "", "")]
 
 
+def test_claims_are_labels_where_any_pod_has_one() -> None:
+    pods = (PodInfo("team-a", "a", claim="one-gpu", claim_request="large"), PodInfo("team-b", "b"))
+    snapshot = Snapshot(taken_at_seconds=0, age_seconds=0, readings=(), sources=(), pods=pods)
+    (info,) = (f for f in build_families(snapshot, FACTS) if f.metric.name == "gputally_pod_info")
+    assert info.metric.labels[-2:] == ("claim", "claim_request")
+    assert [values[-2:] for values, _ in info.samples] == [("one-gpu", "large"), ("", "")]
+
+
 def test_sources_and_the_exporter_have_their_own_metrics() -> None:
     found = samples(failures=2, errors={("fan_speed_ratio", "Unknown"): 3})
     assert found["gputally_source_failures_total"] == {("nvml",): 2}

@@ -85,6 +85,9 @@ class NoOwners:
     ) -> dict[int, FoundOwner]:
         return {pid: FoundOwner(Unknown("exited")) for pid in (*listed, *ended)}
 
+    def ended_pods(self, uids: frozenset[str]) -> frozenset[str]:  # noqa: ARG002
+        return frozenset()
+
 
 def new_ledger() -> Ledger:
     return Ledger(retention_seconds=300, max_window_seconds=60)

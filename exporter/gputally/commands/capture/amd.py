@@ -1,7 +1,6 @@
-"""`gputally capture`: copies the files that reader amdgpu reads on this host, without identifying data.
+"""The files that reader amdgpu reads on this host, without identifying data.
 
-A capture reproduces the same GPUs on another machine: its directories `sys` and `proc` replace /sys and
-/proc. It is for AMD GPUs only: NVIDIA's driver has no such files.
+They reproduce the same GPUs on another machine: the directories `sys` and `proc` replace /sys and /proc.
 """
 
 import errno
@@ -10,10 +9,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TextIO
 
+from gputally.commands.capture.archive import Archive
 from gputally.devices.amdgpu.discovery import find_cards
-from gputally.model import Unavailable
 
 _MOST_BYTES = 1 << 20
 _DEEPEST = 6
@@ -37,65 +35,41 @@ _FIRST_FAKE_ID = 0xCAB0_0000_0000_0001
 # A client that these have open belongs to another process, so their names matter; all hosts have them.
 _BROKERS = {"systemd", "systemd-logind", "elogind-daemon", "elogind", "seatd"}
 
-_README = """\
-Content
-  The files of /sys and /proc that GPUTally reads on a host with AMD GPUs, copied by `gputally capture`.
-
-Changed
-  unique ids, hive ids and serial numbers   replaced; equal ones stay equal
-  names of processes                        process-1, process-2, ...
-  /proc/<pid>/stat                          only the state and the start time are unchanged
-
-Unchanged
-  all measured values, PCI addresses, pids, the GPU use of each process, and the versions
-  of the driver, the VBIOS and the kernel
-
-Not included
-  command lines, environments, users, host names, open files other than GPUs, and PCIe
-  throughput, which takes a second to read
-
-unreadable.txt lists the files that exist and could not be read, each with the error.
-Review the files before you pass them on.
+README = """\
+sys, proc: the files that GPUTally reads on a host with AMD GPUs
+  replaced: unique ids, hive ids and serial numbers (equal ones stay equal); names of processes, as process-1,
+    process-2, ...; in /proc/<pid>/stat everything but the state and the start time
+  unchanged: measured values, PCI addresses, pids, the GPU use of each process, and the versions of the
+    driver, the VBIOS and the kernel
+  not included: open files other than GPUs, and PCIe throughput, which takes a second to read
+  unreadable.txt lists the files that exist and could not be read, each with the error.
 """
 
 
-def capture(sysfs: Path, procfs: Path, target: Path, out: TextIO) -> int:
-    """Writes a capture into `target` and a summary to `out`; returns the exit code."""
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        print(f"{target} exists and is not empty: use a new directory", file=out)
-        return 2
-    try:
-        cards = find_cards(sysfs, Counter())
-    except Unavailable as failure:
-        print(f"nothing captured: {failure.reason}", file=out)
-        print(f"  {failure.fix}", file=out)
-        print("  only AMD GPUs can be captured, from the files of the kernel's amdgpu driver", file=out)
-        return 1
+def capture_amd(sysfs: Path, procfs: Path, archive: Archive) -> list[str]:
+    """Adds the files of all AMD GPUs; returns a summary, line by line. Raises Unavailable without a GPU."""
+    cards = find_cards(sysfs, Counter())
     fakes = _Fakes()
-    system = _Copy(sysfs, target / "sys")
+    system = _Copy(sysfs, "sys", archive)
     for card in cards:
         for path in _matching(card.directory, _OF_CARD):
             system.add(path, fakes.change_of(path.name))
     _add_drm(system, {card.directory for card in cards})
     _add_kfd(system, fakes)
     system.add(sysfs / "module/amdgpu/version")
-    processes = _Copy(procfs, target / "proc")
+    processes = _Copy(procfs, "proc", archive)
     processes.add(procfs / "sys/kernel/osrelease")
     holders = _add_processes(processes, fakes)
-    (target / "README.txt").write_text(_README)
     unreadable = [
         f"{name}/{line}\n" for name, copy in (("sys", system), ("proc", processes)) for line in copy.failed
     ]
-    (target / "unreadable.txt").write_text("".join(unreadable))
-    print(
-        f"captured AMD GPUs: {len(cards)}, in {system.files + processes.files} files below {target}", file=out
-    )
-    for card in cards:
-        print(f"  {card.pci_address}  {card.model}", file=out)
-    print(f"  processes that have a GPU open: {holders}", file=out)
-    print(f"  files that could not be read (unreadable.txt): {len(unreadable)}", file=out)
-    print("ids, serial numbers and process names are replaced: see README.txt", file=out)
-    return 0
+    archive.add("unreadable.txt", "".join(unreadable).encode())
+    return [
+        f"captured AMD GPUs: {len(cards)}, in {system.files + processes.files} files",
+        *(f"  {card.pci_address}  {card.model}" for card in cards),
+        f"  processes that have a GPU open: {holders}",
+        f"  files that could not be read (unreadable.txt): {len(unreadable)}",
+    ]
 
 
 class _Fakes:
@@ -146,14 +120,15 @@ class _Fakes:
 
 
 class _Copy:
-    """Copies files of one tree to the same path in another. Links stay links, within the tree."""
+    """Copies files of one tree to the same path in the archive. Links stay links, within the tree."""
 
-    def __init__(self, root: Path, target: Path) -> None:
+    def __init__(self, root: Path, name: str, archive: Archive) -> None:
         self.root = root
         self.files = 0
         self.failed: list[str] = []
         self._real = root.resolve()
-        self._target = target
+        self._name = name
+        self._archive = archive
         self._done: set[Path] = set()
 
     def add(self, path: Path, change: Callable[[bytes], bytes] | None = None) -> None:
@@ -173,16 +148,11 @@ class _Copy:
         self.write(relative, change(content) if change else content)
 
     def write(self, relative: Path, content: bytes) -> None:
-        copy = self._target / relative
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(content)
+        self._archive.add(f"{self._name}/{relative}", content)
         self.files += 1
 
     def link(self, relative: Path, to: str) -> None:
-        copy = self._target / relative
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        if not copy.is_symlink():
-            copy.symlink_to(to)
+        self._archive.link(f"{self._name}/{relative}", to)
 
     def _walk(self, path: Path) -> Path | None:
         """The resolved path; the links in it are copied. None if it leaves the tree."""
