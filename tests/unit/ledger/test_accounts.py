@@ -314,7 +314,7 @@ def test_a_process_whose_owner_becomes_known_starts_at_zero() -> None:
     assert processes(ledger)[1].energy_millijoules == 200_000
     settle(
         ledger, 10, 300, [resident(1, A)]
-    )  # it did not run: half is for the time in which nobody had a name for it
+    )  # it did not run: half is for the time in which its owner was unknown
     assert processes(ledger)[1].energy_millijoules == total(charges(ledger)["a"]) == 50_000
     settle(ledger, 15, 400, [resident(1, A)])
     assert processes(ledger)[1].energy_millijoules == total(charges(ledger)["a"]) == 150_000

@@ -59,7 +59,7 @@ def test_one_owner_that_ran_gets_the_work_and_all_who_hold_the_device_the_floor(
     assert charged(there, [B], floor=100) == [(ON_A, "held", 50), (ON_A, "measured", 900), (ON_B, "held", 50)]
 
 
-def test_a_holder_is_not_another_owner_if_its_pod_is_there_in_a_container_that_cannot_be_told() -> None:
+def test_a_holder_is_not_another_owner_if_its_pod_is_there_in_an_unknown_container() -> None:
     assert charged([resident(1, pod("a", ""), busy=1)], [A], floor=100)[0][1:] == ("measured", 1000)
 
 
@@ -98,7 +98,7 @@ def test_where_the_memory_activity_of_one_is_not_known_sm_time_alone_counts() ->
     assert charged(there, weights=Weights(1000, 250)) == [(ON_A, "shared", 500), (ON_B, "shared", 500)]
 
 
-def test_where_nobody_ran_all_who_hold_it_get_it_equally() -> None:
+def test_if_no_owner_ran_all_holders_get_equal_parts() -> None:
     there = [resident(1, A, memory=6 * GIB), resident(2, B, memory=None)]
     assert charged(there) == [(ON_A, "held", 500), (ON_B, "held", 500)]
     assert charged(there, [B, C]) == [(ON_A, "held", 334), (ON_B, "held", 333), (ON_C, "held", 333)]

@@ -1,4 +1,4 @@
-"""The sampler of occupancy: when it runs, that it ends, and that nobody waits for it."""
+"""The sampler of occupancy: when it runs, that it ends, and that the reader does not wait for it."""
 
 import threading
 from collections import Counter
@@ -74,7 +74,7 @@ def test_a_thread_per_gpu_samples_while_there_is_something_to_watch(tmp_path: Pa
     assert not errors
 
 
-def test_a_gpu_that_hangs_holds_up_nobody(tmp_path: Path) -> None:
+def test_a_gpu_that_hangs_delays_no_other(tmp_path: Path) -> None:
     release, started = threading.Event(), Counter[str]()
 
     def start(card: CardOccupancy) -> None:
@@ -100,7 +100,7 @@ def test_a_gpu_that_hangs_holds_up_nobody(tmp_path: Path) -> None:
     sampler.close()
 
 
-def test_a_card_whose_sums_nobody_takes_is_not_sampled_for_ever(
+def test_a_card_whose_sums_are_not_taken_is_not_sampled_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(occupancy_module, "_MOST_SAMPLES", 3)
