@@ -86,6 +86,7 @@ _FIELDS: tuple[Column, ...] = (
     _field("utilization.decoder", "ratio", "decoder_utilization_ratio"),
     _field("utilization.jpeg", "ratio", "jpeg_utilization_ratio"),
     _field("utilization.ofa", "ratio", "ofa_utilization_ratio"),
+    _field("fabric.state", "", "fabric_state"),
     _field("memory.total", "bytes", "memory_total_bytes"),
     _field("memory.used", "bytes", "memory_used_bytes"),
     _field("memory.free", "bytes", "memory_free_bytes"),
