@@ -13,7 +13,7 @@ import pytest
 from gputally.commands.capture import capture
 from gputally.commands.capture.archive import Archive
 from gputally.commands.capture.masks import Masks
-from gputally.commands.capture.nvidia_smi import mask_report, mask_table
+from gputally.commands.capture.nvidia_smi_output import mask_report, mask_table
 from gputally.devices import Report
 from gputally.devices.amdgpu import AmdgpuReader
 from gputally.model import Process, Reading, Unavailable

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from gputally import __version__
-from gputally.commands.capture.amd import README as AMD
-from gputally.commands.capture.amd import capture_amd
+from gputally.commands.capture.amd_files import README as AMD
+from gputally.commands.capture.amd_files import capture_amd
 from gputally.commands.capture.archive import Archive
 from gputally.commands.capture.masks import Masks
-from gputally.commands.capture.nvidia_smi import README as NVIDIA_SMI
-from gputally.commands.capture.nvidia_smi import capture_nvidia_smi
+from gputally.commands.capture.nvidia_smi_output import README as NVIDIA_SMI
+from gputally.commands.capture.nvidia_smi_output import capture_nvidia_smi
 from gputally.commands.capture.nvml import README as NVML
 from gputally.commands.capture.nvml import capture_nvml
 from gputally.model import Unavailable

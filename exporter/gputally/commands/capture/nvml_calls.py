@@ -26,7 +26,7 @@ HIDDEN = "hidden"
 _NOT_RECORDED = ("nvmlErrorString",)  # returns a text that is the same on every host
 
 
-class Layout(NamedTuple):
+class RowLayout(NamedTuple):
     """The rows of a buffer that the reader passes as bytes."""
 
     row: struct.Struct
@@ -36,18 +36,18 @@ class Layout(NamedTuple):
     """The number of leading columns that are the question, not the answer."""
 
 
-_PROCESSES = Layout(struct.Struct("=I4xQII"), pids=(0,))
+_PROCESSES = RowLayout(struct.Struct("=I4xQII"), pids=(0,))
 LAYOUTS = {
     **{
         f"nvmlDeviceGet{kind}RunningProcesses_v{version}": _PROCESSES
         for kind in ("Compute", "Graphics", "MPSCompute")
         for version in (2, 3)
     },
-    "nvmlDeviceGetProcessUtilization": Layout(struct.Struct("=I4xQIIII"), pids=(0,)),
-    "nvmlDeviceGetAccountingPids": Layout(struct.Struct("=I"), pids=(0,)),
-    "nvmlDeviceGetAccountingStats": Layout(struct.Struct("=IIQQQI20x")),
-    "nvmlDeviceGetAccountingStats_v2": Layout(struct.Struct("=IIIIQI4xQQQQ"), pids=(0,), keys=1),
-    "nvmlDeviceGetFieldValues": Layout(struct.Struct("=IIqqIIQ"), keys=2),
+    "nvmlDeviceGetProcessUtilization": RowLayout(struct.Struct("=I4xQIIII"), pids=(0,)),
+    "nvmlDeviceGetAccountingPids": RowLayout(struct.Struct("=I"), pids=(0,)),
+    "nvmlDeviceGetAccountingStats": RowLayout(struct.Struct("=IIQQQI20x")),
+    "nvmlDeviceGetAccountingStats_v2": RowLayout(struct.Struct("=IIIIQI4xQQQQ"), pids=(0,), keys=1),
+    "nvmlDeviceGetFieldValues": RowLayout(struct.Struct("=IIqqIIQ"), keys=2),
 }
 """nvml.h: nvmlProcessInfo_t, nvmlProcessUtilizationSample_t, nvmlAccountingStats_t, nvmlFieldValue_t."""
 _PID_ARGUMENTS = {"nvmlDeviceGetAccountingStats": 1, "nvmlSystemGetProcessName": 0}
@@ -144,7 +144,7 @@ class Recorder:
         value = self._value("", filled)
         return value if filled is argument and not isinstance(filled, ctypes.Array) else {"out": value}
 
-    def _rows(self, layout: Layout, buffer: Any, count: int | None) -> list[list[int]]:
+    def _rows(self, layout: RowLayout, buffer: Any, count: int | None) -> list[list[int]]:
         fits = len(buffer) // layout.row.size
         rows = fits if count is None else min(fits, count)
         found = []

@@ -85,7 +85,7 @@ class FoundProcesses:
 
 
 @dataclass(slots=True)
-class _Use:
+class _ProcessUse:
     """The use of one GPU or partition by one process."""
 
     kinds: set[str] = field(default_factory=set)
@@ -103,14 +103,14 @@ class _Use:
     def memory_bytes(self) -> int | None:
         return max((b for b in (self.kfd_bytes, self.client_bytes) if b is not None), default=None)
 
-    def add(self, other: "_Use") -> None:
+    def add(self, other: "_ProcessUse") -> None:
         """Adds the use of a partition."""
         self.kinds |= other.kinds
         self.kfd_bytes = _plus(self.kfd_bytes, other.kfd_bytes)
         self.client_bytes = _plus(self.client_bytes, other.client_bytes)
 
 
-_Uses = dict[CardPart, dict[int, _Use]]
+_Uses = dict[CardPart, dict[int, _ProcessUse]]
 
 
 class ProcessFinder:
@@ -187,7 +187,7 @@ class ProcessFinder:
 
     def _activity(
         self,
-        uses: Mapping[int, _Use],
+        uses: Mapping[int, _ProcessUse],
         occupied: Mapping[int, int],
         timestamp_us: int,
         covers_us: int,
@@ -206,7 +206,7 @@ class ProcessFinder:
             ),
         )
 
-    def _within_time(self, uses: Mapping[int, _Use]) -> dict[int, dict[str, float]]:
+    def _within_time(self, uses: Mapping[int, _ProcessUse]) -> dict[int, dict[str, float]]:
         ran = {pid: dict(use.ran) for pid, use in uses.items()}
         for group in GROUPS:
             total = sum(one[group] for one in ran.values())
@@ -246,7 +246,7 @@ def _add_compute(
     for pid, by_gpu in compute.items():
         for gpu_id, use in by_gpu.items():
             if use.resident and gpu_id in nodes:
-                uses[nodes[gpu_id]][pid] = _Use(
+                uses[nodes[gpu_id]][pid] = _ProcessUse(
                     kinds={"compute"}, by_kfd=True, occupancy=use.directories, kfd_bytes=use.vram_bytes
                 )
 
@@ -290,7 +290,7 @@ def _add_clients(
         has_memory = any(client.memory_bytes.values()) and not handle_of_rocm
         if not (runs or has_memory or pid in uses[place]):
             continue
-        use = uses[place].setdefault(pid, _Use())
+        use = uses[place].setdefault(pid, _ProcessUse())
         use.kinds |= _kinds(client, of_kfd=pid in compute)
         use.client_bytes = _plus(use.client_bytes, client.memory_bytes.get("vram"))
         ran = ratios[client.key]
@@ -320,10 +320,10 @@ def _add_up_partitions(uses: _Uses, places: Iterable[CardPart]) -> None:
     for address, part in places:
         if part is not None:
             for pid, use in uses[address, part].items():
-                uses[address, None].setdefault(pid, _Use()).add(use)
+                uses[address, None].setdefault(pid, _ProcessUse()).add(use)
 
 
-def _process(pid: int, use: _Use, name: str | None, partition: int | None) -> Process:
+def _process(pid: int, use: _ProcessUse, name: str | None, partition: int | None) -> Process:
     return Process(
         pid=pid,
         kind="+".join(sorted(use.kinds)),

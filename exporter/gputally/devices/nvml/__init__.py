@@ -31,7 +31,7 @@ _CLOSE_SECONDS = 0.9
 _END_SECONDS = 0.5
 
 
-class _Slot:
+class _GpuSlot:
     """One NVML index: the GPU there, and all that is needed to read it independently of the others.
 
     It belongs to the thread that reads it while `reading` is true, otherwise to the reader.
@@ -87,7 +87,7 @@ class NvmlReader:
         self._xids = XidCounts()
         self._watches: dict[str, XidWatch] = {}
         self._driver = Driver(None, None)
-        self._slots: list[_Slot] = []
+        self._slots: list[_GpuSlot] = []
         """By index; those beyond the number of GPUs are not in use."""
         self._known: dict[str, Gpu] = {}
         self._lost: set[str] = set()
@@ -161,7 +161,7 @@ class NvmlReader:
         self._note_missing(readings)
         return tuple(sorted(readings, key=lambda reading: (reading.gpu.index, not reading.up)))
 
-    def _in_use(self) -> list[_Slot]:
+    def _in_use(self) -> list[_GpuSlot]:
         try:
             count = self._library.call("gpus", "nvmlDeviceGetCount")
         except DeviceLost:
@@ -169,10 +169,10 @@ class NvmlReader:
         if count is None:
             count = len(self._slots)
         for index in range(len(self._slots), int(count)):
-            self._slots.append(_Slot(index, self._library, accounting=self._use_accounting))
+            self._slots.append(_GpuSlot(index, self._library, accounting=self._use_accounting))
         return self._slots[: int(count)]
 
-    def _task(self, slot: _Slot) -> Callable[[], None]:
+    def _task(self, slot: _GpuSlot) -> Callable[[], None]:
         slot.reading = True
         start = self._starts
 
@@ -186,7 +186,7 @@ class NvmlReader:
 
         return read
 
-    def _wait_for_any(self, slots: Sequence[_Slot]) -> None:
+    def _wait_for_any(self, slots: Sequence[_GpuSlot]) -> None:
         """When no GPU responds, the driver hangs, and so does this read: `sampling` reports it as a whole."""
         while True:
             self._responded.clear()
@@ -194,7 +194,7 @@ class NvmlReader:
                 return
             self._responded.wait()
 
-    def _take(self, slot: _Slot, slots: Sequence[_Slot]) -> Reading:
+    def _take(self, slot: _GpuSlot, slots: Sequence[_GpuSlot]) -> Reading:
         """Raises what the read of this GPU raised."""
         if slot.reading:
             self._library.errors["gpus", "timeout"] += 1
@@ -228,7 +228,7 @@ class NvmlReader:
             xid_last_timestamp_seconds=moments or None,
         )
 
-    def _last_known(self, index: int, slots: Sequence[_Slot]) -> Gpu:
+    def _last_known(self, index: int, slots: Sequence[_GpuSlot]) -> Gpu:
         """The last known GPU at this index; a GPU may be lost before its identity was read."""
         taken = {slot.gpu.uuid for slot in slots if slot.gpu is not None}
         for uuid, gpu in self._known.items():
@@ -259,7 +259,7 @@ class NvmlReader:
 
     # The methods below run in the thread that reads the GPU.
 
-    def _read_slot(self, slot: _Slot, start: int) -> Reading | None:
+    def _read_slot(self, slot: _GpuSlot, start: int) -> Reading | None:
         """None when the GPU is lost."""
         if slot.start != start:
             slot.start, slot.device = start, None
@@ -279,7 +279,7 @@ class NvmlReader:
         finally:
             slot.lists.end_of_round()
 
-    def _open(self, slot: _Slot) -> NvmlDevice | None:
+    def _open(self, slot: _GpuSlot) -> NvmlDevice | None:
         """The device that is at the index now."""
         if slot.device is not None and slot.device.still_is():
             return slot.device
@@ -330,7 +330,7 @@ class NvmlReader:
         return {}
 
 
-def _drop_device(slot: _Slot) -> None:
+def _drop_device(slot: _GpuSlot) -> None:
     if slot.device is not None:
         device, slot.device = slot.device, None
         with suppress(DeviceLost, LibraryGone):  # the library may have gone first

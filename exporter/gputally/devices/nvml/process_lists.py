@@ -47,10 +47,10 @@ _NO_INSTANCE = 2**32 - 1
 _NO_MEMORY = 2**64 - 1
 
 
-_Found = tuple[str, int | None, int, int]  # lists, memory, GPU instance, compute instance
+_ListedProcess = tuple[str, int | None, int, int]  # lists, memory, GPU instance, compute instance
 
 
-class _Unreadable(Exception):
+class _ListUnreadable(Exception):
     """The device supports this list, but it cannot be read now."""
 
 
@@ -105,12 +105,12 @@ class ProcessLists:
 
     def processes(self, query: Query) -> tuple[Process, ...] | None:
         """The processes on a device, by pid; None when a list that the device supports failed."""
-        found: dict[int, _Found] = {}
+        found: dict[int, _ListedProcess] = {}
         answered = False
         for kind in _LISTS:
             try:
                 entries = self._list(query, kind)
-            except _Unreadable:
+            except _ListUnreadable:
                 return None
             if entries is None:
                 continue
@@ -148,11 +148,11 @@ class ProcessLists:
         if code != SUCCESS:
             verdict = query.judge(code, "processes", (kind,))
             if verdict is ErrorMeaning.FAILED:
-                raise _Unreadable
+                raise _ListUnreadable
             return [] if verdict is ErrorMeaning.ABSENT else None
         if entries is None:
             self._drop("processes")
-            raise _Unreadable
+            raise _ListUnreadable
         return entries
 
     def samples(
@@ -218,7 +218,7 @@ class ProcessLists:
         self._library.errors[field, "implausible"] += 1
 
 
-def _merge(known: _Found, other: _Found) -> _Found:
+def _merge(known: _ListedProcess, other: _ListedProcess) -> _ListedProcess:
     """One process that is on several lists, each with all of its memory."""
     kinds, memory, *instances = known
     kind, used, *_ = other

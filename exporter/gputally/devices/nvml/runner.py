@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-Task = Callable[[], None]
+_Read = Callable[[], None]
 _PATIENCE_SECONDS = 0.1
 
 
@@ -21,7 +21,7 @@ class _Round:
         self.done = threading.Event()
 
 
-class _Worker:
+class _RunnerThread:
     """One thread."""
 
     busy = False
@@ -32,12 +32,12 @@ class Runner:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._tasks: deque[tuple[Task, _Round]] = deque()
-        self._current: _Worker | None = None
+        self._tasks: deque[tuple[_Read, _Round]] = deque()
+        self._current: _RunnerThread | None = None
         self._changed = threading.Condition()
         """Guards all of this."""
 
-    def run(self, tasks: Sequence[Task], seconds: float) -> None:
+    def run(self, tasks: Sequence[_Read], seconds: float) -> None:
         """Returns when all tasks have ended, or after that time; the others still run, or will.
 
         A task must not raise.
@@ -68,11 +68,11 @@ class Runner:
             self._changed.notify_all()
 
     def _replace_thread(self) -> None:
-        self._current = _Worker()
+        self._current = _RunnerThread()
         # A daemon: a call that never returns must not keep the program from ending.
         threading.Thread(target=self._work, args=(self._current,), name=self._name, daemon=True).start()
 
-    def _work(self, worker: _Worker) -> None:
+    def _work(self, worker: _RunnerThread) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._tasks or worker is not self._current)

@@ -73,7 +73,7 @@ _FIXES = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ToolGpu:
     """A GPU of the tool: a physical GPU, or a partition of one."""
 
     reading: Reading
@@ -132,7 +132,7 @@ class RocmSmiReader(Reader):
         if self._rocm_smi is not None:
             self._rocm_smi.close()
 
-    def _read_all(self) -> list[_Found]:
+    def _read_all(self) -> list[_ToolGpu]:
         if self._rocm_smi is None:
             return self._read_amd_smi()
         try:
@@ -148,7 +148,7 @@ class RocmSmiReader(Reader):
                 programs = f"{self._rocm_smi.program} nor {self._amd_smi.program}"
                 raise CommandFailed("not_found", f"neither {programs} was found", failure.fix) from None
 
-    def _read_rocm_smi(self, command: Command) -> list[_Found]:
+    def _read_rocm_smi(self, command: Command) -> list[_ToolGpu]:
         finished = self._run_rocm_smi(command)
         document = find_json(finished.stdout)
         cards = _cards(document)
@@ -167,7 +167,7 @@ class RocmSmiReader(Reader):
                 self._errors["gpu", "unidentified"] += 1
                 continue
             reading = rocm_smi_keys.build_reading(gpu, card, self._errors)
-            found.append(_Found(reading, rocm_smi_keys.partition_profile(card)))
+            found.append(_ToolGpu(reading, rocm_smi_keys.partition_profile(card)))
         processes = None
         divided = any(one.profile and not one.profile.startswith("SPX") for one in found)
         if "--showpids" in self._options.keys() - self._crashing and not divided:
@@ -210,7 +210,7 @@ class RocmSmiReader(Reader):
             self._errors["processes", "malformed"] += malformed
         return assign_processes(listed, gpus)
 
-    def _read_amd_smi(self) -> list[_Found]:
+    def _read_amd_smi(self) -> list[_ToolGpu]:
         metrics = self._read_metrics()
         if metrics.keys() != self._static.keys() or self._clock() >= self._static_until:
             self._static = self._run_amd_smi("static")
@@ -223,7 +223,7 @@ class RocmSmiReader(Reader):
                 self._errors["gpu", "unidentified"] += 1
                 continue
             reading = amd_smi.build_reading(gpu, static, metric, self._errors)
-            found.append(_Found(reading, amd_smi.partition_profile(static)))
+            found.append(_ToolGpu(reading, amd_smi.partition_profile(static)))
         return found
 
     def _read_metrics(self) -> Mapping[int, amd_smi.Facts]:
@@ -299,9 +299,9 @@ def _cards(document: object) -> dict[int, rocm_smi_keys.CardJson]:
     return dict(sorted(found.items()))
 
 
-def _join_partitions(found: list[_Found]) -> list[Reading]:
+def _join_partitions(found: list[_ToolGpu]) -> list[Reading]:
     """One reading per GPU: its partitions have its address, and its unique id or none."""
-    cards: list[list[_Found]] = []
+    cards: list[list[_ToolGpu]] = []
     for one in found:
         card = next((card for card in cards if _is_part(one.reading.gpu, card[0].reading.gpu)), None)
         if card is None:
@@ -331,7 +331,7 @@ def _is_part(gpu: Gpu, card: Gpu) -> bool:
     return card.pci_bus_id.rpartition(".")[0] == slot and gpu.uuid in (card.uuid, f"GPU-{gpu.pci_bus_id}")
 
 
-def _partition(card: Gpu, number: int, part: _Found, profile: str | None) -> MigReading:
+def _partition(card: Gpu, number: int, part: _ToolGpu, profile: str | None) -> MigReading:
     return MigReading(
         instance=MigInstance(
             uuid=f"{card.uuid}-{number}",

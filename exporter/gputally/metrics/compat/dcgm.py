@@ -64,7 +64,7 @@ def families(inputs: ProfileInput) -> list[Family]:
 
 def build(inputs: ProfileInput, spellings: Sequence[Spelling]) -> list[Family]:
     """The families of these fields that have samples."""
-    values = inputs.once(_Values)
+    values = inputs.once(_DcgmValues)
     families = []
     for one in spellings:
         samples, scale = values.of(one.field), one.scale
@@ -74,7 +74,7 @@ def build(inputs: ProfileInput, spellings: Sequence[Spelling]) -> list[Family]:
     return families
 
 
-class _Values:
+class _DcgmValues:
     """Samples in the model's units, for both spellings: a field has the same label values in both."""
 
     def __init__(self, inputs: ProfileInput) -> None:

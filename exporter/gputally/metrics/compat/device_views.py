@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from gputally.metrics.compat import ProfileInput
 from gputally.model import THROTTLE_REASONS, Charge, Labels, MigReading, Owner, Reading, Unknown, Use
 
-_Entry = TypeVar("_Entry", Use, Charge)
+_OfOwner = TypeVar("_OfOwner", Use, Charge)
 
 NO_POD: Labels = ("", "", "")
 Number = float | None
@@ -128,8 +128,8 @@ def list_devices(inputs: ProfileInput) -> list[DeviceView]:
     return found
 
 
-def _by_device(entries: Iterable[_Entry]) -> dict[str, list[_Entry]]:
-    found: dict[str, list[_Entry]] = {}
+def _by_device(entries: Iterable[_OfOwner]) -> dict[str, list[_OfOwner]]:
+    found: dict[str, list[_OfOwner]] = {}
     for entry in entries:
         found.setdefault(entry.uuid, []).append(entry)
     return found
