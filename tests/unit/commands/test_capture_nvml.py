@@ -4,6 +4,7 @@ import io
 import json
 import re
 import tarfile
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -16,23 +17,30 @@ import pytest
 from gputally.commands.capture import capture
 from gputally.commands.capture.nvml import capture_nvml, device_functions, field_questions
 from gputally.devices import Report
-from gputally.devices.nvml import NvmlReader
+from gputally.devices.nvml import NvmlReader, xid
 from gputally.model import MigReading, Process, Reading
 from tests.support.nvml_cards import CARDS, h100, t4
 from tests.support.nvml_replay import Replay, read_nvml
 from tests.unit.devices.nvml.driver import Driver
+from tools.servers.waiting import wait_until
 from tools.standin.scenario import Fault, FaultKind, Frame, preload, write_scenario
 
 ROUNDS = 3
 
 
+THREADS = {"capture-nvml", "nvml-close", "nvml-events"}
+
+
 @pytest.fixture
-def driver(tmp_path: Path) -> Iterator[Driver]:
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    monkeypatch.setattr(xid, "WAIT_SECONDS", 0.05)  # so that readers close at once
     scenario = tmp_path / "scenario"
     write_scenario(scenario, [Frame(0.0, ())])
     preload(scenario)
     driver = Driver(scenario)
     yield driver
+    # A thread that still has the driver open would keep it open for the tests that follow.
+    wait_until(lambda: not THREADS & {thread.name for thread in threading.enumerate()})
     driver.close()
 
 
