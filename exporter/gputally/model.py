@@ -596,7 +596,8 @@ class Charge:
         ),
     )
     busy_microseconds: int | None = counter(
-        "SM time of {owner}, from the driver's samples of processes; held minus busy is idle. Absent "
+        "SM time of {owner}, from the driver's samples of processes (AMD: its part of the GPU's busy time); "
+        "held minus busy is idle. Absent "
         "where the driver does not sample processes, and while an MPS server runs the work of several owners."
     )
     active: bool = field(
