@@ -413,8 +413,8 @@ class Reading(Activity):
     temperature_slowdown_celsius: float | None = gauge("Core temperature at which the hardware slows down.")
     temperature_shutdown_celsius: float | None = gauge("Core temperature at which the hardware shuts down.")
     temperature_margin_celsius: float | None = gauge(
-        "Margin to the temperature at which the GPU slows down (T.Limit without the card's own offset); 0 or "
-        "less while it is exceeded."
+        "Margin to the temperature at which the GPU slows down (T.Limit without the card's own offset, which "
+        "the reader nvidia-smi does not know); 0 or less while it is exceeded."
     )
     temperature_slowdown_offset_celsius: float | None = None
     """The card's own offset: T.Limit where it slows down, for example -2."""
