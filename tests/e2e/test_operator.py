@@ -13,7 +13,7 @@ from alerts import promql
 from alerts.groups import GROUPS
 from alerts.rules import rule_groups
 from gputally.metrics.catalog import CATALOG
-from gputally.model import ProcessSample, Reading
+from gputally.model import FABRIC_PROBLEMS, Labelled, ProcessSample, Reading
 from gputally.simulator.scenario import MigLayout
 from tests.e2e.conftest import Keeper
 from tests.e2e.driver import Driver, on_a_gpu
@@ -58,7 +58,9 @@ def every_kind() -> tuple[Reading, ...]:
     (cut,) = world("h100", 1, mig=(MigLayout(gpus=(0,), profiles=("4g.40gb",)),), **idle)
     _, used, spare = world("h100", 3, **idle)
     *_, old = world("t4", 4, **idle)
-    return cut, replace(used, xid_errors={("13",): 1}), spare, old
+    # Only newer GPUs report these.
+    healthy: Labelled = {(problem,): 0.0 for problem in FABRIC_PROBLEMS}
+    return cut, replace(used, xid_errors={("13",): 1}, fabric_problem=healthy), spare, old
 
 
 @dataclass(frozen=True, slots=True)

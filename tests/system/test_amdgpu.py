@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -127,14 +128,16 @@ def test_check_reports_what_can_be_read(tmp_path: Path, arguments: tuple[str, ..
 
 
 def test_a_capture_can_be_read_as_a_host(tmp_path: Path) -> None:
-    tree, copy = plant("mi300x", tmp_path), tmp_path / "capture"
-    result = run("capture", str(copy), *roots(tree))
+    tree, copy, file = plant("mi300x", tmp_path), tmp_path / "capture", tmp_path / "capture.tar.gz"
+    result = run("capture", str(file), *roots(tree))
     assert result.returncode == 0
     assert "captured AMD GPUs: 2" in result.stdout
+    with tarfile.open(file) as archive:
+        archive.extractall(copy, filter="tar")
     original, again = (
         parse_samples(run("serve", "--once", *roots(root)).stdout)["gputally_gpu_power_watts"]
         for root in (tree, copy)
     )
     assert list(again.values()) == list(original.values())
-    refused = run("capture", str(copy), *roots(tree))
+    refused = run("capture", str(file), *roots(tree))
     assert refused.returncode != 0
