@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-_Read = Callable[[], None]
+_Call = Callable[[], None]
 _PATIENCE_SECONDS = 0.1
 
 
@@ -32,12 +32,12 @@ class Runner:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._tasks: deque[tuple[_Read, _Round]] = deque()
+        self._tasks: deque[tuple[_Call, _Round]] = deque()
         self._current: _RunnerThread | None = None
         self._changed = threading.Condition()
         """Guards all of this."""
 
-    def run(self, tasks: Sequence[_Read], seconds: float) -> None:
+    def run(self, tasks: Sequence[_Call], seconds: float) -> None:
         """Returns when all tasks have ended, or after that time; the others still run, or will.
 
         A task must not raise.
