@@ -45,11 +45,14 @@ class Generated:
         return self._unpacked(f"alertmanager-{name}-generated", "alertmanager.yaml.gz")
 
     def warnings(self) -> list[str]:
-        """The warnings in the events of the namespace."""
+        """The warnings in the events of the namespace.
+
+        Without those of the API server's repair loop, which may see a Service before its address.
+        """
         return [
             f"{event['involvedObject']['kind']} {event['involvedObject']['name']}: {event['message']}"
             for event in self._all("events")
-            if event["type"] == "Warning"
+            if event["type"] == "Warning" and event["reason"] != "ClusterIPNotAllocated"
         ]
 
     def _unpacked(self, secret: str, key: str) -> str:
