@@ -1,17 +1,21 @@
 # docker build -t gputally .
 # docker run --rm --gpus all -p 9400:9400 gputally
-ARG PYTHON_IMAGE=python:3.13-slim
+# By digest, because a tag can be pushed again. To renew it: docker buildx imagetools inspect python:3.13-slim
+ARG PYTHON_IMAGE=python:3.13.15-slim-trixie@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
 
 FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
-COPY tools/constraints.txt tools/
-COPY exporter exporter
-RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
+COPY packaging/image packaging/image
+# Only wheels with a known hash are installed; tools/hashes writes the lists.
+ENV PIP_NO_CACHE_DIR=1
 # Without pip: the image runs one program and installs nothing.
-RUN python -m venv --without-pip /opt/gputally && \
-    pip --python /opt/gputally/bin/python install --no-cache-dir --constraint tools/constraints.txt \
-        "$(ls /wheels/*.whl)[kubernetes]"
+RUN python -m venv --without-pip /builder && python -m venv --without-pip /opt/gputally && \
+    pip --python /builder/bin/python install --require-hashes --requirement packaging/image/build-requirements.txt && \
+    pip --python /opt/gputally/bin/python install --require-hashes --requirement packaging/image/requirements.txt
+COPY exporter exporter
+RUN pip --python /builder/bin/python wheel --no-deps --no-build-isolation --wheel-dir /wheels . && \
+    pip --python /opt/gputally/bin/python install --no-deps --no-index /wheels/*.whl
 RUN mkdir state
 
 FROM ${PYTHON_IMAGE}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from alerts import messages, routing
 from alerts.filling import fill_alert, fill_record
 from alerts.groups import ALERTS, GROUPS
-from alerts.model import Alert, Group, Record, Setting
+from alerts.model import Alert, Group, RecordingRule, Setting
 from alerts.rules import labels
 from alerts.runbooks import BASE_URL, runbook_url
 from alerts.settings import FIXED, SETTINGS, TABLES
@@ -57,9 +57,9 @@ def _group(group: Group) -> dict[str, object]:
     }
 
 
-def _rule(rule: Alert | Record) -> dict[str, object]:
+def _rule(rule: Alert | RecordingRule) -> dict[str, object]:
     values = {setting.name: _reference(setting) for setting in SETTINGS} | FIXED
-    if isinstance(rule, Record):
+    if isinstance(rule, RecordingRule):
         filled = fill_record(rule, {**values, "key": "{{ $key }}", "value": "{{ $value }}"})
         return {"record": rule.name, "expr": filled.expr, "labels": filled.labels, "each": rule.each}
     # Prometheus's templates have to be escaped before Helm's references are filled in.

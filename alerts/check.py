@@ -12,7 +12,7 @@ import jinja2.meta
 from alerts import promql, runbooks, schema
 from alerts.filling import with_defaults
 from alerts.groups import GROUPS
-from alerts.model import Alert, Group, Record, Setting, Table
+from alerts.model import Alert, Group, RecordingRule, RowSetting, Setting
 from alerts.settings import FIXED, SETTINGS, TABLES
 from alerts.templating import ENVIRONMENT, TEMPLATES
 
@@ -23,7 +23,7 @@ _USED_LABEL = re.compile(r"\$labels\.([a-zA-Z_][a-zA-Z0-9_]*)")
 def problems(
     groups: tuple[Group, ...] = GROUPS,
     settings: tuple[Setting, ...] = SETTINGS,
-    tables: tuple[Table, ...] = TABLES,
+    tables: tuple[RowSetting, ...] = TABLES,
     runbook_directory: Path = runbooks.DIRECTORY,
 ) -> list[str]:
     """Returns all faults."""
@@ -35,7 +35,9 @@ def problems(
     ]
 
 
-def full_schema(groups: tuple[Group, ...] = GROUPS, tables: tuple[Table, ...] = TABLES) -> promql.Schema:
+def full_schema(
+    groups: tuple[Group, ...] = GROUPS, tables: tuple[RowSetting, ...] = TABLES
+) -> promql.SeriesLabels:
     """Returns the labels of all exported and recorded series. Raises Wrong, with the record's name."""
     known = dict(schema.exported())
     # A table may be empty until a user fills it, but its records are valid names.
@@ -43,7 +45,7 @@ def full_schema(groups: tuple[Group, ...] = GROUPS, tables: tuple[Table, ...] = 
     waiting = [record for group in groups for record in with_defaults(group, filled).records]
     # A record may read one that is defined further down: repeat until nothing new resolves.
     while waiting:
-        left: list[Record] = []
+        left: list[RecordingRule] = []
         fault: promql.Wrong | None = None
         for record in waiting:
             try:
@@ -69,7 +71,7 @@ def _duplicates(groups: tuple[Group, ...]) -> Iterator[str]:
 
 
 def _settings(
-    groups: tuple[Group, ...], settings: tuple[Setting, ...], tables: tuple[Table, ...]
+    groups: tuple[Group, ...], settings: tuple[Setting, ...], tables: tuple[RowSetting, ...]
 ) -> Iterator[str]:
     known = {setting.name for setting in settings} | FIXED.keys() | {"key", "value"}
     used = {name for page in TEMPLATES.glob("*.j2") for name in _names(page.read_text())}
@@ -90,7 +92,7 @@ def _settings(
         yield f"there is no table {name}"
 
 
-def _expressions(groups: tuple[Group, ...], tables: tuple[Table, ...]) -> Iterator[str]:
+def _expressions(groups: tuple[Group, ...], tables: tuple[RowSetting, ...]) -> Iterator[str]:
     try:
         known = full_schema(groups, tables)
     except (promql.Wrong, jinja2.UndefinedError) as wrong:
@@ -99,7 +101,7 @@ def _expressions(groups: tuple[Group, ...], tables: tuple[Table, ...]) -> Iterat
     for group in groups:
         for rule in with_defaults(group, tables).rules:
             where = f"{group.name}: {rule.name}"
-            if isinstance(rule, Record):
+            if isinstance(rule, RecordingRule):
                 if not RECORD_NAME.fullmatch(rule.name):
                     yield f"{where}: the name of a record must be level:metric:operation"
                 continue
@@ -129,7 +131,7 @@ def _runbooks(groups: tuple[Group, ...], directory: Path) -> Iterator[str]:
             yield f"{directory.name}/{page.name}: its headings must be {name}, {', '.join(runbooks.SECTIONS)}"
 
 
-def _texts(rule: Alert | Record) -> tuple[str, ...]:
+def _texts(rule: Alert | RecordingRule) -> tuple[str, ...]:
     if isinstance(rule, Alert):
         return (rule.expr, rule.summary, rule.description)
     return (rule.expr, *rule.labels.values())

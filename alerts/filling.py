@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from textwrap import dedent
 
-from alerts.model import Alert, Group, Record, Setting, Table, Value
+from alerts.model import Alert, Group, RecordingRule, RowSetting, Setting, SettingValue
 from alerts.settings import FIXED, SETTINGS, TABLES
 from alerts.templating import fill
 
 
-def written(value: Value) -> str:
+def written(value: SettingValue) -> str:
     """The value as PromQL, and as Helm prints it."""
     if isinstance(value, tuple):
         return "|".join(str(code) for code in value)
@@ -36,16 +36,16 @@ def fill_alert(alert: Alert, values: Mapping[str, str]) -> Alert:
     )
 
 
-def fill_record(record: Record, values: Mapping[str, str]) -> Record:
+def fill_record(record: RecordingRule, values: Mapping[str, str]) -> RecordingRule:
     labels = {name: fill(value, **values) for name, value in record.labels.items()}
     return replace(record, expr=_expression(record.expr, values), labels=labels)
 
 
-def with_defaults(group: Group, tables: tuple[Table, ...] = TABLES) -> Group:
+def with_defaults(group: Group, tables: tuple[RowSetting, ...] = TABLES) -> Group:
     """The group with the default settings, and one rule for each row of a table."""
     values = defaults()
     rows = {table.name: table.rows for table in tables}
-    rules: list[Alert | Record] = []
+    rules: list[Alert | RecordingRule] = []
     for rule in group.rules:
         if isinstance(rule, Alert):
             rules.append(fill_alert(rule, values))

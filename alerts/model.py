@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-Value = float | int | str | tuple[int, ...]
+SettingValue = float | int | str | tuple[int, ...]
 """A number, a duration or text as Prometheus writes it, or a list of codes (in PromQL: `48|79`)."""
 
 
@@ -45,14 +45,14 @@ class Setting:
     """A threshold, a window or another value of the rules that users may change."""
 
     name: str
-    value: Value
+    value: SettingValue
     help: str
     source: str = ""
     """The source of the default; empty for GPUTally's own choice."""
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class RowSetting:
     """Rows that users write; a rule with `each` is repeated for each row."""
 
     name: str
@@ -84,7 +84,7 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecordingRule:
     """One recording rule, named level:metric:operation.
 
     With `each`, one for each row of that table, whose cells are `[[ key ]]` and `[[ value ]]`.
@@ -101,7 +101,7 @@ class Group:
     """Rules that are evaluated together, in order."""
 
     name: str
-    rules: tuple[Alert | Record, ...]
+    rules: tuple[Alert | RecordingRule, ...]
     interval: str = ""
 
     @property
@@ -109,5 +109,5 @@ class Group:
         return tuple(rule for rule in self.rules if isinstance(rule, Alert))
 
     @property
-    def records(self) -> tuple[Record, ...]:
-        return tuple(rule for rule in self.rules if isinstance(rule, Record))
+    def records(self) -> tuple[RecordingRule, ...]:
+        return tuple(rule for rule in self.rules if isinstance(rule, RecordingRule))

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 
 import promql_parser as parser
 
-Labels = frozenset[str]
-Schema = Mapping[str, Labels]
+LabelNames = frozenset[str]
+SeriesLabels = Mapping[str, LabelNames]
 """The labels of every series, by name."""
 
 ANY = "*"
 """In a schema: the series may have further labels that are not known beforehand, such as pod labels."""
 
-_NO_LABELS: Labels = frozenset()
+_NO_LABELS: LabelNames = frozenset()
 _KEEP_SERIES = ("topk", "bottomk", "limitk", "limit_ratio")
 _SET_OPERATORS = ("and", "or", "unless")
 _COMPARISONS = ("==", "!=", ">", "<", ">=", "<=")
@@ -36,7 +36,7 @@ class Wrong(ValueError):
     """An error in an expression, in one line."""
 
 
-def labels_of(expression: str, schema: Schema) -> Labels:
+def labels_of(expression: str, schema: SeriesLabels) -> LabelNames:
     """Returns the labels that the result may have. Raises Wrong."""
     try:
         parsed = parser.parse(expression)
@@ -50,7 +50,7 @@ def keeps_name(expression: str) -> bool:
     return _keeps_name(parser.parse(expression))
 
 
-def names_in(expression: str, schema: Schema) -> frozenset[str]:
+def names_in(expression: str, schema: SeriesLabels) -> frozenset[str]:
     """Returns the series that the expression reads."""
     found: set[str] = set()
 
@@ -64,7 +64,7 @@ def names_in(expression: str, schema: Schema) -> frozenset[str]:
     return frozenset(found)
 
 
-def _labels(node: parser.Expr, schema: Schema) -> Labels:
+def _labels(node: parser.Expr, schema: SeriesLabels) -> LabelNames:
     match node:
         case parser.VectorSelector():
             return _selector_labels(node, schema)
@@ -128,7 +128,7 @@ def children(node: parser.Expr) -> list[parser.Expr]:
             return []
 
 
-def _selected(node: parser.VectorSelector, schema: Schema) -> list[str]:
+def _selected(node: parser.VectorSelector, schema: SeriesLabels) -> list[str]:
     if node.name:
         if node.name not in schema:
             raise Wrong(f"there is no metric {node.name}")
@@ -142,7 +142,7 @@ def _selected(node: parser.VectorSelector, schema: Schema) -> list[str]:
     raise Wrong("a selector without a metric's name")
 
 
-def _selector_labels(node: parser.VectorSelector, schema: Schema) -> Labels:
+def _selector_labels(node: parser.VectorSelector, schema: SeriesLabels) -> LabelNames:
     names = _selected(node, schema)
     labels = frozenset().union(*(schema[name] for name in names))
     used = [matcher.name for matcher in node.matchers.matchers if matcher.name != "__name__"]
@@ -150,7 +150,7 @@ def _selector_labels(node: parser.VectorSelector, schema: Schema) -> Labels:
     return labels
 
 
-def _aggregate_labels(node: parser.AggregateExpr, schema: Schema) -> Labels:
+def _aggregate_labels(node: parser.AggregateExpr, schema: SeriesLabels) -> LabelNames:
     inner = _labels(node.expr, schema)
     operator = str(node.op)
     made = frozenset({node.param.val}) if isinstance(node.param, parser.StringLiteral) else _NO_LABELS
@@ -164,7 +164,7 @@ def _aggregate_labels(node: parser.AggregateExpr, schema: Schema) -> Labels:
     return (frozenset(named) if by else inner - frozenset(named)) | made
 
 
-def _binary_labels(node: parser.BinaryExpr, schema: Schema) -> Labels:
+def _binary_labels(node: parser.BinaryExpr, schema: SeriesLabels) -> LabelNames:
     left, right = _labels(node.lhs, schema), _labels(node.rhs, schema)
     if _is_scalar(node.lhs) or _is_scalar(node.rhs):
         return right if _is_scalar(node.lhs) else left
@@ -181,7 +181,7 @@ def _binary_labels(node: parser.BinaryExpr, schema: Schema) -> Labels:
     return _joined_labels(node, left, right)
 
 
-def _joined_labels(node: parser.BinaryExpr, left: Labels, right: Labels) -> Labels:
+def _joined_labels(node: parser.BinaryExpr, left: LabelNames, right: LabelNames) -> LabelNames:
     modifier = node.modifier
     if modifier is None or modifier.matching is None:
         return left
@@ -201,7 +201,7 @@ def _is_on(matching: parser.LabelModifier) -> bool:
     return str(matching).startswith("on")
 
 
-def _call_labels(node: parser.Call, schema: Schema) -> Labels:
+def _call_labels(node: parser.Call, schema: SeriesLabels) -> LabelNames:
     name, inner = node.func.name, [_labels(argument, schema) for argument in node.args]
     if name in ("label_replace", "label_join"):
         texts = [argument.val for argument in node.args if isinstance(argument, parser.StringLiteral)]
@@ -215,7 +215,7 @@ def _call_labels(node: parser.Call, schema: Schema) -> Labels:
     return max(inner, key=len, default=_NO_LABELS)
 
 
-def _equal_matchers(node: parser.Expr) -> Labels:
+def _equal_matchers(node: parser.Expr) -> LabelNames:
     while not isinstance(node, parser.VectorSelector):
         (node, *_) = children(node)
     equal = [m.name for m in node.matchers.matchers if m.op == parser.MatchOp.Equal]
@@ -236,7 +236,7 @@ def _is_scalar(node: parser.Expr) -> bool:
             return False
 
 
-def _must_have(labels: Labels, wanted: Iterable[str], what: str) -> None:
+def _must_have(labels: LabelNames, wanted: Iterable[str], what: str) -> None:
     if ANY in labels:
         return
     for label in wanted:

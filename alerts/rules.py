@@ -4,7 +4,7 @@ from typing import Any
 
 from alerts.filling import with_defaults
 from alerts.groups import GROUPS
-from alerts.model import Alert, Group, Record
+from alerts.model import Alert, Group, RecordingRule
 from alerts.runbooks import runbook_url
 
 
@@ -40,8 +40,8 @@ def annotations(alert: Alert) -> dict[str, str]:
     }
 
 
-def _rule(rule: Alert | Record) -> dict[str, Any]:
-    if isinstance(rule, Record):
+def _rule(rule: Alert | RecordingRule) -> dict[str, Any]:
+    if isinstance(rule, RecordingRule):
         named = {"labels": dict(rule.labels)} if rule.labels else {}
         return {"record": rule.name, "expr": rule.expr, **named}
     timing = {"for": rule.for_}

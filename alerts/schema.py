@@ -1,10 +1,10 @@
 """The labels of every series that the exporter and Prometheus itself provide."""
 
-from alerts.promql import ANY, Labels, Schema
+from alerts.promql import ANY, LabelNames, SeriesLabels
 from gputally.metrics import catalog
 from gputally.metrics.compat import dcgm, nvidia_smi
 
-TARGET_LABELS: Labels = frozenset({"cluster", "node", "job", "instance"})
+TARGET_LABELS: LabelNames = frozenset({"cluster", "node", "job", "instance"})
 """The labels that the scrape configuration adds; honor_labels keeps the exporter's own."""
 
 GPU = "cluster, node, gpu, uuid"
@@ -16,7 +16,7 @@ _OPEN = ("gputally_pod_info", "gputally_node_labels_info")
 """Series with the additional labels of --pod-labels and --node-labels."""
 
 
-def exported() -> Schema:
+def exported() -> SeriesLabels:
     """The labels of every series of a scrape."""
     labels = {metric.name: TARGET_LABELS | frozenset(metric.labels) for metric in catalog.CATALOG}
     labels |= {name: labels[name] | {ANY} for name in _OPEN}
@@ -24,7 +24,7 @@ def exported() -> Schema:
     return labels | dict.fromkeys(_ALERTS, frozenset({"alertname", "alertstate", "severity", ANY}))
 
 
-def compat() -> Schema:
+def compat() -> SeriesLabels:
     """The labels of the series that --compat dcgm,nvidia-smi adds."""
     labels = {one.metric.name: TARGET_LABELS | frozenset(one.metric.labels) for one in dcgm.OLD}
     return labels | {row.name: TARGET_LABELS | {"uuid", ANY} for row in nvidia_smi.ROWS}

@@ -1,7 +1,7 @@
 """Every setting of the rules, with its default and the source of the default."""
 
 from alerts import xids
-from alerts.model import Setting, Severity, Table
+from alerts.model import RowSetting, Setting, Severity
 from gputally.devices.vendors import READER_NAMES
 
 SETTINGS: tuple[Setting, ...] = (
@@ -20,15 +20,15 @@ SETTINGS: tuple[Setting, ...] = (
         "xid_critical",
         xids.codes(Severity.CRITICAL),
         "Critical XID codes: the GPU has to be reset or repaired.",
-        "NVIDIA's XID catalog requires an immediate reset or restart; DCGM fails a GPU for 48 and 74; the "
-        "catalog does not have 173 and 175 yet",
+        "NVIDIA's XID catalogue requires an immediate reset or restart; DCGM fails a GPU for 48 and 74; the "
+        "catalogue does not have 173 and 175 yet",
     ),
     Setting(
         "xid_warning",
         xids.codes(Severity.WARNING),
         "XID codes for working hours. 13, 31, 43 and 45 are program errors and belong in neither list; after "
         "144 to 146 GPUTallyRecoveryNeeded decides.",
-        "NVIDIA's XID catalog: contained or corrected by the GPU, and worth an investigation",
+        "NVIDIA's XID catalogue: contained or corrected by the GPU, and worth an investigation",
     ),
     Setting("xid_window_seconds", 3600, "For how long after an XID error its alert fires."),
     Setting("throttle_ratio", 0.5, "Share of 5 minutes in which the hardware reduced the clocks."),
@@ -36,8 +36,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "nvlink_crc_per_second",
         100,
-        "CRC errors per second on one NVLink.",
-        "DCGM: fewer are noise",
+        "CRC errors per second on all NVLinks of a GPU.",
+        "DCGM: fewer on one link are noise",
     ),
     Setting("link_window", "1d", "For how long an NVLink or XGMI link that went down is reported."),
     Setting("pcie_busy_ratio", 0.5, "Utilisation from which a PCIe link is expected at full speed."),
@@ -146,8 +146,8 @@ SETTINGS: tuple[Setting, ...] = (
     ),
 )
 
-TABLES: tuple[Table, ...] = (
-    Table(
+TABLES: tuple[RowSetting, ...] = (
+    RowSetting(
         "gpu_hour_prices",
         {
             ".*B200.*": 1.30,
@@ -162,12 +162,12 @@ TABLES: tuple[Table, ...] = (
         "Price of a GPU-hour by a regular expression on the model; of several matches the highest applies. "
         "Examples: roughly the price of the hardware over four years, without energy. Set your own.",
     ),
-    Table(
+    RowSetting(
         "namespace_budgets",
         {},
         "Budget of a namespace for any 24 hours, per cluster, GPUs and energy together.",
     ),
-    Table(
+    RowSetting(
         "node_power_budgets",
         {},
         "Power budget in watts for all GPUs of a node, by a regular expression on the node's name; of "

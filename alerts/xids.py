@@ -1,8 +1,8 @@
 """XID codes: NVIDIA's resolution, meaning, action and severity. Lists of the alerts, dashboards and documents
 follow from this table.
 
-The source is NVIDIA's catalog for Ampere and newer, without the codes that it calls unused, and nverror.h of
-driver 595.45.04 for codes that the catalog does not have yet (173 to 176).
+The source is NVIDIA's catalogue for Ampere and newer, without the codes that it calls unused, and nverror.h
+of driver 595.45.04 for codes that the catalogue does not have yet (173 to 176).
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Cause(StrEnum):
 
 
 class Resolution(StrEnum):
-    """The immediate action of NVIDIA's catalog."""
+    """The immediate action of NVIDIA's catalogue."""
 
     IGNORE = "none"
     RESTART_APP = "restart the program"

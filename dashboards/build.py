@@ -21,7 +21,7 @@ _REFRESH_CHOICES = ["10s", "30s", "1m", "5m", "15m", "1h"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PanelRow:
     """Panels under a heading, laid out from left to right and wrapped when a line is full."""
 
     title: str
@@ -29,16 +29,16 @@ class Row:
     collapsed: bool = False
 
 
-def row(title: str, *panels: Panel, collapsed: bool = False) -> Row:
+def row(title: str, *panels: Panel, collapsed: bool = False) -> PanelRow:
     """A row; without a title it has no heading, as at the top of the page."""
-    return Row(title, panels, collapsed)
+    return PanelRow(title, panels, collapsed)
 
 
 def dashboard(
     name: str,
     title: str,
     description: str,
-    *rows: Row,
+    *rows: PanelRow,
     variables: Sequence[Variable],
     tags: Sequence[str] = (),
     since: str = "now-6h",
@@ -104,7 +104,7 @@ class _Heading(core.RowPanel):
         return {**kept, "gridPos": self.gridPos, "panels": self.panels if self.collapsed else []}
 
 
-def _lay_out(rows: Sequence[Row]) -> list[core.Panel]:
+def _lay_out(rows: Sequence[PanelRow]) -> list[core.Panel]:
     placed: list[core.Panel] = []
     top = 0
     for each in rows:

@@ -19,7 +19,9 @@ COLORS = frozenset(
 _COLOR_KEYS = ("color", "fixedColor", "iconColor")
 
 
-def problems(dashboards: Mapping[str, Json] | None = None, known: promql.Schema | None = None) -> list[str]:
+def problems(
+    dashboards: Mapping[str, Json] | None = None, known: promql.SeriesLabels | None = None
+) -> list[str]:
     """All faults; empty if there are none. `dashboards` is JSON by dashboard name."""
     if dashboards is None:
         dashboards = {name: json.loads(text) for name, text in registry.texts().items()}

@@ -9,7 +9,7 @@ from alerts import promql
 from dashboards import Json
 from dashboards.check_queries import keeps_name, labels_of
 from dashboards.reading import (
-    Query,
+    PanelQuery,
     column_names,
     labels_in,
     panel_name,
@@ -26,7 +26,7 @@ _LABEL_OF_SERIES = re.compile(r"\$\{__field\.labels\.(\w+)\}")
 _COLUMN_OF_ROW = re.compile(r'\$\{__data\.fields(?:\.(\w+)|\["([^"]+)"\])\}')
 
 
-def faults(dashboard: Json, dashboards: Mapping[str, Json], known: promql.Schema) -> Iterator[str]:
+def faults(dashboard: Json, dashboards: Mapping[str, Json], known: promql.SeriesLabels) -> Iterator[str]:
     """Faults of a dashboard's links and of the column and label names that its panels use."""
     by_uid = {other["uid"]: other for other in dashboards.values()}
     for uid in sorted(set(_TO_DASHBOARD.findall(json.dumps(dashboard))) - by_uid.keys()):
@@ -77,7 +77,7 @@ def _address_faults(url: str, here: Json, by_uid: Mapping[str, Json]) -> Iterato
         yield "it does not pass on the time range"
 
 
-def _name_faults(panel: Json, known: promql.Schema) -> Iterator[str]:
+def _name_faults(panel: Json, known: promql.SeriesLabels) -> Iterator[str]:
     # check_queries reports queries that are wrong themselves.
     with suppress(promql.Wrong):
         if panel["type"] == "table":
@@ -86,7 +86,7 @@ def _name_faults(panel: Json, known: promql.Schema) -> Iterator[str]:
             yield from _series_faults(panel, known)
 
 
-def _table_faults(panel: Json, known: promql.Schema) -> Iterator[str]:
+def _table_faults(panel: Json, known: promql.SeriesLabels) -> Iterator[str]:
     existing = _columns(panel_queries(panel), known)
     if promql.ANY in existing:
         return
@@ -112,7 +112,7 @@ def _table_faults(panel: Json, known: promql.Schema) -> Iterator[str]:
                 yield f"link {link['title']}: no column {plain or quoted}"
 
 
-def _columns(queries: Sequence[Query], known: promql.Schema) -> set[str]:
+def _columns(queries: Sequence[PanelQuery], known: promql.SeriesLabels) -> set[str]:
     """The columns of a table of their samples before any transformation."""
     values = {f"Value #{query.ref_id}" for query in queries} if len(queries) > 1 else {"Value"}
     names = {_METRIC_NAME} if any(map(keeps_name, queries)) else set()
@@ -127,7 +127,7 @@ def _names_in_step(step: Json) -> Iterator[str]:
     yield from (each["fieldName"] for each in options.get("filters", ()))
 
 
-def _series_faults(panel: Json, known: promql.Schema) -> Iterator[str]:
+def _series_faults(panel: Json, known: promql.SeriesLabels) -> Iterator[str]:
     queries = panel_queries(panel)
     legends = [_pattern(query.legend) for query in queries]
     for override in panel["fieldConfig"]["overrides"]:

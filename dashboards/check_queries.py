@@ -8,7 +8,7 @@ import promql_parser as parser
 from alerts import promql
 from dashboards import Json
 from dashboards.reading import (
-    Query,
+    PanelQuery,
     annotation_queries,
     fill_variables,
     label_values_query,
@@ -42,7 +42,6 @@ COUNTERS = frozenset(
 COUNTERS_READ_AS_VALUES: Mapping[str, str] = {
     "gputally_gpu_ecc_errors_total": "the total is the state of the GPU's memory",
     "gputally_gpu_ras_errors_total": "the total is the state of the GPU",
-    "gputally_gpu_xid_errors_total": "rare: each error counts",
     "gputally_gpu_energy_joules_total": "ledger error: total measured minus total charged",
     "gputally_pod_energy_joules_total": "ledger error",
     "gputally_host_energy_joules_total": "ledger error",
@@ -54,7 +53,7 @@ _RATES = ("rate", "irate", "increase")
 _OF_COUNTERS = (*_RATES, "resets", "changes", "absent", "absent_over_time", "present_over_time", "timestamp")
 
 
-def faults(dashboard: Json, known: promql.Schema) -> Iterator[str]:
+def faults(dashboard: Json, known: promql.SeriesLabels) -> Iterator[str]:
     """Faults of the queries of panels, annotations and variables."""
     names = variables(dashboard)
     queries = [query for panel in panels(dashboard) for query in panel_queries(panel)]
@@ -68,16 +67,16 @@ def faults(dashboard: Json, known: promql.Schema) -> Iterator[str]:
             yield f"variable {name} is not used by any panel"
 
 
-def labels_of(query: Query, known: promql.Schema) -> promql.Labels:
+def labels_of(query: PanelQuery, known: promql.SeriesLabels) -> promql.LabelNames:
     """The labels of its result. Raises promql.Wrong."""
-    return promql.labels_of(_plain(query.expr), known)
+    return promql.labels_of(plain(query.expr), known)
 
 
-def keeps_name(query: Query) -> bool:
-    return promql.keeps_name(_plain(query.expr))
+def keeps_name(query: PanelQuery) -> bool:
+    return promql.keeps_name(plain(query.expr))
 
 
-def _plain(expr: str) -> str:
+def plain(expr: str) -> str:
     return fill_variables(
         expr,
         {
@@ -87,7 +86,7 @@ def _plain(expr: str) -> str:
     )
 
 
-def _query_faults(query: Query, names: Mapping[str, Json], known: promql.Schema) -> Iterator[str]:
+def _query_faults(query: PanelQuery, names: Mapping[str, Json], known: promql.SeriesLabels) -> Iterator[str]:
     for name in used_variables(query.expr):
         if name not in names and name not in GRAFANA_VARIABLES:
             yield f"unknown variable {name}"
@@ -97,16 +96,16 @@ def _query_faults(query: Query, names: Mapping[str, Json], known: promql.Schema)
         yield str(wrong)
         return
     yield from _unknown_labels(query.legend, has)
-    yield from _usage_faults(parser.parse(_plain(query.expr)), known)
+    yield from _usage_faults(parser.parse(plain(query.expr)), known)
 
 
-def _unknown_labels(legend: str, has: promql.Labels) -> Iterator[str]:
+def _unknown_labels(legend: str, has: promql.LabelNames) -> Iterator[str]:
     for label in labels_in(legend):
         if label not in has and promql.ANY not in has:
             yield f"the legend uses {label}, but the result has {', '.join(sorted(has)) or 'no labels'}"
 
 
-def _usage_faults(node: parser.Expr, known: promql.Schema, function: str = "") -> Iterator[str]:
+def _usage_faults(node: parser.Expr, known: promql.SeriesLabels, function: str = "") -> Iterator[str]:
     """Misuse of rate() and counters; `function` is the function applied to this node."""
     match node:
         case parser.Call():
@@ -126,7 +125,7 @@ def _usage_faults(node: parser.Expr, known: promql.Schema, function: str = "") -
         yield from _usage_faults(child, known, function)
 
 
-def _selector_faults(node: parser.VectorSelector, known: promql.Schema, function: str) -> Iterator[str]:
+def _selector_faults(node: parser.VectorSelector, known: promql.SeriesLabels, function: str) -> Iterator[str]:
     for name in sorted(promql.names_in(str(node), known)):
         if name in COUNTERS and name not in COUNTERS_READ_AS_VALUES and function not in _OF_COUNTERS:
             yield f"{name} is a counter: use rate() or increase()"
@@ -136,7 +135,7 @@ def _selector_faults(node: parser.VectorSelector, known: promql.Schema, function
         yield f'{node} is selected without cluster=~"$cluster"'
 
 
-def _variable_faults(names: Mapping[str, Json], known: promql.Schema) -> Iterator[str]:
+def _variable_faults(names: Mapping[str, Json], known: promql.SeriesLabels) -> Iterator[str]:
     before: set[str] = set()
     for name, variable in names.items():
         if variable["type"] == "query":
@@ -147,7 +146,7 @@ def _variable_faults(names: Mapping[str, Json], known: promql.Schema) -> Iterato
                 if used not in before:
                     yield f"variable {name}: {used} is not defined before it"
             try:
-                has = labels_of(Query(name, selector), known) if selector else frozenset({label})
+                has = labels_of(PanelQuery(name, selector), known) if selector else frozenset({label})
             except promql.Wrong as wrong:
                 yield f"variable {name}: {wrong}"
             else:

@@ -170,9 +170,9 @@ DASHBOARD = dashboard(
             "Bps",
         ),
         timeseries(
-            "XGMI traffic by link",
-            "Mean of the chosen GPUs. A link with less traffic than the others is slow or down.",
-            over_time(f"avg by (link) ({_rate('xgmi_bytes_total', 'link')})", "link {{link}}"),
+            "XGMI traffic by direction",
+            "Mean of the chosen GPUs. In most jobs both directions are alike.",
+            over_time(f"avg by (direction) ({_rate('xgmi_bytes_total', 'direction')})", "{{direction}}"),
             unit="Bps",
             width=8,
             legend="bottom",
@@ -181,7 +181,7 @@ DASHBOARD = dashboard(
             "XGMI links up",
             "XGMI links of each GPU that are up. Normal is the same number for all; after a drop, jobs on "
             "several GPUs fail or slow down.",
-            f"sum by (node, gpu) ({_per_gpu('xgmi_up', more='link')})",
+            _per_gpu("xgmi_links", 'state="up"'),
             "short",
             decimals=0,
             fill=0,
@@ -266,8 +266,8 @@ DASHBOARD = dashboard(
         ),
         timeseries(
             "Clocks by domain",
-            "Mean of the chosen GPUs. Clocks drop on idle GPUs; a drop under load is a loss caused by heat "
-            "or power.",
+            "Clocks of compute units and memory, mean of the chosen GPUs. They drop on idle GPUs; a drop "
+            "under load is a loss caused by heat or power.",
             over_time(f"avg by (domain) ({_per_gpu('clock_hertz', more='domain')})", "{{domain}}"),
             unit="hertz",
             width=8,

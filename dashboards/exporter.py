@@ -217,9 +217,9 @@ DASHBOARD = dashboard(
         ),
         table(
             "Read errors",
-            "Values that could not be read or were dropped as implausible, over the time range. A few are "
-            "normal; one field on all nodes is not supported by the driver.",
-            rows(f"topk(100, {_increase('gputally_source_errors_total', 'node, source, field, error')} > 0)"),
+            "Values that could not be read or were dropped as implausible since the exporter started. A few "
+            "are normal; one field on all nodes is not supported by the driver.",
+            rows(f"topk(100, {_of('gputally_source_field_errors', by='node, source, field, error')} > 0)"),
             columns=(
                 _NODE_COLUMN,
                 column("source", name="Source"),

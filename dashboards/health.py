@@ -126,7 +126,7 @@ def _alert_texts() -> list[Json]:
     return fields.texts({alert.name: alert.fault for group in GROUPS for alert in group.alerts})
 
 
-_TO_CATALOG = {"title": "NVIDIA's catalog", "url": CATALOG, "targetBlank": True}
+_TO_CATALOG = {"title": "NVIDIA's catalogue", "url": CATALOG, "targetBlank": True}
 _NODE_COLUMN = column("node", name="Node", width=150, link=links.TO_NODE)
 _WIDE_NODE_COLUMN = column("node", name="Node", width=170, link=links.TO_NODE)
 _GPU_COLUMN = column("gpu", name="GPU", width=60, link=links.TO_GPU)
@@ -135,7 +135,7 @@ _XID_COLUMNS = (
     column("xid", name="XID", width=60, link=_TO_CATALOG),
     column("meaning", name="Meaning", width=290, mappings=_xid_texts("meaning", "not in this table")),
     fields.override("cause", displayName="Cause", mappings=_xid_texts("cause", "?"), custom__width=80),
-    fields.override("action", displayName="Action", mappings=_xid_texts("action", "see NVIDIA's catalog")),
+    fields.override("action", displayName="Action", mappings=_xid_texts("action", "see NVIDIA's catalogue")),
 )
 
 DASHBOARD = dashboard(
@@ -202,7 +202,7 @@ DASHBOARD = dashboard(
             "Errors reported by the NVIDIA driver, newest first. Orange: act now. Yellow: act within "
             "working hours. Grey: mostly caused by applications.",
             rows(_copy_label(f"topk(100, {_XID_TIMES})", "xid", "meaning", "cause", "action") + " * 1000"),
-            rows(_of("xid_errors_total", more="xid", over="last_over_time", within="$__range")),
+            rows(_of("xid_code_errors", more="xid", over="last_over_time", within="$__range")),
             columns=(
                 column("Value #A", name="Last", unit="dateTimeFromNow", width=150),
                 _WIDE_NODE_COLUMN,
@@ -597,10 +597,10 @@ DASHBOARD = dashboard(
             "application.",
             rows(
                 _copy_label(
-                    f"count by (xid) ({_of('xid_errors_total', more='xid')})", "xid", "meaning", "cause"
+                    f"count by (xid) ({_of('xid_code_errors', more='xid')})", "xid", "meaning", "cause"
                 )
             ),
-            rows(f"sum by (xid) ({_of('xid_errors_total', more='xid')})"),
+            rows(f"sum by (xid) ({_of('xid_code_errors', more='xid')})"),
             rows(f"max by (xid) ({_of('xid_last_timestamp_seconds', more='xid')}) * 1000"),
             columns=(
                 *_XID_COLUMNS[:-1],

@@ -25,11 +25,8 @@ _THROTTLE = {
     "hw_slowdown": (6, "slowdown (hardware)", palette.WARNING),
     "sw_thermal_slowdown": (5, "thermal (driver)", palette.IDLE),
     "sw_power_cap": (4, "power limit", palette.HELD),
-    "sync_boost": (3, "sync boost", palette.NEUTRAL),
-    "applications_clocks_setting": (2, "user setting", palette.FREE),
-    "display_clock_setting": (2, "user setting", palette.FREE),
 }
-"""Reasons for limited clocks, most severe first; gpu_idle is normal and left out."""
+"""Reasons for limited clocks, most severe first; an idle GPU and settings of users are left out."""
 _ON_OFF = {0: ("off", palette.FREE), 1: ("on", palette.GOOD)}
 _ACTIONS = {
     "none": (0, "none", palette.GOOD),
@@ -83,7 +80,7 @@ def _state() -> str:
 
 
 def _links_down(kind: str) -> str:
-    return f"sum by (gpu) (max by (gpu, link) (gputally_gpu_{kind}_up{{{MATCH_GPU}}}) == bool 0)"
+    return f'max by (gpu) (gputally_gpu_{kind}{{state="down", {MATCH_GPU}}})'
 
 
 def _owners(of_pod: str, of_host: str, of_unknown: str = "") -> str:
@@ -360,9 +357,6 @@ DASHBOARD = dashboard(
                     ("sm", "multiprocessors"),
                     ("tensor", "tensor cores"),
                     ("dram", "memory interface"),
-                    ("fp64", "FP64"),
-                    ("fp32", "FP32"),
-                    ("fp16", "FP16"),
                 )
             ),
             unit="percentunit",
@@ -419,7 +413,7 @@ DASHBOARD = dashboard(
             "under load; other reasons need a check.",
             over_time(
                 "max by (gpu, reason) (avg_over_time("
-                f'gputally_gpu_throttle_active{{{MATCH_GPU}, reason!="gpu_idle"}}[$__rate_interval])) > 0',
+                f"gputally_gpu_throttle_active{{{MATCH_GPU}}}[$__rate_interval])) > 0",
                 "GPU {{gpu}} {{reason}}",
             ),
             unit="percentunit",
@@ -452,8 +446,8 @@ DASHBOARD = dashboard(
             "Links down",
             "NVLink and XGMI links that are not up. Normal is 0, unless the server connects the GPU "
             "without them.",
-            over_time(_links_down("nvlink"), "GPU {{gpu}}"),
-            over_time(_links_down("xgmi"), "GPU {{gpu}}"),
+            over_time(_links_down("nvlinks"), "GPU {{gpu}}"),
+            over_time(_links_down("xgmi_links"), "GPU {{gpu}}"),
             unit="short",
             width=8,
             height=7,
@@ -516,7 +510,7 @@ DASHBOARD = dashboard(
             "Driver errors by code, with the time of the last one. Applications mostly cause 13, 31, 43 "
             "and 45; the hardware causes 48, 79, 94, 95 and 119.",
             rows(_of("xid_last_timestamp_seconds", by="gpu, xid") + " * 1000"),
-            rows(f"max by (gpu, xid) (gputally_gpu_xid_errors_total{{{MATCH_GPU}}})"),
+            rows(f"max by (gpu, xid) (gputally_gpu_xid_code_errors{{{MATCH_GPU}}})"),
             columns=(
                 column("gpu", name="GPU", width=45),
                 column("xid", name="XID", width=50),
@@ -619,8 +613,6 @@ DASHBOARD = dashboard(
             "Configured limits and modes of each GPU. Without persistence mode, each start takes a second "
             "longer; without ECC, memory errors stay undetected.",
             rows(_of("power_limit_watts")),
-            rows(_of("power_max_limit_watts")),
-            rows(_of("clock_max_hertz", 'domain="graphics"')),
             rows(_of("temperature_slowdown_celsius")),
             rows(_of("ecc_mode")),
             rows(_of("persistence_mode")),
@@ -628,17 +620,15 @@ DASHBOARD = dashboard(
             columns=(
                 column("gpu", name="GPU", width=60),
                 column("Value #A", name="Power limit", unit="watt"),
-                column("Value #B", name="Max power limit", unit="watt"),
-                column("Value #C", name="Max core clock", unit="hertz"),
-                column("Value #D", name="Slowdown at", unit="celsius"),
+                column("Value #B", name="Slowdown at", unit="celsius"),
                 *(
                     fields.override(
                         f"Value #{letter}", displayName=name, mappings=fields.value_texts(_ON_OFF)
                     )
-                    for letter, name in (("E", "ECC"), ("F", "Persistence"), ("G", "MIG"))
+                    for letter, name in (("C", "ECC"), ("D", "Persistence"), ("E", "MIG"))
                 ),
             ),
-            order=("gpu", *value_columns(7)),
+            order=("gpu", *value_columns(5)),
             width=24,
             height=8,
         ),

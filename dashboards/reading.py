@@ -12,7 +12,7 @@ _IN_LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class PanelQuery:
     """A query to Prometheus and where it occurs."""
 
     location: str
@@ -47,17 +47,19 @@ def column_names(panel: Json) -> dict[str, str]:
     }
 
 
-def panel_queries(panel: Json) -> list[Query]:
+def panel_queries(panel: Json) -> list[PanelQuery]:
     return [
-        Query(panel_name(panel), target["expr"], target["legendFormat"], target["instant"], target["refId"])
+        PanelQuery(
+            panel_name(panel), target["expr"], target["legendFormat"], target["instant"], target["refId"]
+        )
         for target in panel.get("targets", ())
     ]
 
 
-def annotation_queries(dashboard: Json) -> list[Query]:
+def annotation_queries(dashboard: Json) -> list[PanelQuery]:
     """Queries of the annotations; their texts are the legend, because both refer to labels."""
     return [
-        Query(f"annotation {each['name']}", each["expr"], each["titleFormat"] + each["textFormat"])
+        PanelQuery(f"annotation {each['name']}", each["expr"], each["titleFormat"] + each["textFormat"])
         for each in dashboard["annotations"]["list"]
     ]
 

@@ -29,6 +29,7 @@ _KINDS = {
     "unattributed": palette.UNKNOWN,
 }
 _REMEDIES = {
+    "limit": "too many processes on the GPUs",
     "pid_namespace": "exporter needs hostPID",
     "permission": "no access to /proc: remove hidepid",
     "unknown_pod": "mount /var/log/pods or add a pod source",

@@ -10,7 +10,7 @@ from xdist.remote import Producer  # type: ignore[import-untyped]
 
 from tests.support.schedule import END_TO_END, LongestFirst
 from tools import Missing
-from tools.testing.report import Report
+from tools.testing.report import ProgressReport
 
 # The machine may be busy: the duration of an example says nothing about the code. A run tries the same
 # examples as the run before; `tools/test --stress` tries new ones.
@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(
-            Report(
+            ProgressReport(
                 lambda text: terminal.write(text, flush=True), bar=bool(config.getoption("--progress-bar"))
             )
         )

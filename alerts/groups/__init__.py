@@ -14,7 +14,7 @@ from alerts.groups import (
     prices,
     saturation,
 )
-from alerts.model import Alert, Group, Record
+from alerts.model import Alert, Group, RecordingRule
 
 GROUPS: tuple[Group, ...] = (
     prices.GROUP,
@@ -31,4 +31,4 @@ GROUPS: tuple[Group, ...] = (
     exporter.GROUP,
 )
 ALERTS: tuple[Alert, ...] = tuple(alert for group in GROUPS for alert in group.alerts)
-RECORDS: tuple[Record, ...] = tuple(record for group in GROUPS for record in group.records)
+RECORDS: tuple[RecordingRule, ...] = tuple(record for group in GROUPS for record in group.records)

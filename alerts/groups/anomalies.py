@@ -8,12 +8,12 @@ is an anomaly. There are no bands per pod: a pod has no past.
 """
 
 from alerts.groups.anomaly_bands import BANDS
-from alerts.model import Alert, Audience, Group, Record, Severity
+from alerts.model import Alert, Audience, Group, RecordingRule, Severity
 
 GROUP = Group(
     "gputally-anomalies",
     (
-        Record(
+        RecordingRule(
             "gpu:gputally_anomaly:input",
             """
             max by (cluster, node, gpu, uuid) (
@@ -22,12 +22,12 @@ GROUP = Group(
             """,
             labels={"anomaly_name": "gpu_utilization_ratio", "anomaly_strategy": "robust"},
         ),
-        Record(
+        RecordingRule(
             "gpu:gputally_anomaly:input",
             "sum by (cluster, node, gpu, uuid) (gpu:gputally_energy:watts)",
             labels={"anomaly_name": "gpu_power_watts", "anomaly_strategy": "adaptive"},
         ),
-        Record(
+        RecordingRule(
             "namespace:gputally_anomaly:input",
             """
               namespace:gputally_energy:watts
@@ -36,7 +36,7 @@ GROUP = Group(
             """,
             labels={"anomaly_name": "namespace_power_watts", "anomaly_strategy": "adaptive"},
         ),
-        Record(
+        RecordingRule(
             "namespace:gputally_anomaly:input",
             """
               namespace:gputally_held:gpus

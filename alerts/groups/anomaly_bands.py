@@ -1,10 +1,10 @@
 """The upper and lower band of each anomaly input; see alerts/groups/anomalies.py."""
 
-from alerts.model import Record
+from alerts.model import RecordingRule
 
-BANDS: tuple[Record, ...] = (
+BANDS: tuple[RecordingRule, ...] = (
     # Days are read in steps of 15 minutes: at 10,000 GPUs every minute would be too many samples.
-    Record(
+    RecordingRule(
         "gpu:gputally_anomaly:hourly",
         """
           avg_over_time(gpu:gputally_anomaly:input{anomaly_strategy="adaptive"}[1h])
@@ -13,15 +13,15 @@ BANDS: tuple[Record, ...] = (
         """,
     ),
     # Half an hour late, so that an anomaly does not shift its own band while its alert is pending.
-    Record(
-        "gpu:gputally_anomaly:center",
+    RecordingRule(
+        "gpu:gputally_anomaly:centre",
         """
           gpu:gputally_anomaly:hourly{anomaly_strategy="adaptive"} offset 30m
         or
           quantile_over_time(0.5, gpu:gputally_anomaly:hourly{anomaly_strategy="robust"}[1d:15m])
         """,
     ),
-    Record(
+    RecordingRule(
         "gpu:gputally_anomaly:deviation",
         """
           stddev_over_time(gpu:gputally_anomaly:input{anomaly_strategy="adaptive"}[1h])
@@ -29,12 +29,12 @@ BANDS: tuple[Record, ...] = (
           abs(
               gpu:gputally_anomaly:input{anomaly_strategy="robust"}
             -
-              gpu:gputally_anomaly:center{anomaly_strategy="robust"}
+              gpu:gputally_anomaly:centre{anomaly_strategy="robust"}
           )
         """,
     ),
     # Without a day of history there is no margin, and therefore no band.
-    Record(
+    RecordingRule(
         "gpu:gputally_anomaly:margin",
         """
           (
@@ -50,23 +50,23 @@ BANDS: tuple[Record, ...] = (
                   )
               >
                 (
-                      [[ anomaly_margin_ratio ]] * gpu:gputally_anomaly:center
+                      [[ anomaly_margin_ratio ]] * gpu:gputally_anomaly:centre
                     >
                       [[ anomaly_floor_ratio ]] * max_over_time(gpu:gputally_anomaly:hourly[1d:15m])
                   or
                     [[ anomaly_floor_ratio ]] * max_over_time(gpu:gputally_anomaly:hourly[1d:15m])
                   or
-                    [[ anomaly_margin_ratio ]] * gpu:gputally_anomaly:center
+                    [[ anomaly_margin_ratio ]] * gpu:gputally_anomaly:centre
                 )
             or
               (
-                    [[ anomaly_margin_ratio ]] * gpu:gputally_anomaly:center
+                    [[ anomaly_margin_ratio ]] * gpu:gputally_anomaly:centre
                   >
                     [[ anomaly_floor_ratio ]] * max_over_time(gpu:gputally_anomaly:hourly[1d:15m])
                 or
                   [[ anomaly_floor_ratio ]] * max_over_time(gpu:gputally_anomaly:hourly[1d:15m])
                 or
-                  [[ anomaly_margin_ratio ]] * gpu:gputally_anomaly:center
+                  [[ anomaly_margin_ratio ]] * gpu:gputally_anomaly:centre
               )
             or
                 [[ anomaly_deviations ]]
@@ -84,18 +84,18 @@ BANDS: tuple[Record, ...] = (
           gpu:gputally_anomaly:hourly offset 1d
         """,
     ),
-    Record(
+    RecordingRule(
         "gpu:gputally_anomaly:highest",
         """
         (
               (
-                    gpu:gputally_anomaly:center
+                    gpu:gputally_anomaly:centre
                   >
                     max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                 or
                   max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                 or
-                  gpu:gputally_anomaly:center
+                  gpu:gputally_anomaly:centre
               )
             >
               max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
@@ -103,18 +103,18 @@ BANDS: tuple[Record, ...] = (
             max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
           or
             (
-                  gpu:gputally_anomaly:center
+                  gpu:gputally_anomaly:centre
                 >
                   max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
               or
                 max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
               or
-                gpu:gputally_anomaly:center
+                gpu:gputally_anomaly:centre
             )
         )
         """,
     ),
-    Record(
+    RecordingRule(
         "gpu:gputally_anomaly:upper",
         """
           clamp_max(
@@ -125,19 +125,19 @@ BANDS: tuple[Record, ...] = (
           gpu:gputally_anomaly:highest + gpu:gputally_anomaly:margin
         """,
     ),
-    Record(
+    RecordingRule(
         "gpu:gputally_anomaly:lower",
         """
         clamp_min(
             (
                   (
-                        gpu:gputally_anomaly:center
+                        gpu:gputally_anomaly:centre
                       <
                         min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                     or
                       min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                     or
-                      gpu:gputally_anomaly:center
+                      gpu:gputally_anomaly:centre
                   )
                 <
                   min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
@@ -145,13 +145,13 @@ BANDS: tuple[Record, ...] = (
                 min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
               or
                 (
-                      gpu:gputally_anomaly:center
+                      gpu:gputally_anomaly:centre
                     <
                       min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                   or
                     min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                   or
-                    gpu:gputally_anomaly:center
+                    gpu:gputally_anomaly:centre
                 )
             )
           -
@@ -160,7 +160,7 @@ BANDS: tuple[Record, ...] = (
         )
         """,
     ),
-    Record(
+    RecordingRule(
         "namespace:gputally_anomaly:hourly",
         """
           avg_over_time(namespace:gputally_anomaly:input{anomaly_strategy="adaptive"}[1h])
@@ -168,15 +168,15 @@ BANDS: tuple[Record, ...] = (
           quantile_over_time(0.5, namespace:gputally_anomaly:input{anomaly_strategy="robust"}[1h])
         """,
     ),
-    Record(
-        "namespace:gputally_anomaly:center",
+    RecordingRule(
+        "namespace:gputally_anomaly:centre",
         """
           namespace:gputally_anomaly:hourly{anomaly_strategy="adaptive"} offset 30m
         or
           quantile_over_time(0.5, namespace:gputally_anomaly:hourly{anomaly_strategy="robust"}[1d:15m])
         """,
     ),
-    Record(
+    RecordingRule(
         "namespace:gputally_anomaly:deviation",
         """
           stddev_over_time(namespace:gputally_anomaly:input{anomaly_strategy="adaptive"}[1h])
@@ -184,11 +184,11 @@ BANDS: tuple[Record, ...] = (
           abs(
               namespace:gputally_anomaly:input{anomaly_strategy="robust"}
             -
-              namespace:gputally_anomaly:center{anomaly_strategy="robust"}
+              namespace:gputally_anomaly:centre{anomaly_strategy="robust"}
           )
         """,
     ),
-    Record(
+    RecordingRule(
         "namespace:gputally_anomaly:margin",
         """
           (
@@ -206,7 +206,7 @@ BANDS: tuple[Record, ...] = (
                   )
               >
                 (
-                      [[ anomaly_margin_ratio ]] * namespace:gputally_anomaly:center
+                      [[ anomaly_margin_ratio ]] * namespace:gputally_anomaly:centre
                     >
                         [[ anomaly_floor_ratio ]]
                       *
@@ -214,17 +214,17 @@ BANDS: tuple[Record, ...] = (
                   or
                     [[ anomaly_floor_ratio ]] * max_over_time(namespace:gputally_anomaly:hourly[1d:15m])
                   or
-                    [[ anomaly_margin_ratio ]] * namespace:gputally_anomaly:center
+                    [[ anomaly_margin_ratio ]] * namespace:gputally_anomaly:centre
                 )
             or
               (
-                    [[ anomaly_margin_ratio ]] * namespace:gputally_anomaly:center
+                    [[ anomaly_margin_ratio ]] * namespace:gputally_anomaly:centre
                   >
                     [[ anomaly_floor_ratio ]] * max_over_time(namespace:gputally_anomaly:hourly[1d:15m])
                 or
                   [[ anomaly_floor_ratio ]] * max_over_time(namespace:gputally_anomaly:hourly[1d:15m])
                 or
-                  [[ anomaly_margin_ratio ]] * namespace:gputally_anomaly:center
+                  [[ anomaly_margin_ratio ]] * namespace:gputally_anomaly:centre
               )
             or
                 [[ anomaly_deviations ]]
@@ -244,18 +244,18 @@ BANDS: tuple[Record, ...] = (
           namespace:gputally_anomaly:hourly offset 1d
         """,
     ),
-    Record(
+    RecordingRule(
         "namespace:gputally_anomaly:highest",
         """
         (
               (
-                    namespace:gputally_anomaly:center
+                    namespace:gputally_anomaly:centre
                   >
                     max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                 or
                   max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                 or
-                  namespace:gputally_anomaly:center
+                  namespace:gputally_anomaly:centre
               )
             >
               max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
@@ -263,18 +263,18 @@ BANDS: tuple[Record, ...] = (
             max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
           or
             (
-                  namespace:gputally_anomaly:center
+                  namespace:gputally_anomaly:centre
                 >
                   max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
               or
                 max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
               or
-                namespace:gputally_anomaly:center
+                namespace:gputally_anomaly:centre
             )
         )
         """,
     ),
-    Record(
+    RecordingRule(
         "namespace:gputally_anomaly:upper",
         """
           clamp_max(
@@ -287,19 +287,19 @@ BANDS: tuple[Record, ...] = (
           namespace:gputally_anomaly:highest + namespace:gputally_anomaly:margin
         """,
     ),
-    Record(
+    RecordingRule(
         "namespace:gputally_anomaly:lower",
         """
         clamp_min(
             (
                   (
-                        namespace:gputally_anomaly:center
+                        namespace:gputally_anomaly:centre
                       <
                         min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                     or
                       min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                     or
-                      namespace:gputally_anomaly:center
+                      namespace:gputally_anomaly:centre
                   )
                 <
                   min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
@@ -307,13 +307,13 @@ BANDS: tuple[Record, ...] = (
                 min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
               or
                 (
-                      namespace:gputally_anomaly:center
+                      namespace:gputally_anomaly:centre
                     <
                       min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                   or
                     min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                   or
-                    namespace:gputally_anomaly:center
+                    namespace:gputally_anomaly:centre
                 )
             )
           -

@@ -4,12 +4,12 @@ GPUs are counted as whole GPUs: a MIG device counts as its share of the GPU, and
 hold at once is divided between them.
 """
 
-from alerts.model import Group, Record
+from alerts.model import Group, RecordingRule
 
 GROUP = Group(
     "gputally-devices",
     (
-        Record(
+        RecordingRule(
             "device:gputally_utilization:ratio",
             """
               max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
@@ -18,7 +18,7 @@ GROUP = Group(
             """,
         ),
         # Several containers of a pod never hold more than the device.
-        Record(
+        RecordingRule(
             "device:gputally_pod_held:ratio",
             """
             clamp_max(
@@ -29,7 +29,7 @@ GROUP = Group(
             ) > 0
             """,
         ),
-        Record(
+        RecordingRule(
             "device:gputally_pod_busy:ratio",
             """
             clamp_max(
@@ -40,7 +40,7 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "device:gputally_pod_memory_used:bytes",
             """
             sum by (cluster, node, gpu, uuid, namespace, pod) (
@@ -48,7 +48,7 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "device:gputally_host_held:ratio",
             """
             clamp_max(
@@ -59,7 +59,7 @@ GROUP = Group(
             ) > 0
             """,
         ),
-        Record(
+        RecordingRule(
             "device:gputally_host_busy:ratio",
             """
             clamp_max(
@@ -70,12 +70,12 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "device:gputally_host_memory_used:bytes",
             "max by (cluster, node, gpu, uuid, owner) (gputally_host_memory_used_bytes)",
         ),
         # With time-slicing, the parts of all owners that hold a device add up to 1.
-        Record(
+        RecordingRule(
             "device:gputally_pod_part:ratio",
             """
               device:gputally_pod_held:ratio
@@ -86,7 +86,7 @@ GROUP = Group(
               )
             """,
         ),
-        Record(
+        RecordingRule(
             "device:gputally_host_part:ratio",
             """
               device:gputally_host_held:ratio
@@ -97,7 +97,7 @@ GROUP = Group(
               )
             """,
         ),
-        Record(
+        RecordingRule(
             "device:gputally_held:gpus",
             """
                 device:gputally_share:ratio
@@ -111,7 +111,7 @@ GROUP = Group(
             """,
         ),
         # Not known where that of any owner is not: work of MPS clients is no idle time.
-        Record(
+        RecordingRule(
             "device:gputally_busy:gpus",
             """
                 device:gputally_share:ratio
@@ -136,11 +136,11 @@ GROUP = Group(
               device:gputally_held:gpus == 0
             """,
         ),
-        Record(
+        RecordingRule(
             "device:gputally_idle:gpus",
             "clamp_min(device:gputally_held:gpus - device:gputally_busy:gpus, 0)",
         ),
-        Record(
+        RecordingRule(
             "device:gputally_allocated:gpus",
             """
                 device:gputally_share:ratio
@@ -150,7 +150,7 @@ GROUP = Group(
               device:gputally_share:ratio * 0
             """,
         ),
-        Record(
+        RecordingRule(
             "device:gputally_in_use:gpus",
             """
               device:gputally_share:ratio

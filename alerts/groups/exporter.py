@@ -39,7 +39,7 @@ GROUP = Group(
             description=(
                 'On node {{ $labels.node }}, {{ printf "%.0f" $value }} values from source '
                 "{{ $labels.source }} failed or were implausible in 15 minutes. These samples are missing. "
-                "The labels field and error of gputally_source_errors_total show which values, and why."
+                "The labels field and error of gputally_source_field_errors show which values, and why."
             ),
             for_="30m",
         ),

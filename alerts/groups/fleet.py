@@ -3,69 +3,69 @@
 It is counted on the GPUs themselves, so that the owners' shares and the unallocated rest add up to it.
 """
 
-from alerts.model import Group, Record
+from alerts.model import Group, RecordingRule
 
 GROUP = Group(
     "gputally-fleet",
     (
-        Record(
+        RecordingRule(
             "node:gputally_gpus:count",
             "count by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_info))",
         ),
-        Record(
+        RecordingRule(
             "node:gputally_gpus_up:count",
             "sum by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_up))",
         ),
-        Record(
+        RecordingRule(
             "node:gputally_gpus_allocated:count",
             "sum by (cluster, node) (device:gputally_allocated:gpus)",
         ),
-        Record(
+        RecordingRule(
             "node:gputally_gpus_in_use:count",
             "sum by (cluster, node) (device:gputally_in_use:gpus)",
         ),
-        Record(
+        RecordingRule(
             "node:gputally_gpus_free:count",
             "clamp_min(node:gputally_gpus_up:count - node:gputally_gpus_allocated:count, 0)",
         ),
-        Record(
+        RecordingRule(
             "node:gputally_utilization:ratio",
             "avg by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio))",
         ),
-        Record(
+        RecordingRule(
             "node:gputally_memory_used:bytes",
             "sum by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_memory_used_bytes))",
         ),
-        Record(
+        RecordingRule(
             "node:gputally_memory_total:bytes",
             "sum by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_memory_total_bytes))",
         ),
-        Record(
+        RecordingRule(
             "node:gputally_power:watts",
             "sum by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts))",
         ),
-        Record(
+        RecordingRule(
             "node:gputally_held:gpus",
             "sum by (cluster, node) (device:gputally_held:gpus)",
         ),
-        Record(
+        RecordingRule(
             "node:gputally_busy:gpus",
             "sum by (cluster, node) (device:gputally_busy:gpus)",
         ),
-        Record(
+        RecordingRule(
             "node:gputally_idle:gpus",
             "sum by (cluster, node) (device:gputally_idle:gpus)",
         ),
-        Record(
+        RecordingRule(
             "node:gputally_gpu_cost:per_hour",
             "sum by (cluster, node) (gpu:gputally_price:per_hour)",
         ),
-        Record(
+        RecordingRule(
             "node:gputally_cost:per_hour",
             'sum by (cluster, node) ({__name__=~"node:gputally_(gpu|energy)_cost:per_hour"})',
         ),
         # Together with the costs of the owners this is the whole cost.
-        Record(
+        RecordingRule(
             "node:gputally_unallocated_cost:per_hour",
             """
             sum by (cluster, node) (
@@ -80,7 +80,7 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "model:gputally_gpus:count",
             """
             count by (cluster, model) (
@@ -90,7 +90,7 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "model:gputally_gpus_up:count",
             """
             sum by (cluster, model) (
@@ -100,19 +100,19 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "model:gputally_gpus_allocated:count",
             "sum by (cluster, model) (device:gputally_allocated:gpus)",
         ),
-        Record(
+        RecordingRule(
             "model:gputally_gpus_in_use:count",
             "sum by (cluster, model) (device:gputally_in_use:gpus)",
         ),
-        Record(
+        RecordingRule(
             "model:gputally_gpus_free:count",
             "clamp_min(model:gputally_gpus_up:count - model:gputally_gpus_allocated:count, 0)",
         ),
-        Record(
+        RecordingRule(
             "model:gputally_utilization:ratio",
             """
             avg by (cluster, model) (
@@ -122,7 +122,7 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "model:gputally_memory_used:bytes",
             """
             sum by (cluster, model) (
@@ -132,7 +132,7 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "model:gputally_memory_total:bytes",
             """
             sum by (cluster, model) (
@@ -142,7 +142,7 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "model:gputally_power:watts",
             """
             sum by (cluster, model) (
@@ -152,27 +152,27 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "model:gputally_held:gpus",
             "sum by (cluster, model) (device:gputally_held:gpus)",
         ),
-        Record(
+        RecordingRule(
             "model:gputally_busy:gpus",
             "sum by (cluster, model) (device:gputally_busy:gpus)",
         ),
-        Record(
+        RecordingRule(
             "model:gputally_idle:gpus",
             "sum by (cluster, model) (device:gputally_idle:gpus)",
         ),
-        Record(
+        RecordingRule(
             "model:gputally_gpu_cost:per_hour",
             "sum by (cluster, model) (gpu:gputally_price:per_hour)",
         ),
-        Record(
+        RecordingRule(
             "model:gputally_cost:per_hour",
             'sum by (cluster, model) ({__name__=~"model:gputally_(gpu|energy)_cost:per_hour"})',
         ),
-        Record(
+        RecordingRule(
             "model:gputally_unallocated_cost:per_hour",
             """
             sum by (cluster, model) (
@@ -187,69 +187,69 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_gpus:count",
             "sum by (cluster) (node:gputally_gpus:count)",
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_gpus_up:count",
             "sum by (cluster) (node:gputally_gpus_up:count)",
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_gpus_allocated:count",
             "sum by (cluster) (node:gputally_gpus_allocated:count)",
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_gpus_in_use:count",
             "sum by (cluster) (node:gputally_gpus_in_use:count)",
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_gpus_free:count",
             "sum by (cluster) (node:gputally_gpus_free:count)",
         ),
         # A mean over GPUs, not over nodes.
-        Record(
+        RecordingRule(
             "cluster:gputally_utilization:ratio",
             "avg by (cluster) (max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio))",
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_memory_used:bytes",
             "sum by (cluster) (node:gputally_memory_used:bytes)",
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_memory_total:bytes",
             "sum by (cluster) (node:gputally_memory_total:bytes)",
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_power:watts",
             "sum by (cluster) (node:gputally_power:watts)",
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_held:gpus",
             "sum by (cluster) (node:gputally_held:gpus)",
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_busy:gpus",
             "sum by (cluster) (node:gputally_busy:gpus)",
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_idle:gpus",
             "sum by (cluster) (node:gputally_idle:gpus)",
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_gpu_cost:per_hour",
             "sum by (cluster) (node:gputally_gpu_cost:per_hour)",
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_cost:per_hour",
             "sum by (cluster) (node:gputally_cost:per_hour)",
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_unallocated_cost:per_hour",
             "sum by (cluster) (node:gputally_unallocated_cost:per_hour)",
         ),
         # The number of GPUs in each tenth of utilisation, which a mean hides.
-        Record(
+        RecordingRule(
             "model:gputally_gpus_by_utilization:count",
             """
             count_values by (cluster, model) (
@@ -263,7 +263,7 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "gpu:gputally_problem:severity",
             """
               (
@@ -285,7 +285,7 @@ GROUP = Group(
                   )
                 or
                   label_replace(
-                        max by (cluster, node, gpu, uuid) (gputally_gpu_recovery_action{action="none"} == 0)
+                        max by (cluster, node, gpu, uuid) (gputally_gpu_recovery_action{action!="none"} == 1)
                       * 0
                     + 3,
                     "problem", "recovery action needed", "uuid", ".*"
@@ -334,7 +334,7 @@ GROUP = Group(
               max by (cluster, node, uuid, model) (gputally_gpu_info)
             """,
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_unrequested:gpus",
             "sum by (cluster) (namespace:gputally_unrequested:gpus)",
         ),

@@ -4,13 +4,13 @@ All of it is one group. Prometheus evaluates groups at different moments, and on
 evaluation add up: the energy of a GPU equals the energy of its owners plus the unattributed energy.
 """
 
-from alerts.model import Group, Record
+from alerts.model import Group, RecordingRule
 
 GROUP = Group(
     "gputally-ledger",
     (
         # A pod that has ended keeps its workload as long as its last rates are visible.
-        Record(
+        RecordingRule(
             "pod:gputally_workload:info",
             """
               topk by (cluster, namespace, pod) (
@@ -23,7 +23,7 @@ GROUP = Group(
               clamp_min(max by (cluster, namespace, pod) (last_over_time(gputally_pod_active[15m])), 1)
             """,
         ),
-        Record(
+        RecordingRule(
             "gpu:gputally_energy:watts",
             """
               sum by (cluster, node, gpu, uuid) (
@@ -33,11 +33,11 @@ GROUP = Group(
               max by (cluster, node, uuid, model) (gputally_gpu_info)
             """,
         ),
-        Record(
+        RecordingRule(
             "node:gputally_energy:watts",
             "sum by (cluster, node) (gpu:gputally_energy:watts)",
         ),
-        Record(
+        RecordingRule(
             "node:gputally_unattributed:watts",
             """
             sum by (cluster, node, reason) (
@@ -51,11 +51,11 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "model:gputally_energy:watts",
             "sum by (cluster, model) (gpu:gputally_energy:watts)",
         ),
-        Record(
+        RecordingRule(
             "model:gputally_unattributed:watts",
             """
             sum by (cluster, model, reason) (
@@ -71,15 +71,15 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_energy:watts",
             "sum by (cluster) (node:gputally_energy:watts)",
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_unattributed:watts",
             "sum by (cluster, reason) (node:gputally_unattributed:watts)",
         ),
-        Record(
+        RecordingRule(
             "pod:gputally_energy:watts",
             """
               sum by (cluster, node, namespace, pod) (
@@ -89,78 +89,78 @@ GROUP = Group(
               pod:gputally_workload:info
             """,
         ),
-        Record(
+        RecordingRule(
             "host:gputally_energy:watts",
             """
             sum by (cluster, node, owner) (rate(gputally_host_energy_joules_total[ [[- rate_window -]] ]))
             """,
         ),
-        Record(
+        RecordingRule(
             "workload:gputally_energy:watts",
             "sum by (cluster, namespace, workload) (pod:gputally_energy:watts)",
         ),
-        Record(
+        RecordingRule(
             "namespace:gputally_energy:watts",
             "sum by (cluster, namespace) (pod:gputally_energy:watts)",
         ),
-        Record(
+        RecordingRule(
             "node:gputally_energy_cost:per_hour",
             "node:gputally_energy:watts * [[ pue ]] / 1000 * [[ kwh_price ]]",
         ),
-        Record(
+        RecordingRule(
             "node:gputally_co2:grams_per_hour",
             "node:gputally_energy:watts * [[ pue ]] / 1000 * [[ co2_grams_per_kwh ]]",
         ),
-        Record(
+        RecordingRule(
             "model:gputally_energy_cost:per_hour",
             "model:gputally_energy:watts * [[ pue ]] / 1000 * [[ kwh_price ]]",
         ),
-        Record(
+        RecordingRule(
             "model:gputally_co2:grams_per_hour",
             "model:gputally_energy:watts * [[ pue ]] / 1000 * [[ co2_grams_per_kwh ]]",
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_energy_cost:per_hour",
             "cluster:gputally_energy:watts * [[ pue ]] / 1000 * [[ kwh_price ]]",
         ),
-        Record(
+        RecordingRule(
             "cluster:gputally_co2:grams_per_hour",
             "cluster:gputally_energy:watts * [[ pue ]] / 1000 * [[ co2_grams_per_kwh ]]",
         ),
-        Record(
+        RecordingRule(
             "pod:gputally_energy_cost:per_hour",
             "pod:gputally_energy:watts * [[ pue ]] / 1000 * [[ kwh_price ]]",
         ),
-        Record(
+        RecordingRule(
             "pod:gputally_co2:grams_per_hour",
             "pod:gputally_energy:watts * [[ pue ]] / 1000 * [[ co2_grams_per_kwh ]]",
         ),
-        Record(
+        RecordingRule(
             "host:gputally_energy_cost:per_hour",
             "host:gputally_energy:watts * [[ pue ]] / 1000 * [[ kwh_price ]]",
         ),
-        Record(
+        RecordingRule(
             "host:gputally_co2:grams_per_hour",
             "host:gputally_energy:watts * [[ pue ]] / 1000 * [[ co2_grams_per_kwh ]]",
         ),
-        Record(
+        RecordingRule(
             "workload:gputally_energy_cost:per_hour",
             "workload:gputally_energy:watts * [[ pue ]] / 1000 * [[ kwh_price ]]",
         ),
-        Record(
+        RecordingRule(
             "workload:gputally_co2:grams_per_hour",
             "workload:gputally_energy:watts * [[ pue ]] / 1000 * [[ co2_grams_per_kwh ]]",
         ),
-        Record(
+        RecordingRule(
             "namespace:gputally_energy_cost:per_hour",
             "namespace:gputally_energy:watts * [[ pue ]] / 1000 * [[ kwh_price ]]",
         ),
-        Record(
+        RecordingRule(
             "namespace:gputally_co2:grams_per_hour",
             "namespace:gputally_energy:watts * [[ pue ]] / 1000 * [[ co2_grams_per_kwh ]]",
         ),
         # The share of a bill that is measured, shared or merely held.
-        Record(
+        RecordingRule(
             "namespace:gputally_charged:watts",
             """
             sum by (cluster, namespace, basis) (
@@ -168,7 +168,7 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "host:gputally_charged:watts",
             """
             sum by (cluster, node, owner, basis) (

@@ -1,27 +1,23 @@
 """Faults of NVLink, its fabric, XGMI and PCIe links; part of the group gputally-health."""
 
-from alerts.model import Action, Alert, Record, Severity
+from alerts.model import Action, Alert, RecordingRule, Severity
 
-RECORDS: tuple[Record, ...] = (
-    Record(
+RECORDS: tuple[RecordingRule, ...] = (
+    RecordingRule(
         "gpu:gputally_gpu_nvlink_up:sum",
         """
           (
-            sum by (cluster, node, gpu, uuid) (
-              max by (cluster, node, gpu, uuid, link) (gputally_gpu_nvlink_up)
-            )
+            max by (cluster, node, gpu, uuid) (gputally_gpu_nvlinks{state="up"})
           )
         * on (cluster, node, uuid) group_left (pci_bus_id, model)
           max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         """,
     ),
-    Record(
+    RecordingRule(
         "gpu:gputally_gpu_xgmi_up:sum",
         """
           (
-            sum by (cluster, node, gpu, uuid) (
-              max by (cluster, node, gpu, uuid, link) (gputally_gpu_xgmi_up)
-            )
+            max by (cluster, node, gpu, uuid) (gputally_gpu_xgmi_links{state="up"})
           )
         * on (cluster, node, uuid) group_left (pci_bus_id, model)
           max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
@@ -45,7 +41,7 @@ ALERTS: tuple[Alert, ...] = (
         summary="GPU {{ $labels.gpu }} on {{ $labels.node }} has many NVLink CRC errors.",
         description=(
             "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
-            "{{ $labels.node }} has {{ $value | humanize }} CRC errors per second on one of its NVLinks: "
+            "{{ $labels.node }} has {{ $value | humanize }} CRC errors per second on its NVLinks: "
             "packets are sent again. Jobs on several GPUs are slow. Plan a reset, and a repair if the "
             "errors return."
         ),
@@ -56,7 +52,7 @@ ALERTS: tuple[Alert, ...] = (
         """
           (
             sum by (cluster, node, gpu, uuid) (
-              max by (cluster, node, gpu, uuid, link, type) (
+              max by (cluster, node, gpu, uuid, type) (
                 increase(gputally_gpu_nvlink_errors_total{type!~"crc_.*"}[1h])
               )
             ) > 0
@@ -127,7 +123,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "GPUTallyFabricDegraded",
         """
-          (max by (cluster, node, gpu, uuid, problem) (gputally_gpu_fabric_problem) == 1)
+          (max by (cluster, node, gpu, uuid, problem) (gputally_gpu_fabric_problem{problem!="none"}) == 1)
         * on (cluster, node, uuid) group_left (pci_bus_id, model)
           max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         """,

@@ -4,12 +4,12 @@ Workloads and namespaces are sums of pods. The interval is fixed at one minute, 
 GPU-minutes, and a sum of a price per hour is 60 times the cost.
 """
 
-from alerts.model import Group, Record
+from alerts.model import Group, RecordingRule
 
 GROUP = Group(
     "gputally-owners",
     (
-        Record(
+        RecordingRule(
             "pod:gputally_held:gpus",
             """
               sum by (cluster, node, namespace, pod) (
@@ -21,7 +21,7 @@ GROUP = Group(
               pod:gputally_workload:info
             """,
         ),
-        Record(
+        RecordingRule(
             "pod:gputally_busy:gpus",
             """
               sum by (cluster, node, namespace, pod) (
@@ -33,7 +33,7 @@ GROUP = Group(
               pod:gputally_workload:info
             """,
         ),
-        Record(
+        RecordingRule(
             "pod:gputally_idle:gpus",
             """
               sum by (cluster, node, namespace, pod) (
@@ -47,7 +47,7 @@ GROUP = Group(
               pod:gputally_workload:info
             """,
         ),
-        Record(
+        RecordingRule(
             "pod:gputally_gpu_cost:per_hour",
             """
               sum by (cluster, node, namespace, pod) (
@@ -59,7 +59,7 @@ GROUP = Group(
               pod:gputally_workload:info
             """,
         ),
-        Record(
+        RecordingRule(
             "pod:gputally_idle_cost:per_hour",
             """
               sum by (cluster, node, namespace, pod) (
@@ -73,7 +73,7 @@ GROUP = Group(
               pod:gputally_workload:info
             """,
         ),
-        Record(
+        RecordingRule(
             "pod:gputally_cost:per_hour",
             """
             sum by (cluster, node, namespace, pod, workload) (
@@ -81,7 +81,7 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "pod:gputally_memory_used:bytes",
             """
               sum by (cluster, node, namespace, pod) (device:gputally_pod_memory_used:bytes)
@@ -89,7 +89,7 @@ GROUP = Group(
               pod:gputally_workload:info
             """,
         ),
-        Record(
+        RecordingRule(
             "host:gputally_held:gpus",
             """
             sum by (cluster, node, owner) (
@@ -99,7 +99,7 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "host:gputally_busy:gpus",
             """
             sum by (cluster, node, owner) (
@@ -109,7 +109,7 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "host:gputally_idle:gpus",
             """
             sum by (cluster, node, owner) (
@@ -121,7 +121,7 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "host:gputally_gpu_cost:per_hour",
             """
             sum by (cluster, node, owner) (
@@ -131,7 +131,7 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "host:gputally_idle_cost:per_hour",
             """
             sum by (cluster, node, owner) (
@@ -143,16 +143,16 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "host:gputally_cost:per_hour",
             'sum by (cluster, node, owner) ({__name__=~"host:gputally_(gpu|energy)_cost:per_hour"})',
         ),
-        Record(
+        RecordingRule(
             "host:gputally_memory_used:bytes",
             "sum by (cluster, node, owner) (device:gputally_host_memory_used:bytes)",
         ),
         # One series per pod, for autoscalers; without process samples, the utilisation of the device.
-        Record(
+        RecordingRule(
             "pod:gputally_utilization:ratio",
             """
             avg by (cluster, namespace, pod) (
@@ -171,71 +171,71 @@ GROUP = Group(
             )
             """,
         ),
-        Record(
+        RecordingRule(
             "pod:gputally_utilization:percent",
             "pod:gputally_utilization:ratio * 100",
         ),
-        Record(
+        RecordingRule(
             "workload:gputally_held:gpus",
             "sum by (cluster, namespace, workload) (pod:gputally_held:gpus)",
         ),
-        Record(
+        RecordingRule(
             "workload:gputally_busy:gpus",
             "sum by (cluster, namespace, workload) (pod:gputally_busy:gpus)",
         ),
-        Record(
+        RecordingRule(
             "workload:gputally_idle:gpus",
             "sum by (cluster, namespace, workload) (pod:gputally_idle:gpus)",
         ),
-        Record(
+        RecordingRule(
             "workload:gputally_gpu_cost:per_hour",
             "sum by (cluster, namespace, workload) (pod:gputally_gpu_cost:per_hour)",
         ),
-        Record(
+        RecordingRule(
             "workload:gputally_idle_cost:per_hour",
             "sum by (cluster, namespace, workload) (pod:gputally_idle_cost:per_hour)",
         ),
-        Record(
+        RecordingRule(
             "workload:gputally_cost:per_hour",
             "sum by (cluster, namespace, workload) (pod:gputally_cost:per_hour)",
         ),
-        Record(
+        RecordingRule(
             "workload:gputally_memory_used:bytes",
             "sum by (cluster, namespace, workload) (pod:gputally_memory_used:bytes)",
         ),
-        Record(
+        RecordingRule(
             "namespace:gputally_held:gpus",
             "sum by (cluster, namespace) (pod:gputally_held:gpus)",
         ),
-        Record(
+        RecordingRule(
             "namespace:gputally_busy:gpus",
             "sum by (cluster, namespace) (pod:gputally_busy:gpus)",
         ),
-        Record(
+        RecordingRule(
             "namespace:gputally_idle:gpus",
             "sum by (cluster, namespace) (pod:gputally_idle:gpus)",
         ),
-        Record(
+        RecordingRule(
             "namespace:gputally_gpu_cost:per_hour",
             "sum by (cluster, namespace) (pod:gputally_gpu_cost:per_hour)",
         ),
-        Record(
+        RecordingRule(
             "namespace:gputally_idle_cost:per_hour",
             "sum by (cluster, namespace) (pod:gputally_idle_cost:per_hour)",
         ),
-        Record(
+        RecordingRule(
             "namespace:gputally_cost:per_hour",
             "sum by (cluster, namespace) (pod:gputally_cost:per_hour)",
         ),
-        Record(
+        RecordingRule(
             "namespace:gputally_memory_used:bytes",
             "sum by (cluster, namespace) (pod:gputally_memory_used:bytes)",
         ),
-        Record(
+        RecordingRule(
             "namespace:gputally_utilization:ratio",
             "avg by (cluster, namespace) (pod:gputally_utilization:ratio)",
         ),
-        Record(
+        RecordingRule(
             "namespace:gputally_unrequested:gpus",
             """
             sum by (cluster, namespace) (

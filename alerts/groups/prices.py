@@ -1,11 +1,11 @@
 """Prices and budgets: the tables of the settings, matched to GPUs, nodes and namespaces."""
 
-from alerts.model import Group, Record
+from alerts.model import Group, RecordingRule
 
 GROUP = Group(
     "gputally-prices",
     (
-        Record(
+        RecordingRule(
             "gpu:gputally_price_row:per_hour",
             """
             max by (cluster, node, gpu, uuid, model) (gputally_gpu_info{model=~"[[ key ]]"}) * [[ value ]]
@@ -13,7 +13,7 @@ GROUP = Group(
             labels={"pattern": "[[ key ]]"},
             each="gpu_hour_prices",
         ),
-        Record(
+        RecordingRule(
             "gpu:gputally_price:per_hour",
             """
               max by (cluster, node, gpu, uuid, model) (gpu:gputally_price_row:per_hour)
@@ -22,7 +22,7 @@ GROUP = Group(
             """,
         ),
         # A GPU that is divided is no device itself: its MIG devices are, and add up to it.
-        Record(
+        RecordingRule(
             "device:gputally_share:ratio",
             """
                 max by (cluster, node, gpu, uuid, model) (gputally_gpu_info)
@@ -62,7 +62,7 @@ GROUP = Group(
               )
             """,
         ),
-        Record(
+        RecordingRule(
             "device:gputally_price:per_hour",
             """
               device:gputally_share:ratio
@@ -70,13 +70,13 @@ GROUP = Group(
               max by (cluster, node, gpu, model) (gpu:gputally_price:per_hour)
             """,
         ),
-        Record(
+        RecordingRule(
             "namespace:gputally_budget:per_day",
             "vector([[ value ]])",
             labels={"namespace": "[[ key ]]"},
             each="namespace_budgets",
         ),
-        Record(
+        RecordingRule(
             "node:gputally_power_budget_row:watts",
             'max by (cluster, node) (gputally_gpu_up{node=~"[[ key ]]"}) * 0 + [[ value ]]',
             labels={"pattern": "[[ key ]]"},

@@ -1,5 +1,6 @@
 """`gputally serve`: builds the collector, the endpoints and the server, and runs them until a signal."""
 
+import ctypes
 import gc
 import logging
 import signal
@@ -7,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputally import __version__
@@ -15,18 +15,20 @@ from gputally.attribution import OwnerFinder, PodSource
 from gputally.attribution.owners import ProcessOwners
 from gputally.attribution.pod_sources import choose_pod_sources
 from gputally.config import POD_GPU_PATH, Config
+from gputally.declarations import Group
 from gputally.devices import Reader
 from gputally.devices.host import choose_readers, read_boot_id, read_host
 from gputally.devices.vendors import ReaderSettings
 from gputally.flags import ConfigError
 from gputally.ledger import Ledger
-from gputally.metrics.compat import DEFAULT_METRIC_PREFIX, Options, ProfileInput, load_profile
-from gputally.metrics.exposition import write_metrics_file
+from gputally.metrics.compat import DEFAULT_METRIC_PREFIX, PROFILES, Options, ProfileInput, load_profile
 from gputally.metrics.families import FamiliesOf, Family, build_families, merge_families
 from gputally.metrics.own_process import read_exporter_facts
 from gputally.model import Snapshot
 from gputally.pages import Endpoints
+from gputally.pages.narrowed import Narrow
 from gputally.sampling.collect import Collector
+from gputally.sampling.metrics_file import MetricsFile
 from gputally.sampling.sources import GuardedPodSource, GuardedReaders
 from gputally.server import ListenError, PathError, Server, ServerError, format_address, parse_address
 
@@ -40,7 +42,7 @@ log = logging.getLogger("gputally")
 
 def serve(config: Config) -> int:
     sources, owners, pod_sources = _choose_sources(config)
-    checkpoint = _checkpoint(config.state_file)
+    checkpoint = _checkpoint(config)
     upstream = build_upstream(config) if config.relay else None
     endpoints = build_endpoints(config, upstream)
     collector = Collector(
@@ -80,7 +82,7 @@ def serve(config: Config) -> int:
     stop = threading.Event()
     sampler = threading.Thread(
         target=collector.run,
-        args=(config.interval_seconds, _publisher(endpoints, config), stop),
+        args=(config.interval_seconds, _then_settle(_publisher(endpoints, config)), stop),
         daemon=True,
         name="sampler",
     )
@@ -89,14 +91,35 @@ def serve(config: Config) -> int:
         from gputally.attribution.sidecar import start_watch  # noqa: PLC0415  # only for --sidecar
 
         start_watch(config.procfs, server.stop, stop)
-    gc.collect()
-    gc.freeze()  # objects of the start-up live on: the garbage collector skips them
     server.run()
     stop.set()
     sampler.join(0.5)
-    collector.close(0.2)
+    collector.close(1.0)
     log.info("stopped")
     return 0
+
+
+def _then_settle(publish: Callable[[Snapshot], None]) -> Callable[[Snapshot], None]:
+    """Publishes; after the first snapshot, when all modules are loaded, tidies up what the start needed."""
+    settled = False
+
+    def publish_then_settle(snapshot: Snapshot) -> None:
+        nonlocal settled
+        publish(snapshot)
+        if not settled:
+            settled = True
+            gc.collect()
+            gc.freeze()  # objects of the start-up live on: the garbage collector skips them
+            _return_memory()
+
+    return publish_then_settle
+
+
+def _return_memory() -> None:
+    """Returns memory that only the start needed, about 0.5 MiB, to the system."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # musl has none
+    if trim is not None:
+        trim(0)
 
 
 def _choose_sources(config: Config) -> tuple[list[list[Reader]], OwnerFinder, list[PodSource]]:
@@ -136,7 +159,7 @@ def _simulated(config: Config) -> "SimulatedReader":
 
 def _owners(config: Config) -> OwnerFinder:
     if not config.sidecar:
-        return ProcessOwners(config.procfs)
+        return ProcessOwners(config.procfs, nested=config.nested_pods)
     from gputally.attribution.sidecar import SidecarOwners, is_host  # noqa: PLC0415  # only for --sidecar
 
     if is_host(config.procfs):
@@ -150,9 +173,13 @@ def _owners(config: Config) -> OwnerFinder:
 def build_endpoints(config: Config, upstream: "Upstream | None" = None) -> Endpoints:
     endpoints = Endpoints(
         main_families(config),
+        narrow=Narrow(
+            frozenset({*(one.group for one in config.chosen_metrics.values()), *config.profiles}),
+            frozenset({*Group, *PROFILES}),
+        ),
         metrics_path=config.metrics_path,
         hostname=config.hostname,
-        max_age_seconds=config.max_age_seconds,
+        max_age_seconds=max(config.max_age_seconds, 3 * config.interval_seconds),
     )
     if upstream is not None:
         endpoints.add_relay(POD_GPU_PATH, upstream, append=config.relay_metrics)
@@ -163,25 +190,28 @@ def build_endpoints(config: Config, upstream: "Upstream | None" = None) -> Endpo
 
 def main_families(config: Config) -> FamiliesOf:
     """Our families and those of the compatibility profiles."""
+    chosen, profiles = config.chosen_metrics, config.profiles
 
     def ours(snapshot: Snapshot) -> list[Family]:
         if not config.process_metrics:  # then they are there for a compatibility profile only
             snapshot = replace(snapshot, processes=())
-        return build_families(snapshot, read_exporter_facts(__version__, config.hostname))
+        return build_families(snapshot, read_exporter_facts(__version__, config.hostname), chosen)
 
-    if not config.profiles:
+    if not profiles:
         return ours
-    others = families_of_profiles(config.profiles, _options(config))
+    others = families_of_profiles(profiles, _options(config))
     return lambda snapshot: merge_families([*ours(snapshot), *others(snapshot)])
 
 
 def families_of_profiles(names: Sequence[str], options: Options) -> FamiliesOf:
     """Snapshot -> the families of all these profiles. Each profile is imported here, and only here."""
-    profiles = [load_profile(name) for name in names]
+    profiles = {name: load_profile(name) for name in names}
 
     def families_of(snapshot: Snapshot) -> list[Family]:
         inputs = ProfileInput(snapshot, options)
-        return merge_families(family for profile in profiles for family in profile(inputs))
+        return merge_families(
+            replace(family, profile=name) for name, profile in profiles.items() for family in profile(inputs)
+        )
 
     return families_of
 
@@ -210,61 +240,49 @@ def build_upstream(config: Config) -> "Upstream":
     return Upstream(relay, config.max_age_seconds)
 
 
-def _checkpoint(state_file: Path | None) -> "Checkpoint | None":
-    if state_file is None:
+def _checkpoint(config: Config) -> "Checkpoint | None":
+    if config.state_file is None:
         return None
     from gputally.sampling.checkpoint import Checkpoint  # noqa: PLC0415  # only for --state-file
 
-    return Checkpoint(state_file)
+    return Checkpoint(
+        config.state_file, boot_id=read_boot_id(config.procfs), valid_seconds=_longest_window_seconds(config)
+    )
 
 
 def _ledger(config: Config, checkpoint: "Checkpoint | None") -> Ledger:
-    boot_id = read_boot_id(config.procfs)
-    state = checkpoint.resume(config.timeout_seconds) if checkpoint else None
-    if state is not None and (not boot_id or state.get("boot_id") != boot_id):
-        # The counters may have been reset.
-        why = "of another boot" if boot_id else f"of a boot that {config.procfs}/sys does not name"
-        log.info("--state-file %s is %s: a new ledger is started", config.state_file, why)
-        state = None
     return Ledger(
         retention_seconds=config.retention_seconds,
-        # Energy between two samples that are further apart is unobserved.
-        max_window_seconds=max(60.0, 3 * config.interval_seconds),
+        max_window_seconds=_longest_window_seconds(config),
         process_accounts=config.process_metrics or "process-energy" in config.profiles,
-        boot_id=boot_id,
-        resume=state,
+        boot_id=checkpoint.boot_id if checkpoint else "",
+        resume=checkpoint.resume(config.timeout_seconds) if checkpoint else None,
     )
+
+
+def _longest_window_seconds(config: Config) -> float:
+    """Energy between two samples that are further apart is unobserved."""
+    return max(60.0, 3 * config.interval_seconds)
 
 
 def _once(config: Config, body: bytes) -> int:
     if config.metrics_file is None:
         sys.stdout.buffer.write(body)
         return 0
-    try:
-        write_metrics_file(config.metrics_file, body)
-    except OSError as error:
-        log.error("--metrics-file: cannot write %s: %s", config.metrics_file, error.strerror)
-        return 1
-    return 0
+    file = MetricsFile(config.metrics_file)
+    file.write(body, config.timeout_seconds)
+    return 0 if file.up else 1
 
 
 def _publisher(endpoints: Endpoints, config: Config) -> Callable[[Snapshot], None]:
     """Hands a snapshot to the server and, where asked for, to the metrics file."""
-    file = config.metrics_file
-    writable = True
+    if config.metrics_file is None:
+        return endpoints.publish
+    file = MetricsFile(config.metrics_file)
 
     def publish(snapshot: Snapshot) -> None:
-        nonlocal writable
         endpoints.publish(snapshot)
-        if file is None:
-            return
-        try:
-            write_metrics_file(file, endpoints.metrics.body(openmetrics=False, gzipped=False))
-            writable = True
-        except OSError as error:
-            if writable:
-                log.warning("--metrics-file: cannot write %s: %s", file, error.strerror)
-            writable = False
+        file.write(endpoints.metrics.body(openmetrics=False, gzipped=False), config.timeout_seconds)
 
     return publish
 

@@ -13,8 +13,12 @@ from gputally.attribution.pod_sources import choose_pod_sources
 from gputally.config import SETTINGS, Config, read_config
 from gputally.flags import ConfigError, OneLineParser, add_flags
 from gputally.model import Owner
+from gputally.printable import print_lines, printable
 
-_WHOSE_SETTINGS = ("procfs", "pod_logs", "container_logs", "kubelet_pods_socket", "kubernetes", "node_name")
+_WHOSE_SETTINGS = (
+    *("procfs", "pod_logs", "container_logs", "kubelet_pods_socket", "kubernetes", "node_name"),
+    "nested_pods",
+)
 _CAPTURE_SETTINGS = ("nvidia_smi", "procfs", "sysfs")
 _CHECK_SETTINGS = (
     *("reader", "timeout_seconds", "nvidia_smi", "rocm_smi", "procfs", "sysfs"),
@@ -53,7 +57,7 @@ def _run(parsed: argparse.Namespace) -> int:
         set_up_logging(config.log_level, config.log_format, config.log_file)
         return _serve(config)
     except ConfigError as error:
-        print(f"gputally {parsed.command}: {error}", file=sys.stderr)
+        print_lines([f"gputally {parsed.command}: {error}"], sys.stderr)
         sys.exit(2)
 
 
@@ -126,17 +130,22 @@ class _JsonFormatter(logging.Formatter):
             "time": _utc(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": printable(record.getMessage()),
         }
         if record.exc_info:
-            entry["exception"] = self.formatException(record.exc_info)
+            entry["exception"] = _traceback(self.formatException(record.exc_info))
         return json.dumps(entry, ensure_ascii=False)
 
 
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{_utc(record.created)} {record.levelname:<7} {record.getMessage()}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        line = f"{_utc(record.created)} {record.levelname:<7} {printable(record.getMessage())}"
+        return line + "\n" + _traceback(self.formatException(record.exc_info)) if record.exc_info else line
+
+
+def _traceback(text: str) -> str:
+    """Indented, so that no line of an error's message is taken for one of the log."""
+    return "\n".join(f"  {printable(line)}" for line in text.split("\n"))
 
 
 def _utc(seconds: float) -> str:
@@ -157,7 +166,7 @@ def set_up_logging(level: str, log_format: str, file: Path | None) -> None:
 
 def _check(config: Config, *, as_json: bool) -> int:
     from gputally.app import readers_of  # noqa: PLC0415  # not for the other commands
-    from gputally.commands import report_text  # noqa: PLC0415  # not for serving
+    from gputally.commands import report_lines  # noqa: PLC0415  # not for serving
     from gputally.commands.check import check_host, report_json, usable  # noqa: PLC0415  # not for serving
 
     set_up_logging("error", "text", None)
@@ -168,8 +177,9 @@ def _check(config: Config, *, as_json: bool) -> int:
         timeout_seconds=config.timeout_seconds,
         pod_sources=choose_pod_sources(config),
         release_driver=config.release_driver,
+        state_file=config.state_file,
     )
-    print(report_json(findings) if as_json else report_text(findings))
+    print_lines(report_json(findings) if as_json else report_lines(findings), sys.stdout)
     return 0 if usable(findings) else 1
 
 
@@ -188,11 +198,11 @@ def _pid(text: str) -> int:
 
 
 def _whose(config: Config, pids: list[int], *, as_json: bool) -> int:
-    from gputally.commands.whose import report_json, report_text, whose  # noqa: PLC0415  # not for serving
+    from gputally.commands.whose import report_json, report_lines, whose  # noqa: PLC0415  # not for serving
 
     set_up_logging("error", "text", None)
-    owners = whose(pids, choose_pod_sources(config), config.procfs)
-    print(report_json(owners) if as_json else report_text(owners))
+    owners = whose(pids, choose_pod_sources(config), config.procfs, nested=config.nested_pods)
+    print_lines(report_json(owners) if as_json else report_lines(owners), sys.stdout)
     return 0 if all(isinstance(owner, Owner) for owner in owners.values()) else 1
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from gputally.declarations import Group
 from gputally.devices.vendors import READER_NAMES, VENDORS
 from gputally.flags import (
     Alias,
@@ -35,7 +36,9 @@ from gputally.flags import (
     timestamp,
     url_path,
 )
+from gputally.metrics.catalog import PROCESS_METRICS
 from gputally.metrics.compat import DEFAULT_METRIC_PREFIX, PROFILES
+from gputally.metrics.sets import SETS, Chosen, UnknownNameError, choose, skipped_fields
 from gputally.simulator import MODEL_NAMES
 
 POD_GPU_PATH = "/gpu/metrics"
@@ -86,6 +89,29 @@ class Config:
         metavar="NAME",
     )
 
+    metrics: str = setting(
+        "standard",
+        "--metrics",
+        "set of metrics to export: standard is what GPUTally's dashboards, alerts and bills use, core less, "
+        "full everything",
+        one_of(*SETS),
+        metavar="|".join(SETS),
+    )
+    metrics_include: tuple[str, ...] = setting(
+        (),
+        "--metrics-include",
+        "also export these metrics and groups of metrics, separated by commas, with all their label values: "
+        + ", ".join(Group),
+        names,
+        metavar="NAMES",
+    )
+    metrics_exclude: tuple[str, ...] = setting(
+        (),
+        "--metrics-exclude",
+        "do not export these metrics and groups, separated by commas",
+        names,
+        metavar="NAMES",
+    )
     compat: tuple[str, ...] = setting(
         (),
         "--compat",
@@ -272,6 +298,15 @@ class Config:
         group="owners",
     )
 
+    nested_pods: bool = setting(
+        False,
+        "--nested-pods",
+        "also charge pods and containers inside of containers and users' sessions (kind, minikube, rootless "
+        "Docker): a user who creates cgroups there can then have other pods charged for this work",
+        boolean,
+        group="owners",
+    )
+
     state_file: Path | None = setting(
         None,
         "--state-file",
@@ -369,6 +404,16 @@ class Config:
         return tuple(dict.fromkeys(chosen))
 
     @property
+    def chosen_metrics(self) -> Chosen:
+        """Raises UnknownNameError."""
+        return choose(self.metrics, self.metrics_include, self.metrics_exclude)
+
+    @property
+    def skipped_fields(self) -> frozenset[str]:
+        """The fields of `Reading` that need not be read: a profile may use any of them."""
+        return frozenset() if self.profiles else skipped_fields(self.chosen_metrics)
+
+    @property
     def nvidia_smi_rows(self) -> bool:
         """Whether a profile serves all columns of nvidia-smi."""
         return "nvidia-smi" in self.profiles
@@ -434,7 +479,22 @@ def read_config(arguments: argparse.Namespace, environment: Mapping[str, str] = 
     """Settings from flags, else environment, else defaults. Raises ConfigError."""
     config = Config(**read_values(SETTINGS, arguments, environment))
     _refuse_contradictions(config)
+    _refuse_unknown_metrics(config)
     return config
+
+
+def _refuse_unknown_metrics(config: Config) -> None:
+    for flag, given in (
+        ("--metrics-include", config.metrics_include),
+        ("--metrics-exclude", config.metrics_exclude),
+    ):
+        try:
+            choose(config.metrics, given)
+        except UnknownNameError as error:
+            raise ConfigError(f"{flag}: {error}") from None
+    of_processes = {Group.PROCESSES, *(one.name for one in PROCESS_METRICS)}
+    if not config.process_metrics and of_processes.intersection(config.metrics_include):
+        raise ConfigError("--metrics-include of metrics of single processes needs --process-metrics")
 
 
 def _refuse_contradictions(config: Config) -> None:

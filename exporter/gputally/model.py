@@ -3,61 +3,39 @@
 Three rules hold everywhere. `None` means "not supported by this GPU, driver or reader": no sample is
 exported. Zero is a measured zero. Units are base units and part of the field's name; the reader
 converts, once. Energy and time that are summed up stay whole millijoules and microseconds, so that the
-sums are exact; the catalog exports them as joules and seconds.
+sums are exact; the catalogue exports them as joules and seconds.
 
 A field of type `Labelled` holds several values of one kind: the key is the tuple of label values, in
 the order of the labels of its declaration.
 
-A field that is exported declares its metric: `gauge` or `counter` where it may be None, else `metric`.
-`metrics.catalog` adds the prefix and `_total`. `LABEL` makes a field a label of its class's info metric.
+A field that is exported declares its metric: `gauge` or `counter` where it may be None, `several` where it
+fills more than one, else `metric`. `LABEL` makes a field a label of its class's info metric.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-Labels = tuple[str, ...]
-Labelled = Mapping[Labels, float]
+from gputally.declarations import (
+    CORE,
+    LABEL,
+    STANDARD,
+    Group,
+    active,
+    active_or_none,
+    counter,
+    gauge,
+    info_label,
+    metric,
+    over_first,
+    several,
+    total,
+    up_and_down,
+)
+from gputally.declarations import Labelled as Labelled  # noqa: PLC0414  # others import it from here
+from gputally.declarations import Labels as Labels  # noqa: PLC0414
+
 DeviceKey = tuple[int, str]
 """Index of the GPU, and the uuid of the GPU or of its MIG device."""
-
-
-@dataclass(frozen=True, slots=True)
-class Declaration:
-    """The metric that a field fills."""
-
-    help: str
-    """`{owner}` stands for the owner's kind where several scopes share the field."""
-    labels: Labels = ()
-    name: str = ""
-    """Without prefix and `_total`; empty where it is the field's name."""
-    counter: bool = False
-
-
-Metadata = Mapping[str, Any]
-
-
-def metric(help: str, *labels: str, name: str = "", counter: bool = False) -> Metadata:
-    """For a field that is never None."""
-    return {"metric": Declaration(help, labels, name, counter)}
-
-
-def gauge(help: str, *labels: str, name: str = "") -> Any:
-    """An optional field."""
-    return field(default=None, metadata=metric(help, *labels, name=name))
-
-
-def counter(help: str, *labels: str, name: str = "") -> Any:
-    """An optional field."""
-    return field(default=None, metadata=metric(help, *labels, name=name, counter=True))
-
-
-def info_label(name: str = "") -> Metadata:
-    """The label is called as the field unless it has a name."""
-    return {"label": name}
-
-
-LABEL = info_label()
 
 
 class Unavailable(Exception):
@@ -82,6 +60,14 @@ THROTTLE_REASONS = (
     "hw_power_brake_slowdown",
     "display_clock_setting",
 )
+SLOWDOWNS = (
+    "sw_power_cap",
+    "hw_slowdown",
+    "sw_thermal_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+)
+"""The throttle reasons that no user has set."""
 COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
 RECOVERY_ACTIONS = (
     "none",
@@ -159,6 +145,14 @@ class Process:
     compute_instance_id: int | None = None
 
 
+def _count_by_kind(processes: Sequence[Process]) -> Labelled:
+    """Processes of each kind; compute is always included, so that a GPU without processes has a 0."""
+    counts: dict[Labels, float] = {("compute",): 0}
+    for process in processes:
+        counts[process.kind,] = counts.get((process.kind,), 0) + 1
+    return counts
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessSample:
     """Activity of one process up to `timestamp_us` (microseconds since 1970, the driver's clock)."""
@@ -223,6 +217,7 @@ UNKNOWN_REASONS = (
     "ambiguous_pod",  # its cgroups name two pods
     "unknown_pod",  # the UID of its pod is known, the name is in no pod source
     "unknown_container",  # its Kubernetes container is in no pod source
+    "limit",  # more processes than are looked up
     "pid_namespace",  # no pid is visible: the exporter does not share the host's pid namespace
 )
 
@@ -234,13 +229,14 @@ class Use:
     gpu_index: int
     uuid: str
     owner: Owner | Unknown
-    processes: int = field(metadata=metric("Processes of {owner} on the device."))
-    memory_used_bytes: int | None = gauge("Device memory allocated by the processes of {owner}.")
+    processes: int = field(metadata=metric("Processes of {owner} on the device.", set=STANDARD))
+    memory_used_bytes: int | None = gauge("Device memory allocated by the processes of {owner}.", set=CORE)
     sm_ratio: float | None = gauge(
         "SM utilisation of {owner}: the sum over its processes of their mean since the last sample. "
         "Absent on MIG devices, where the driver does not sample processes, and for MPS clients of several "
         "owners.",
         name="sm_utilization_ratio",
+        set=CORE,
     )
     memory_ratio: float | None = gauge(
         "Memory bandwidth utilisation of {owner}, computed like SM utilisation.",
@@ -296,6 +292,8 @@ class PodInfo:
     requested: bool | None = field(default=None, metadata=LABEL)
     """Whether its specification requests a GPU, or the kubelet allocated one to it; None if unknown."""
     labels: tuple[tuple[str, str], ...] = ()
+    full_name_labels: int = 0
+    """How many of these, the first ones, are allowed by their full names."""
     containers: Mapping[str, str] = field(default_factory=dict)
     """Container id (64 hexadecimal digits) -> container name."""
     container_names: tuple[str, ...] = ()
@@ -317,21 +315,33 @@ class Activity:
     """Activity of the parts of a GPU or MIG device since the last sample (NVML GPM)."""
 
     graphics_active_ratio: float | None = gauge(
-        "Share of time in which any graphics or compute engine was active."
+        "Share of time in which any graphics or compute engine was active.", group=Group.UTILIZATION
     )
     sm_active_ratio: float | None = gauge(
-        "Share of time in which a multiprocessor had at least one warp, averaged over all of them."
+        "Share of time in which a multiprocessor had at least one warp, averaged over all of them.",
+        group=Group.UTILIZATION,
+        set=CORE,
     )
     sm_occupancy_ratio: float | None = gauge(
-        "Warps resident on the multiprocessors as a share of the maximum."
+        "Warps resident on the multiprocessors as a share of the maximum.", group=Group.UTILIZATION
     )
-    tensor_active_ratio: float | None = gauge("Share of time in which the tensor cores were active.")
+    tensor_active_ratio: float | None = gauge(
+        "Share of time in which the tensor cores were active.", group=Group.UTILIZATION, set=CORE
+    )
     dram_active_ratio: float | None = gauge(
-        "Share of time in which the device memory interface transferred data."
+        "Share of time in which the device memory interface transferred data.",
+        group=Group.UTILIZATION,
+        set=CORE,
     )
-    fp64_active_ratio: float | None = gauge("Share of time in which the FP64 pipe was active.")
-    fp32_active_ratio: float | None = gauge("Share of time in which the FP32 pipe was active.")
-    fp16_active_ratio: float | None = gauge("Share of time in which the FP16 pipe was active.")
+    fp64_active_ratio: float | None = gauge(
+        "Share of time in which the FP64 pipe was active.", group=Group.UTILIZATION
+    )
+    fp32_active_ratio: float | None = gauge(
+        "Share of time in which the FP32 pipe was active.", group=Group.UTILIZATION
+    )
+    fp16_active_ratio: float | None = gauge(
+        "Share of time in which the FP16 pipe was active.", group=Group.UTILIZATION
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,15 +349,18 @@ class MigReading(Activity):
     """One MIG device, or one partition of an AMD GPU, at one moment."""
 
     instance: MigInstance
+    graphics_active_ratio: float | None = gauge(
+        "Share of time in which any graphics or compute engine of the MIG device was active.", set=STANDARD
+    )
     multiprocessors: int | None = gauge("Multiprocessors of the MIG device.")
-    memory_total_bytes: int | None = gauge("Device memory of the MIG device.")
+    memory_total_bytes: int | None = gauge("Device memory of the MIG device.", set=STANDARD)
     memory_used_bytes: int | None = gauge("Device memory allocated by processes on the MIG device.")
-    memory_free_bytes: int | None = gauge("Free device memory of the MIG device.")
+    memory_free_bytes: int | None = gauge("Free device memory of the MIG device.", set=STANDARD)
     memory_reserved_bytes: int | None = gauge(
         "Device memory of the MIG device reserved by driver and firmware."
     )
     processes: tuple[Process, ...] | None = gauge(
-        "Processes that the driver lists on the MIG device.", "kind"
+        "Processes that the driver lists on the MIG device.", "kind", set=STANDARD, view=_count_by_kind
     )
     process_samples: tuple[ProcessSample, ...] | None = None
 
@@ -361,7 +374,9 @@ class Reading(Activity):
         default=True,
         metadata=metric(
             "1 when the GPU was read for this snapshot, or at most --max-age before if it hangs; 0 when it "
-            "is lost, or hangs for longer."
+            "is lost, or hangs for longer.",
+            group=Group.GPU,
+            set=CORE,
         ),
     )
     late: bool = False
@@ -373,145 +388,303 @@ class Reading(Activity):
     gpu_utilization_ratio: float | None = gauge(
         "Share of the driver's last sample period in which at least one kernel ran.",
         name="utilization_ratio",
+        group=Group.UTILIZATION,
+        set=CORE,
     )
     memory_utilization_ratio: float | None = gauge(
-        "Share of the driver's last sample period in which device memory was read or written."
+        "Share of the driver's last sample period in which device memory was read or written.",
+        group=Group.UTILIZATION,
     )
-    encoder_utilization_ratio: float | None = gauge("Video encoder utilisation.")
-    decoder_utilization_ratio: float | None = gauge("Video decoder utilisation.")
-    jpeg_utilization_ratio: float | None = gauge("JPEG engine utilisation.")
-    ofa_utilization_ratio: float | None = gauge("Optical flow accelerator utilisation.")
+    encoder_utilization_ratio: float | None = gauge("Video encoder utilisation.", group=Group.UTILIZATION)
+    decoder_utilization_ratio: float | None = gauge("Video decoder utilisation.", group=Group.UTILIZATION)
+    jpeg_utilization_ratio: float | None = gauge("JPEG engine utilisation.", group=Group.UTILIZATION)
+    ofa_utilization_ratio: float | None = gauge(
+        "Optical flow accelerator utilisation.", group=Group.UTILIZATION
+    )
 
-    memory_total_bytes: int | None = gauge("Device memory of the GPU.")
+    memory_total_bytes: int | None = gauge("Device memory of the GPU.", group=Group.MEMORY, set=CORE)
     memory_used_bytes: int | None = gauge(
-        "Device memory allocated by processes, without memory_reserved_bytes."
+        "Device memory allocated by processes, without memory_reserved_bytes.", group=Group.MEMORY, set=CORE
     )
-    memory_free_bytes: int | None = gauge("Free device memory.")
-    memory_reserved_bytes: int | None = gauge("Device memory reserved by driver and firmware.")
-    memory_visible_total_bytes: int | None = gauge("Device memory that the CPU can access (AMD).")
-    memory_visible_used_bytes: int | None = gauge("Used device memory that the CPU can access (AMD).")
-    gtt_total_bytes: int | None = gauge("Host memory available to the GPU (GTT, AMD).")
-    gtt_used_bytes: int | None = gauge("Host memory used by the GPU (GTT, AMD).")
-    bar1_total_bytes: int | None = gauge("Size of the BAR1 window.")
-    bar1_used_bytes: int | None = gauge("Mapped part of the BAR1 window.")
-    bar1_free_bytes: int | None = gauge("Unmapped part of the BAR1 window.")
+    memory_free_bytes: int | None = gauge("Free device memory.", group=Group.MEMORY, set=CORE)
+    memory_reserved_bytes: int | None = gauge(
+        "Device memory reserved by driver and firmware.", group=Group.MEMORY
+    )
+    memory_visible_total_bytes: int | None = gauge(
+        "Device memory that the CPU can access (AMD).", group=Group.MEMORY, set=STANDARD
+    )
+    memory_visible_used_bytes: int | None = gauge(
+        "Used device memory that the CPU can access (AMD).", group=Group.MEMORY, set=STANDARD
+    )
+    gtt_total_bytes: int | None = gauge("Host memory available to the GPU (GTT, AMD).", group=Group.MEMORY)
+    gtt_used_bytes: int | None = gauge(
+        "Host memory used by the GPU (GTT, AMD).", group=Group.MEMORY, set=STANDARD
+    )
+    bar1_total_bytes: int | None = gauge("Size of the BAR1 window.", group=Group.MEMORY)
+    bar1_used_bytes: int | None = gauge("Mapped part of the BAR1 window.", group=Group.MEMORY)
+    bar1_free_bytes: int | None = gauge("Unmapped part of the BAR1 window.", group=Group.MEMORY)
 
     power_watts: float | None = gauge(
         "Power draw: NVIDIA reports a one-second mean, or the instantaneous value on GA100 and older; "
-        "AMD a mean where the driver has one."
+        "AMD a mean where the driver has one.",
+        group=Group.POWER,
+        set=CORE,
     )
-    power_limit_watts: float | None = gauge("Power limit set by the administrator.")
-    power_enforced_limit_watts: float | None = gauge("Power limit in force: the lowest of all limits.")
-    power_default_limit_watts: float | None = gauge("Power limit after a reset.")
-    power_min_limit_watts: float | None = gauge("Lowest power limit that can be set.")
-    power_max_limit_watts: float | None = gauge("Highest power limit that can be set.")
+    power_limit_watts: float | None = gauge(
+        "Power limit set by the administrator.", group=Group.POWER, set=STANDARD
+    )
+    power_enforced_limit_watts: float | None = gauge(
+        "Power limit in force: the lowest of all limits.", group=Group.POWER, set=STANDARD
+    )
+    power_default_limit_watts: float | None = gauge("Power limit after a reset.", group=Group.POWER)
+    power_min_limit_watts: float | None = gauge("Lowest power limit that can be set.", group=Group.POWER)
+    power_max_limit_watts: float | None = gauge("Highest power limit that can be set.", group=Group.POWER)
     energy_millijoules: int | None = None
     """The hardware's counter; the ledger exports it."""
 
-    temperature_celsius: float | None = gauge("Core temperature.")
-    memory_temperature_celsius: float | None = gauge("Memory temperature.")
-    temperature_slowdown_celsius: float | None = gauge("Core temperature at which the hardware slows down.")
-    temperature_shutdown_celsius: float | None = gauge("Core temperature at which the hardware shuts down.")
+    temperature_celsius: float | None = gauge("Core temperature.", group=Group.TEMPERATURE, set=CORE)
+    memory_temperature_celsius: float | None = gauge("Memory temperature.", group=Group.TEMPERATURE, set=CORE)
+    temperature_slowdown_celsius: float | None = gauge(
+        "Core temperature at which the hardware slows down.", group=Group.TEMPERATURE, set=STANDARD
+    )
+    temperature_shutdown_celsius: float | None = gauge(
+        "Core temperature at which the hardware shuts down.", group=Group.TEMPERATURE
+    )
     temperature_margin_celsius: float | None = gauge(
         "Margin to the temperature at which the GPU slows down (T.Limit without the card's own offset, which "
-        "the reader nvidia-smi does not know); 0 or less while it is exceeded."
+        "the reader nvidia-smi does not know); 0 or less while it is exceeded.",
+        group=Group.TEMPERATURE,
+        set=STANDARD,
     )
     temperature_slowdown_offset_celsius: float | None = None
     """The card's own offset: T.Limit where it slows down, for example -2."""
     sensor_celsius: Labelled | None = gauge(
-        "Temperature of each sensor: edge, junction (the hottest spot), mem and others (AMD).", "sensor"
+        "Temperature of each sensor: edge, junction (the hottest spot), mem and others (AMD).",
+        "sensor",
+        group=Group.TEMPERATURE,
+        set=STANDARD,
     )
     sensor_critical_celsius: Labelled | None = gauge(
-        "Temperature of the sensor at which the GPU slows down (AMD).", "sensor"
+        "Temperature of the sensor at which the GPU slows down (AMD).",
+        "sensor",
+        group=Group.TEMPERATURE,
+        set=STANDARD,
     )
 
-    clock_hertz: Labelled | None = gauge("Current clock.", "domain")
-    clock_max_hertz: Labelled | None = gauge("Maximum clock.", "domain")
-    clock_application_hertz: Labelled | None = gauge("Clock configured for applications.", "domain")
-    fan_speed_ratio: Labelled | None = gauge("Fan speed as a share of its maximum.", "fan")
-    performance_state: int | None = gauge("Performance state (P-state): 0 is the fastest, 15 the slowest.")
-    throttle_active: Labelled | None = gauge("1 while the clocks are throttled for this reason.", "reason")
+    clock_hertz: Labelled | None = gauge(
+        "Current clock.", "domain", group=Group.CLOCKS, set=CORE, usual=("graphics", "memory")
+    )
+    clock_max_hertz: Labelled | None = gauge("Maximum clock.", "domain", group=Group.CLOCKS)
+    clock_application_hertz: Labelled | None = gauge(
+        "Clock configured for applications.", "domain", group=Group.CLOCKS
+    )
+    fan_speed_ratio: Labelled | None = gauge(
+        "Fan speed as a share of its maximum.", "fan", group=Group.TEMPERATURE
+    )
+    performance_state: int | None = gauge(
+        "Performance state (P-state): 0 is the fastest, 15 the slowest.", group=Group.CLOCKS
+    )
+    throttle_active: Labelled | None = gauge(
+        "1 while the clocks are throttled for this reason.",
+        "reason",
+        group=Group.CLOCKS,
+        set=STANDARD,
+        usual=SLOWDOWNS,
+    )
     throttle_seconds: Labelled | None = counter(
-        "Time for which the clocks were throttled for this reason, by the driver's count.", "reason"
+        "Time for which the clocks were throttled for this reason, by the driver's count.",
+        "reason",
+        group=Group.CLOCKS,
     )
 
     ecc_errors: Labelled | None = counter(
         "ECC errors; lifetime volatile counts since the driver was loaded, aggregate since manufacture.",
         "type",
         "lifetime",
+        group=Group.ECC,
+        set=STANDARD,
     )
     ecc_location_errors: Labelled | None = counter(
-        "ECC errors by location on the chip.", "type", "lifetime", "location"
+        "ECC errors by location on the chip.", "type", "lifetime", "location", group=Group.ECC
     )
     ras_errors: Labelled | None = counter(
         "Errors by block of the chip since the driver was loaded (AMD RAS); deferred errors become "
         "uncorrected when the data is used.",
         "block",
         "type",
+        group=Group.ECC,
+        set=STANDARD,
     )
-    retired_pages: Labelled | None = gauge("Retired memory pages by cause (GPUs before Ampere).", "cause")
-    retired_pages_pending: bool | None = gauge("1 when pages are retired at the next reset.")
+    retired_pages: Labelled | None = gauge(
+        "Retired memory pages by cause (GPUs before Ampere).", "cause", group=Group.ECC, set=STANDARD
+    )
+    retired_pages_pending: bool | None = gauge(
+        "1 when pages are retired at the next reset.", group=Group.ECC, set=STANDARD
+    )
     remapped_rows: Labelled | None = gauge(
-        "Memory rows replaced by spare rows, by cause (Ampere and newer).", "cause"
+        "Memory rows replaced by spare rows, by cause (Ampere and newer).", "cause", group=Group.ECC, set=CORE
     )
-    remapped_rows_pending: bool | None = gauge("1 when rows are remapped at the next reset.")
-    remapped_rows_failure: bool | None = gauge("1 when a row could not be remapped: replace the GPU.")
-    remap_banks: Labelled | None = gauge("Memory banks by the number of spare rows left.", "availability")
+    remapped_rows_pending: bool | None = gauge(
+        "1 when rows are remapped at the next reset.", group=Group.ECC, set=STANDARD
+    )
+    remapped_rows_failure: bool | None = gauge(
+        "1 when a row could not be remapped: replace the GPU.", group=Group.ECC, set=CORE
+    )
+    remap_banks: Labelled | None = gauge(
+        "Memory banks by the number of spare rows left.",
+        "availability",
+        group=Group.ECC,
+        set=STANDARD,
+        usual=("low", "none"),
+    )
 
-    pcie_generation: int | None = gauge("Current PCIe generation of the link.")
-    pcie_generation_max: int | None = gauge("Highest PCIe generation of this GPU in this slot.")
-    pcie_width: int | None = gauge("PCIe lanes in use.")
-    pcie_width_max: int | None = gauge("Maximum number of PCIe lanes.")
-    pcie_replays: int | None = counter("Retransmitted PCIe packets.")
+    pcie_generation: int | None = gauge(
+        "Current PCIe generation of the link.", group=Group.PCIE, set=STANDARD
+    )
+    pcie_generation_max: int | None = gauge(
+        "Highest PCIe generation of this GPU in this slot.", group=Group.PCIE, set=STANDARD
+    )
+    pcie_width: int | None = gauge("PCIe lanes in use.", group=Group.PCIE, set=STANDARD)
+    pcie_width_max: int | None = gauge("Maximum number of PCIe lanes.", group=Group.PCIE, set=STANDARD)
+    pcie_replays: int | None = counter("Retransmitted PCIe packets.", group=Group.PCIE, set=CORE)
     pcie_throughput_bytes_per_second: Labelled | None = gauge(
         "PCIe throughput: the mean since the last sample on NVIDIA GPUs from Hopper on. On others over 20 ms "
         "(AMD: one second), and only with --pcie-throughput, because the read blocks.",
         "direction",
+        group=Group.PCIE,
+        set=CORE,
     )
 
-    nvlink_up: Labelled | None = gauge("1 when the NVLink is active; read once a minute.", "link")
-    nvlink_errors: Labelled | None = counter("NVLink errors by link, read once a minute.", "link", "type")
-    nvlink_bytes: Labelled | None = counter("Data transferred over all NVLinks of the GPU.", "direction")
+    nvlink_up: Labelled | None = several(
+        metric(
+            "NVLinks of the GPU by state; read once a minute.",
+            "state",
+            name="nvlinks",
+            group=Group.NVLINK,
+            set=STANDARD,
+            view=up_and_down,
+        ),
+        metric("1 when the NVLink is active; read once a minute.", "link", group=Group.NVLINK),
+    )
+    nvlink_errors: Labelled | None = several(
+        metric(
+            "NVLink errors by type, the sum over all links; read once a minute.",
+            "type",
+            counter=True,
+            group=Group.NVLINK,
+            set=STANDARD,
+            view=over_first,
+        ),
+        metric(
+            "NVLink errors by link, read once a minute.",
+            "link",
+            "type",
+            name="nvlink_link_errors",
+            counter=True,
+            group=Group.NVLINK,
+        ),
+    )
+    nvlink_bytes: Labelled | None = counter(
+        "Data transferred over all NVLinks of the GPU.", "direction", group=Group.NVLINK, set=CORE
+    )
     fabric_state: int | None = gauge(
         "State of the GPU's registration with the NVLink fabric: 1 not started, 2 in progress, 3 completed. "
-        "Absent on GPUs without a fabric."
+        "Absent on GPUs without a fabric.",
+        group=Group.NVLINK,
+        set=STANDARD,
     )
     fabric_status: int | None = gauge(
         "Result of the registration with the NVLink fabric, as an NVML return code: 0 is success. Absent "
-        "until it is completed."
+        "until it is completed.",
+        group=Group.NVLINK,
+        set=STANDARD,
     )
     fabric_problem: Labelled | None = gauge(
-        "1 while the NVLink fabric has this problem at the GPU. Absent where the driver does not report it.",
+        "1 while the NVLink fabric has this problem at the GPU; the problem is none without one. Absent "
+        "where the driver does not report it.",
         "problem",
+        group=Group.NVLINK,
+        set=STANDARD,
+        view=active_or_none,
     )
     fabric_clique: Labelled | None = gauge(
         "Clique of the GPU in its NVLink fabric. GPUs with the same cluster and clique reach each other over "
         "NVLink. Absent until it is registered.",
         "fabric_cluster",
+        group=Group.NVLINK,
     )
-    xgmi_up: Labelled | None = gauge("1 when the XGMI link is active.", "link")
-    xgmi_bytes: Labelled | None = counter(
-        "Data transferred over each XGMI link of the GPU.", "link", "direction"
+    xgmi_up: Labelled | None = several(
+        metric(
+            "XGMI links of the GPU by state.",
+            "state",
+            name="xgmi_links",
+            group=Group.XGMI,
+            set=STANDARD,
+            view=up_and_down,
+        ),
+        metric("1 when the XGMI link is active.", "link", group=Group.XGMI),
+    )
+    xgmi_bytes: Labelled | None = several(
+        metric(
+            "Data transferred over all XGMI links of the GPU.",
+            "direction",
+            counter=True,
+            group=Group.XGMI,
+            set=CORE,
+            view=over_first,
+        ),
+        metric(
+            "Data transferred over each XGMI link of the GPU.",
+            "link",
+            "direction",
+            name="xgmi_link_bytes",
+            counter=True,
+            group=Group.XGMI,
+        ),
     )
 
-    xid_errors: Labelled | None = counter(
-        "XID errors by code since the exporter started. Absent until the first error of a code.", "xid"
+    xid_errors: Labelled | None = several(
+        metric(
+            "XID errors since the exporter started. Absent where the driver does not report them.",
+            counter=True,
+            group=Group.XID,
+            set=CORE,
+            view=total,
+        ),
+        # A gauge, because a counter would have its first value without a zero before it.
+        metric(
+            "XID errors of this code since the exporter started. Absent until the first one.",
+            "xid",
+            name="xid_code_errors",
+            group=Group.XID,
+            set=STANDARD,
+        ),
     )
     xid_last_timestamp_seconds: Labelled | None = gauge(
-        "Unix time of the last XID error of this code.", "xid"
+        "Unix time of the last XID error of this code.", "xid", group=Group.XID, set=STANDARD
     )
     recovery_action: Labelled | None = gauge(
-        "1 for the action that the driver requests to recover the GPU.", "action"
+        "1 for the action that the driver requests to recover the GPU.",
+        "action",
+        group=Group.XID,
+        set=STANDARD,
+        view=active,
     )
 
-    persistence_mode: bool | None = gauge("1 when persistence mode is on.")
-    accounting_mode: bool | None = gauge("1 when accounting mode is on.")
-    ecc_mode: bool | None = gauge("1 when ECC is on.")
-    mig_mode: bool | None = gauge("1 when MIG is on.")
-    compute_mode: Labelled | None = gauge("1 for the current compute mode.", "mode")
+    persistence_mode: bool | None = gauge("1 when persistence mode is on.", group=Group.MODES, set=STANDARD)
+    accounting_mode: bool | None = gauge("1 when accounting mode is on.", group=Group.MODES)
+    ecc_mode: bool | None = gauge("1 when ECC is on.", group=Group.MODES, set=STANDARD)
+    mig_mode: bool | None = gauge("1 when MIG is on.", group=Group.MODES, set=STANDARD)
+    compute_mode: Labelled | None = gauge(
+        "1 for the current compute mode.", "mode", group=Group.MODES, view=active
+    )
 
     processes: tuple[Process, ...] | None = gauge(
-        "Processes that the driver lists on the GPU; kind joins its lists: compute+mps.", "kind"
+        "Processes that the driver lists on the GPU; kind joins its lists: compute+mps.",
+        "kind",
+        group=Group.GPU,
+        set=CORE,
+        view=_count_by_kind,
     )
     process_samples: tuple[ProcessSample, ...] | None = None
     accounted: tuple[AccountedProcess, ...] | None = None
@@ -553,6 +726,8 @@ class GpuLedger:
             "Energy used, by the hardware's counter (power over time where it has none), continued when the "
             "driver is loaded again; the sum of pods, host and unattributed, to the millijoule.",
             counter=True,
+            group=Group.ENERGY,
+            set=CORE,
         )
     )
     unattributed_millijoules: Labelled = field(
@@ -564,12 +739,16 @@ class GpuLedger:
             "reason",
             name="unattributed_energy_joules",
             counter=True,
+            group=Group.ENERGY,
+            set=STANDARD,
         )
     )
     began_at_seconds: float = field(
         metadata=metric(
             "Unix time at which the ledger of this GPU began; it continues over restarts with --state-file.",
             name="ledger_start_timestamp_seconds",
+            group=Group.ENERGY,
+            set=STANDARD,
         )
     )
 
@@ -586,6 +765,7 @@ class Charge:
         "activity among several users; held: an equal part of the idle power of a device that several hold, "
         "or of all its power while none of them uses it.",
         "basis",
+        set=CORE,
     )
     held_microseconds: int = field(
         default=0,
@@ -593,15 +773,19 @@ class Charge:
             "Time for which the device was held by {owner}: allocated (by the kubelet) or in use (by a "
             "process).",
             counter=True,
+            set=STANDARD,
         ),
     )
     busy_microseconds: int | None = counter(
         "SM time of {owner}, from the driver's samples of processes (AMD: its part of the GPU's busy time); "
-        "held minus busy is idle. Absent "
-        "where the driver does not sample processes, and while an MPS server runs the work of several owners."
+        "held minus busy is idle. Absent where the driver does not sample processes, and while an MPS server "
+        "runs the work of several owners.",
+        set=STANDARD,
     )
     active: bool = field(
-        metadata=metric("1 while {owner} holds the device, 0 from then until --retention has passed.")
+        metadata=metric(
+            "1 while {owner} holds the device, 0 from then until --retention has passed.", set=CORE
+        )
     )
 
 
@@ -614,18 +798,23 @@ class ProcessCharge:
     pid: int
     name: str
     owner: Owner | Unknown
-    energy_millijoules: int | None = counter("Energy charged to the process: its part of its owner's energy.")
-    memory_used_bytes: int | None = gauge("Device memory allocated by the process.")
+    energy_millijoules: int | None = counter(
+        "Energy charged to the process: its part of its owner's energy.", set=STANDARD
+    )
+    memory_used_bytes: int | None = gauge("Device memory allocated by the process.", set=STANDARD)
     sm_ratio: float | None = gauge(
         "Mean SM utilisation of the process over the driver's samples since the last reading.",
         name="sm_utilization_ratio",
+        set=STANDARD,
     )
     memory_ratio: float | None = None
     started_at_seconds: float | None = gauge(
-        "Unix time at which the process started.", name="start_time_seconds"
+        "Unix time at which the process started.", name="start_time_seconds", set=STANDARD
     )
     active: bool = field(
-        metadata=metric("1 while the process is on the device, 0 from then until --retention has passed.")
+        metadata=metric(
+            "1 while the process is on the device, 0 from then until --retention has passed.", set=STANDARD
+        )
     )
 
 
@@ -634,31 +823,50 @@ class SourceState:
     """Health of one source."""
 
     name: str
-    up: bool = field(metadata=metric("1 when the source was read for this snapshot."))
+    up: bool = field(metadata=metric("1 when the source was read for this snapshot.", set=CORE))
     reason: str = ""
     """Why it is not up, in one line; empty when it is."""
     fix: str = ""
     """The remedy; empty when none is known."""
-    gpus: int = field(default=0, metadata=metric("GPUs reported by the source."))
-    duration_seconds: float | None = gauge("Duration of the last finished sample of the source.")
+    gpus: int = field(default=0, metadata=metric("GPUs reported by the source.", set=STANDARD))
+    duration_seconds: float | None = gauge(
+        "Duration of the last finished sample of the source.", set=STANDARD
+    )
     last_success_seconds: float | None = gauge(
-        "Unix time of the last successful sample of the source.", name="last_success_timestamp_seconds"
+        "Unix time of the last successful sample of the source.",
+        name="last_success_timestamp_seconds",
+        set=STANDARD,
     )
     failures: int = field(
-        default=0, metadata=metric("Samples of the source that failed as a whole.", counter=True)
+        default=0,
+        metadata=metric("Samples of the source that failed as a whole.", counter=True, set=STANDARD),
     )
     overruns: int = field(
         default=0,
         metadata=metric(
-            "Samples of the source that took longer than --timeout and were not waited for.", counter=True
+            "Samples of the source that took longer than --timeout and were not waited for.",
+            counter=True,
+            set=STANDARD,
         ),
     )
     exit_code: int | None = None
     """Of the command that was run for the last sample; None where there was none or it did not end."""
-    errors: Mapping[tuple[str, str], int] | None = counter(
-        "Values that could not be read or were dropped as implausible, by field and error.",
-        "field",
-        "error",
+    errors: Mapping[tuple[str, str], int] | None = several(
+        metric(
+            "Values that could not be read, are implausible or beyond a limit.",
+            counter=True,
+            set=STANDARD,
+            view=total,
+        ),
+        # A gauge, because a counter would have its first value without a zero before it.
+        metric(
+            "Values that could not be read, are implausible or beyond a limit since the exporter started, by "
+            "field and error. Absent until the first one.",
+            "field",
+            "error",
+            name="field_errors",
+            set=STANDARD,
+        ),
     )
 
 
@@ -667,10 +875,14 @@ class Snapshot:
     """Everything known at one moment; immutable, shared by all scrapers."""
 
     taken_at_seconds: float = field(
-        metadata=metric("Unix time of this snapshot; time() minus this is its age.", name="timestamp_seconds")
+        metadata=metric(
+            "Unix time of this snapshot; time() minus this is its age.", name="timestamp_seconds", set=CORE
+        )
     )
     age_seconds: float = field(
-        metadata=metric("Age of the oldest reading when this snapshot was taken; 0 unless a source is late.")
+        metadata=metric(
+            "Age of the oldest reading when this snapshot was taken; 0 unless a source is late.", set=STANDARD
+        )
     )
     readings: tuple[Reading, ...]
     sources: tuple[SourceState, ...]

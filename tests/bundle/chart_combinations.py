@@ -72,6 +72,9 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
         "none": {},
         "all": {
             "exporter": {
+                "metrics": "full",
+                "metricsInclude": ["nvlink"],
+                "metricsExclude": ["host", "sources"],
                 "compat": ["dcgm", "opencost"],
                 "processMetrics": True,
                 "pcieThroughput": True,
@@ -103,7 +106,11 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
         },
     },
     "hostPID": {"on": {}, "off": {"privileges": {"hostPID": False}}},
-    "podLogs": {"on": {}, "off": {"privileges": {"podLogs": False}}},
+    "podLogs": {
+        "links": {},
+        "directories": {"privileges": {"podLogDirectories": True}},
+        "off": {"privileges": {"podLogs": False}},
+    },
     "podResources": {"on": {}, "off": {"privileges": {"podResources": False}}},
     "kubeletPods": {
         "off": {},
@@ -165,7 +172,7 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
     "login": {
         "off": {},
         "on": {
-            "web": {"basicAuth": {"enabled": True, "users": {"p": "$2y$10$" + "a" * 53}, "secret": "login"}}
+            "web": {"basicAuth": {"enabled": True, "users": {"p": "$2y$10$" + "e" * 53}, "secret": "login"}}
         },
     },
     "networkPolicy": {
@@ -173,7 +180,8 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
         "off": {"networkPolicy": {"enabled": False}},
         "from one namespace": {
             "networkPolicy": {
-                "scrapers": [OBSERVABILITY],
+                "scrapers": ["prometheus"],
+                "scraperNamespaces": ["observability"],
                 "prometheusClients": [OBSERVABILITY],
                 "grafanaClients": [OBSERVABILITY],
                 "grafanaEgress": [{"to": [OBSERVABILITY], "ports": [{"port": 443}]}],

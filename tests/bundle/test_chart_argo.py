@@ -22,7 +22,7 @@ from tools import ROOT
 from tools.dependencies import programs
 from tools.rendering import command as rendering
 from tools.replay.blocks import write_history
-from tools.replay.fleet import Node, Period
+from tools.replay.fleet import GpuNode, Period
 from tools.servers.prometheus import Prometheus, serving
 
 ARGO_CD = ROOT / "deploy" / "argocd"
@@ -398,7 +398,7 @@ controller = "Workflow/{IDLE}"
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """Has the last minutes of two workflows, one of them idle."""
     directory, now = tmp_path_factory.mktemp("stress"), int(time.time())
-    write_history([Node(name="gpu-1", scenario=SCENARIO)], Period(now - 300, now, 15), directory)
+    write_history([GpuNode(name="gpu-1", scenario=SCENARIO)], Period(now - 300, now, 15), directory)
     with serving(directory) as found:
         yield found
 

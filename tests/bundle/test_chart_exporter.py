@@ -1,6 +1,7 @@
 """The exporter's pod: each value has its effect, and each privilege is requested by a value."""
 
 import base64
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from gputally.config import Config
 from gputally.server.web_config import parse_web_config
-from tests.bundle.chart import Object, merged, objects, refusal, render
+from tests.bundle.chart import CHART, Object, merged, objects, pods, refusal, render
 from tests.bundle.exporter_pod import (
     GPU_NODES,
     NODE,
@@ -24,9 +25,13 @@ from tests.bundle.exporter_pod import (
     tolerates,
     volumes,
 )
+from tests.bundle.network_policies import Peer, reaches
 
 EVERYTHING: dict[str, Any] = {
     "exporter": {
+        "metrics": "core",
+        "metricsInclude": ["nvlink", "gputally_gpu_bar1_used_bytes"],
+        "metricsExclude": ["xid"],
         "compat": ["dcgm", "opencost"],
         "relay": "http://$(NODE_IP):9500/metrics",
         "processMetrics": True,
@@ -46,7 +51,7 @@ EVERYTHING: dict[str, Any] = {
         "nodeLabels": ["topology.kubernetes.io/zone"],
     },
 }
-USERS = {"prometheus": "$2b$10$" + "a" * 53}
+USERS = {"prometheus": "$2b$10$" + "e" * 53}
 TLS = {"enabled": True, "secret": "certificate"}
 LOGIN = {"enabled": True, "secret": "login", "users": USERS}
 
@@ -59,6 +64,9 @@ def test_every_value_reaches_the_exporter() -> None:
     read = config(EVERYTHING)
     assert read == Config(
         port=9401,
+        metrics="core",
+        metrics_include=("nvlink", "gputally_gpu_bar1_used_bytes"),
+        metrics_exclude=("xid",),
         reader="nvml",
         interval_seconds=2,
         retention_seconds=600,
@@ -130,7 +138,11 @@ def test_the_node_name_and_the_address_for_the_relay_are_variables() -> None:
 @pytest.mark.parametrize(
     ("values", "directories"),
     [
-        ({"privileges": {"podLogs": True}}, {"/var/log/pods", "/var/log/containers"}),
+        ({"privileges": {"podLogs": True}}, {"/var/log/containers"}),
+        (
+            {"privileges": {"podLogs": True, "podLogDirectories": True}},
+            {"/var/log/pods", "/var/log/containers"},
+        ),
         ({"privileges": {"podResources": True}}, {"/var/lib/kubelet/pod-resources"}),
         ({"privileges": {"kubeletPods": True}}, {"/var/lib/kubelet/pods-api"}),
         ({"driver": {"hostPath": "/usr/local/nvidia"}}, {"/usr/local/nvidia"}),
@@ -150,7 +162,10 @@ def test_a_privilege_mounts_its_directories_of_the_node_only(
 
 
 def test_missing_directories_of_the_node_are_created() -> None:
-    everything = {"privileges": {"kubeletPods": True}, "driver": {"hostPath": "/home/kubernetes/bin/nvidia"}}
+    everything = {
+        "privileges": {"podLogDirectories": True, "kubeletPods": True},
+        "driver": {"hostPath": "/home/kubernetes/bin/nvidia"},
+    }
     found = volumes(pod(everything))
     assert {name: volume["hostPath"]["type"] for name, volume in found.items()} == dict.fromkeys(
         ("pod-logs", "container-logs", "pod-resources", "kubelet-pods", "driver", "state"),
@@ -466,7 +481,7 @@ def test_the_service_has_its_own_port_and_targets_the_exporters_port() -> None:
 
 def test_only_scrapers_and_helm_test_may_connect() -> None:
     own = [{"ipBlock": {"cidr": "10.0.0.0/8"}}]
-    (rule,) = policy({"networkPolicy": {"scrapers": own}, "exporter": {"port": 9401}})["ingress"]
+    (rule,) = policy({"networkPolicy": {"from": own}, "exporter": {"port": 9401}})["ingress"]
     assert rule["ports"] == [{"port": 9401, "protocol": "TCP"}]
     assert rule["from"][:1] == own
     (verify,) = rule["from"][1:]
@@ -474,13 +489,14 @@ def test_only_scrapers_and_helm_test_may_connect() -> None:
 
 
 def test_the_stacks_prometheus_may_connect() -> None:
-    (rule,) = policy({"stack": {"enabled": True}, "networkPolicy": {"scrapers": []}})["ingress"]
+    (rule,) = policy({"stack": {"enabled": True}})["ingress"]
     components = [peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for peer in rule["from"]]
     assert components == ["prometheus", "verify"]
 
 
 def test_egress_is_denied_by_default() -> None:
-    assert policy()["policyTypes"] == ["Ingress", "Egress"]
+    assert policy()["policyTypes"] == ["Egress"]
+    assert policy({"stack": {"enabled": True}})["policyTypes"] == ["Ingress", "Egress"]
     assert "egress" not in policy()
     assert "egress" not in policy({"exporter": {"relay": "/run/prometheus/*.prom"}})
 
@@ -497,6 +513,56 @@ def test_egress_is_denied_by_default() -> None:
 )
 def test_a_feature_allows_egress_to_its_ports(values: dict[str, Any], ports: set[int]) -> None:
     assert egress(values) == ports
+
+
+# The labels of their pods, as their operators and charts set them.
+SCRAPERS = {
+    "prometheus": {"app.kubernetes.io/name": "prometheus", "operator.prometheus.io/name": "k8s"},
+    "prometheus-agent": {"app.kubernetes.io/name": "prometheus-agent"},
+    "vmagent": {"app.kubernetes.io/name": "vmagent", "managed-by": "vm-operator"},
+    "alloy": {"app.kubernetes.io/name": "alloy-metrics"},
+    "opentelemetry": {
+        "app.kubernetes.io/name": "gpus-collector",
+        "app.kubernetes.io/component": "opentelemetry-collector",
+        "app.kubernetes.io/managed-by": "opentelemetry-operator",
+    },
+    "datadog": {"agent.datadoghq.com/component": "agent", "agent.datadoghq.com/name": "datadog"},
+}
+
+
+def may_scrape(labels: Mapping[str, str], namespace: str, values: dict[str, Any]) -> bool:
+    rendered = render(values)
+    (exporter,) = (pod for pod in pods(rendered) if pod.owner["kind"] == "DaemonSet")
+    return reaches(Peer(labels, namespace), Peer.of(exporter), "metrics", rendered)
+
+
+@pytest.mark.parametrize("scraper", SCRAPERS)
+def test_a_named_scraper_is_admitted_from_its_namespace_only(scraper: str) -> None:
+    values = {"networkPolicy": {"scrapers": [scraper], "scraperNamespaces": ["monitoring"]}}
+    assert may_scrape(SCRAPERS[scraper], "monitoring", values)
+    assert not may_scrape(SCRAPERS[scraper], "tenant", values)
+    assert not may_scrape({"app.kubernetes.io/name": "notebook"}, "monitoring", values)
+
+
+@pytest.mark.parametrize("labels", SCRAPERS.values(), ids=SCRAPERS)
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"stack": {"enabled": True}},
+        {"networkPolicy": {"scrapers": [*SCRAPERS], "scraperNamespaces": ["monitoring"]}},
+        {"networkPolicy": {"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}},
+    ],
+    ids=["stack", "all scrapers", "an address"],
+)
+def test_a_tenants_pod_with_the_labels_of_a_scraper_is_not_admitted(
+    labels: Mapping[str, str], values: dict[str, Any]
+) -> None:
+    assert not may_scrape(labels, "tenant", values)
+
+
+def test_every_scraper_of_the_schema_has_labels() -> None:
+    network = json.loads((CHART / "values.schema.json").read_text())["properties"]["networkPolicy"]
+    assert network["properties"]["scrapers"]["items"]["enum"] == [*SCRAPERS]
 
 
 def test_the_network_policy_can_be_disabled() -> None:

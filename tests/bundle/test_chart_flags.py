@@ -27,7 +27,11 @@ NEEDS = {
     f"kubernetes.{name}": {"kubernetes": {"enabled": True}}
     for name in ("podLabels", "podAnnotations", "nodeLabels")
 }
-SAMPLES: dict[str, Any] = {"exporter.relay": "http://localhost:9500/metrics"}
+SAMPLES: dict[str, Any] = {
+    "exporter.relay": "http://localhost:9500/metrics",
+    "exporter.metricsInclude": ["nvlink", "gputally_gpu_bar1_used_bytes"],
+    "exporter.metricsExclude": ["xid"],
+}
 
 
 def rows() -> dict[str, str]:

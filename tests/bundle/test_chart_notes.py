@@ -57,15 +57,22 @@ def test_the_notes_are_what_helm_prints() -> None:
     assert text == '{{- include "gputally.defaults" . }}\n{{- include "gputally.notes" . }}\n'
 
 
-def test_they_list_the_installed_parts_and_the_commands() -> None:
+def test_the_notes_list_the_installed_parts_and_the_commands() -> None:
     text = notes({"exporter": {"port": 9401}}, "kube-prometheus-stack")
-    for named in ("ScrapeConfig", "networkPolicy.scrapers", "PrometheusRule"):
+    for named in ("ScrapeConfig", "every pod of the cluster can", "PrometheusRule"):
         assert named in text
     assert "kubectl port-forward --namespace gpus daemonset/gputally 9401\n  http://localhost:9401" in text
     assert "helm test gputally --namespace gpus" in text
 
 
-def test_they_are_short() -> None:
+def test_the_notes_name_who_is_admitted() -> None:
+    network = {"scrapers": ["vmagent", "alloy"], "scraperNamespaces": ["vm", "grafana"]}
+    text = notes({"networkPolicy": network, "stack": {"enabled": True}})
+    admitted = "vmagent, alloy in vm, grafana, the stack's Prometheus and `helm test` can reach the exporter"
+    assert f"a NetworkPolicy: only {admitted}" in text
+
+
+def test_the_notes_are_short() -> None:
     assert len(notes({"stack": {"enabled": True}}).splitlines()) < 30
 
 

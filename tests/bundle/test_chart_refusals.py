@@ -6,7 +6,7 @@ import pytest
 
 from tests.bundle.chart import refusal, render
 
-USERS = {"prometheus": "$2b$10$" + "a" * 53}
+USERS = {"prometheus": "$2b$10$" + "e" * 53}
 
 # Title -> values, the key that the message begins with, and what it has to name besides.
 MISTAKES: dict[str, tuple[dict[str, Any], str, list[str]]] = {
@@ -23,6 +23,21 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, list[str]]] = {
         },
         "scrapeConfig.enabled and serviceMonitor.enabled and podMonitor.enabled",
         [],
+    ),
+    "scrapers of all namespaces": (
+        {"networkPolicy": {"scrapers": ["prometheus"]}},
+        "networkPolicy.scraperNamespaces",
+        ["required with networkPolicy.scrapers"],
+    ),
+    "namespaces without scrapers": (
+        {"networkPolicy": {"scraperNamespaces": ["monitoring"]}},
+        "networkPolicy.scraperNamespaces",
+        ["set networkPolicy.scrapers"],
+    ),
+    "directories of logs without their links": (
+        {"privileges": {"podLogs": False, "podLogDirectories": True}},
+        "privileges.podLogDirectories",
+        ["privileges.podLogs"],
     ),
     "nothing enabled": ({"exporter": {"enabled": False}}, "nothing is enabled", ["exporter.enabled"]),
     "scraping without an exporter": (

@@ -41,7 +41,7 @@ def test_every_field_is_in_the_operators_schema(schemas: str) -> None:
     assert crds.faults(resource(), schemas) == []
 
 
-def test_its_labels_are_the_common_labels_and_its_own() -> None:
+def test_the_labels_of_the_resource_are_the_common_labels_and_its_own() -> None:
     rule = {"enabled": True, "additionalLabels": {"release": "kube-prometheus-stack", "team": "gpu"}}
     labels = resource({"commonLabels": {"team": "all", "env": "prod"}, "prometheusRule": rule})["metadata"][
         "labels"

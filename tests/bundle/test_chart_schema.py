@@ -23,7 +23,7 @@ from tests.bundle import chart
 from tests.bundle.chart import CHART, PRESETS, at, merged
 from tools.chart_values import source
 from tools.chart_values.definitions import DEFINITIONS
-from tools.chart_values.source import Value
+from tools.chart_values.source import ChartValue
 from tools.dependencies import programs
 
 HELMS = ("helm", "helm-4")
@@ -268,7 +268,7 @@ GOOD: dict[str, Any] = {
             },
         },
     },
-    "networkPolicy": {"scrapers": [{"ipBlock": {"cidr": "10.0.0.0/8"}}, {"podSelector": {}}]},
+    "networkPolicy": {"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}, {"podSelector": {}}]},
     "serviceMonitor": {
         "relabelings": [{"action": "replace", "sourceLabels": ["a"], "targetLabel": "b", "regex": "(.*)"}]
     },
@@ -280,7 +280,7 @@ GOOD: dict[str, Any] = {
         "groups": {"gputally-anomalies": {"enabled": False}},
         "alerts": {"GPUTallyGpuLost": {"enabled": False, "for": "0s", "severity": "info"}},
     },
-    "web": {"basicAuth": {"users": {"prometheus": "$2y$10$" + "a" * 53}}},
+    "web": {"basicAuth": {"users": {"prometheus": "$2y$10$" + "e" * 53}}},
     "stack": {"prometheus": {"remoteWrite": [{"url": "https://mimir.example/push", "headers": {"a": "b"}}]}},
     "extraObjects": ["kind: ConfigMap", {"kind": "ConfigMap"}],
 }
@@ -315,7 +315,7 @@ EVERYTHING = (
 )
 
 
-def of_leaves(leaves: list[Value]) -> dict[str, Any]:
+def of_leaves(leaves: list[ChartValue]) -> dict[str, Any]:
     """null for each of these keys."""
     values: dict[str, Any] = {}
     for leaf in leaves:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ USER_0 = {"Running as Non-root", "Running as Non-root user"}
 CONTROLS_FAILED: dict[str, tuple[dict[str, Any], set[str]]] = {
     "hostPID": ({"privileges": {"hostPID": True}}, {"Host Namespaces"}),
     "podLogs": ({"privileges": {"podLogs": True}}, HOST_PATH),
+    "podLogDirectories": ({"privileges": {"podLogs": True, "podLogDirectories": True}}, HOST_PATH),
     "podResources": ({"privileges": {"podResources": True}}, HOST_PATH | USER_0),
     "kubeletPods": ({"privileges": {"kubeletPods": True}}, HOST_PATH | USER_0),
     "accounting": ({"privileges": {"accounting": True}}, {"Capabilities", *USER_0}),
@@ -38,6 +40,8 @@ CONTROLS_FAILED: dict[str, tuple[dict[str, Any], set[str]]] = {
     "state.volume": ({"state": {"volume": "hostPath"}}, HOST_PATH | USER_0),
     "kubernetes.enabled": ({"kubernetes": {"enabled": True}}, set()),
 }
+# Where container runtimes and the kubelet keep the contents of logs; /var/log/containers has links to them.
+LOGS = ("/var/log/pods", "/var/lib/docker", "/var/lib/containerd", "/run/containerd", "/var/lib/containers")
 PODS_RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
 NODES_RULE = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}
 
@@ -98,6 +102,46 @@ def test_without_privileges_the_exporter_is_restricted() -> None:
 def test_a_privilege_fails_its_controls_only(privilege: str) -> None:
     values, controls = CONTROLS_FAILED[privilege]
     assert failed(exporter(values)) == controls
+
+
+STEP = re.compile(r"^\| (\(minimal\)|`\S+=\S+`(?: `\S+=\S+`)*) \| (\w+) \| (.*?) \| .+ \|$", re.MULTILINE)
+
+
+def with_settings(settings: list[str]) -> Pod:
+    """The exporter's pod with the preset `minimal` and these settings of `helm --set`."""
+    arguments = tuple(part for setting in settings for part in ("--set", setting))
+    rendered = render(files=[PRESETS["minimal"]], arguments=arguments)
+    (made,) = (pod for pod in pods(rendered) if pod.component == "exporter")
+    return made
+
+
+def test_each_step_of_the_document_fails_the_controls_that_it_names() -> None:
+    steps = STEP.findall(DOCUMENT.read_text())
+    assert len(steps) > 5
+    settings: list[str] = []
+    for values, documented, controls in steps:
+        settings += re.findall(r"`(\S+?)`", values)
+        made = with_settings(settings)
+        assert level(made) == documented, settings
+        assert failed(made) == {*filter(None, controls.split(", "))}, settings
+
+
+def test_all_steps_but_the_last_three_are_the_default() -> None:
+    steps = [values for values, _, _ in STEP.findall(DOCUMENT.read_text())]
+    settings = [setting for values in steps[:-3] for setting in re.findall(r"`(\S+?)`", values)]
+    made = with_settings([*settings, "kubernetes.enabled=false"])
+    (default,) = (pod for pod in pods(render()) if pod.component == "exporter")
+    assert made.spec == default.spec
+
+
+@pytest.mark.parametrize("preset", ["", *PRESETS])
+def test_no_default_and_no_preset_can_read_the_logs_of_pods(preset: str) -> None:
+    """As user 0 the exporter could read every file of user 0 that is mounted."""
+    for pod in pods(render(files=[PRESETS[preset]] if preset else [])):
+        for volume in pod.spec.get("volumes", ()):
+            path = PurePath(volume.get("hostPath", {}).get("path", "/none"))
+            logs = [PurePath(one) for one in LOGS]
+            assert not any(path.is_relative_to(one) or one.is_relative_to(path) for one in logs), path
 
 
 @every_case

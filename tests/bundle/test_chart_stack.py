@@ -222,7 +222,7 @@ def test_remote_write_has_secrets_as_files_and_external_labels() -> None:
 
 
 def test_tls_and_login_of_the_exporter_are_files_without_its_private_key() -> None:
-    users = {"prometheus": "$2y$10$" + "a" * 53}
+    users = {"prometheus": "$2y$10$" + "e" * 53}
     web = {
         "tls": {"enabled": True, "secret": "certificate", "serverName": "gpus"},
         "basicAuth": {"enabled": True, "users": users, "secret": "login"},
@@ -389,7 +389,7 @@ def test_grafana_mounts_the_selected_dashboards_and_opens_the_fleet_dashboard() 
 
 WEB = {
     "tls": {"enabled": True, "secret": "s"},
-    "basicAuth": {"enabled": True, "users": {"a": "$2y$10$" + "a" * 53}, "secret": "s"},
+    "basicAuth": {"enabled": True, "users": {"a": "$2y$10$" + "e" * 53}, "secret": "s"},
 }
 CONFIGURATIONS = {
     "default": on(),

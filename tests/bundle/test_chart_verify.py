@@ -33,7 +33,7 @@ def flags(values: dict[str, Any] | None = None) -> dict[str, str]:
     return {name: value for name, _, value in (one.partition("=") for one in arguments)}
 
 
-def test_it_runs_only_for_helm_test_and_is_kept() -> None:
+def test_the_pod_runs_only_for_helm_test_and_is_kept() -> None:
     made = verify_pod().owner
     assert made["metadata"]["name"] == "gputally-verify"
     assert made["metadata"]["annotations"] == {
@@ -44,7 +44,7 @@ def test_it_runs_only_for_helm_test_and_is_kept() -> None:
 
 
 @pytest.mark.parametrize("values", [{}, {"stack": {"enabled": True}}, {"web": PROTECTED}])
-def test_it_has_no_privileges(values: dict[str, Any]) -> None:
+def test_the_pod_has_no_privileges(values: dict[str, Any]) -> None:
     pod = verify_pod(values)
     assert pod_security.level(pod) == "restricted"
     assert pod.spec["automountServiceAccountToken"] is False
@@ -53,7 +53,7 @@ def test_it_has_no_privileges(values: dict[str, Any]) -> None:
     assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in pod.containers[0]["env"]
 
 
-def test_it_has_the_exporters_image() -> None:
+def test_the_pod_has_the_exporters_image() -> None:
     values = {"global": {"imageRegistry": "registry.example.com", "imagePullSecrets": ["s"]}}
     pod = verify_pod(values)
     (exporter,) = chart.pods(chart.objects("DaemonSet", values))

@@ -94,22 +94,34 @@ def test_network_policies_allow_the_required_connections_only(case: Case) -> Non
         must = server.component in CONNECTS_TO[client.component]
         if server.component == "grafana" and not must and not network.get("grafanaClients"):
             continue  # not restricted; Grafana requires a login
+        if server.component == "exporter" and not must and not restricts_scrapers(case):
+            continue
         for port in ports(server):
             found = reaches(Peer.of(client), Peer.of(server), port, rendered)
             assert found == must, (client.title, server.title)
 
 
+def restricts_scrapers(case: Case) -> bool:
+    """Whether the chart knows a scraper."""
+    return bool(
+        case.given.get("stack", {}).get("enabled") or "scrapers" in case.given.get("networkPolicy", {})
+    )
+
+
 @every_case
 def test_the_operators_prometheus_reaches_the_exporter_and_other_pods_do_not(case: Case) -> None:
-    if not case.given.get("networkPolicy", {}).get("enabled", True):
+    policy = case.given.get("networkPolicy", {})
+    if not policy.get("enabled", True):
         return
-    chosen = "scrapers" in case.given.get("networkPolicy", {})
+    chosen = "scrapers" in policy
+    namespace_of_scrapers, *_ = policy.get("scraperNamespaces", ["observability"])
+    restricted = restricts_scrapers(case)
     of_the_operator = {"app.kubernetes.io/name": "prometheus"}
     for pod in exporters(render(**case.arguments)):
         for labels, namespace, scrapes in (
-            (of_the_operator, "observability", True),
-            (of_the_operator, "elsewhere", not chosen),
-            ({"app.kubernetes.io/name": "notebook"}, pod.owner["metadata"]["namespace"], False),
+            (of_the_operator, namespace_of_scrapers, chosen or not restricted),
+            (of_the_operator, "elsewhere", not restricted),
+            ({"app.kubernetes.io/name": "notebook"}, pod.owner["metadata"]["namespace"], not restricted),
         ):
             found = reaches(Peer(labels, namespace), Peer.of(pod), "metrics", render(**case.arguments))
             assert found == scrapes, (labels, namespace)

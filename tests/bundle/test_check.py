@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from alerts import check
-from alerts.model import Alert, Group, Record, Setting, Severity, Table
+from alerts.model import Alert, Group, RecordingRule, RowSetting, Setting, Severity
 from alerts.runbooks import SECTIONS
 
 POWER = "gputally_gpu_power_watts"
@@ -22,7 +22,10 @@ def pages(tmp_path: Path) -> Path:
 
 
 def found(
-    pages: Path, *rules: Alert | Record, settings: tuple[Setting, ...] = (), tables: tuple[Table, ...] = ()
+    pages: Path,
+    *rules: Alert | RecordingRule,
+    settings: tuple[Setting, ...] = (),
+    tables: tuple[RowSetting, ...] = (),
 ) -> list[str]:
     group = Group("gputally-test", rules or (Alert("GPUTallyHot", f"{POWER} > 1", Severity.INFO, "s", "d"),))
     return check.problems((group,), settings, tables, pages)
@@ -41,17 +44,22 @@ def test_a_correct_rule_has_no_fault(pages: Path) -> None:
         (alert(expr=f"{POWER} > 1", description="{{ $labels.pod }}"), "its text uses $labels.pod"),
         (alert("GPUHot", f"{POWER} > 1"), "must begin with GPUTally"),
         (alert("GPUTallyCold", f"{POWER} < 1"), "GPUTallyCold has no runbook"),
-        (Record("power", POWER), "level:metric:operation"),
-        (Record("gpu:power:row", f"{POWER} * [[ value ]]", each="prices"), "there is no table prices"),
-        (Record("gpu:power:sum", "sum by (pod) (up)"), "gpu:power:sum: sum: what is aggregated has no label"),
+        (RecordingRule("power", POWER), "level:metric:operation"),
+        (RecordingRule("gpu:power:row", f"{POWER} * [[ value ]]", each="prices"), "there is no table prices"),
+        (
+            RecordingRule("gpu:power:sum", "sum by (pod) (up)"),
+            "gpu:power:sum: sum: what is aggregated has no label",
+        ),
     ],
 )
-def test_a_fault_is_reported_with_its_group_and_rule(rule: Alert | Record, words: str, pages: Path) -> None:
+def test_a_fault_is_reported_with_its_group_and_rule(
+    rule: Alert | RecordingRule, words: str, pages: Path
+) -> None:
     assert any(words in problem for problem in found(pages, rule)), found(pages, rule)
 
 
 def test_an_unused_setting_and_an_unused_table_are_faults(pages: Path) -> None:
-    problems = found(pages, settings=(Setting("lonely", 1, "h"),), tables=(Table("rows", {}, "h"),))
+    problems = found(pages, settings=(Setting("lonely", 1, "h"),), tables=(RowSetting("rows", {}, "h"),))
     assert [problem.split()[:2] for problem in problems] == [["setting", "lonely"], ["table", "rows"]]
 
 
@@ -70,7 +78,7 @@ def test_a_runbook_without_an_alert_or_without_its_sections_is_a_fault(pages: Pa
 
 
 def test_a_record_may_read_one_that_is_defined_below_it(pages: Path) -> None:
-    high = Record("cluster:power:sum", "sum by (cluster) (node:power:sum)")
-    low = Record("node:power:sum", f"sum by (cluster, node) ({POWER})")
+    high = RecordingRule("cluster:power:sum", "sum by (cluster) (node:power:sum)")
+    low = RecordingRule("node:power:sum", f"sum by (cluster, node) ({POWER})")
     hot = alert(expr="cluster:power:sum > 1", description="{{ $labels.cluster }}")
     assert found(pages, high, low, hot) == []

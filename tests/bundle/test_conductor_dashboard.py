@@ -38,10 +38,11 @@ def test_an_nvidia_gpu_of_the_same_node_is_left_out(tmp_path: Path) -> None:
 
 def test_a_link_that_is_down_does_not_count(tmp_path: Path) -> None:
     series = _INFO | {
-        _gpu("xgmi_up", "amd", link="0"): always(1),
-        _gpu("xgmi_up", "amd", link="1"): always(0),
+        _gpu("xgmi_links", "amd", state="up"): always(1),
+        _gpu("xgmi_links", "amd", state="down"): always(1),
     }
-    assert_results(tmp_path, series, {query(DASHBOARD, "XGMI links up"): {'{gpu="0", node="n"}': 1}})
+    labels = '{cluster="c", gpu="0", model="AMD", node="n", uuid="GPU-amd"}'
+    assert_results(tmp_path, series, {query(DASHBOARD, "XGMI links up"): {labels: 1}})
 
 
 def test_only_uncorrected_errors_count(tmp_path: Path) -> None:

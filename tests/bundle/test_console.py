@@ -127,12 +127,12 @@ def filled(expr: str, namespace: str = ".+") -> str:
     return re.sub(r"\$namespace\b", namespace, re.sub(r"\$__range\b", f"{RANGE}s", expr))
 
 
-def labels_of(expr: str) -> promql.Labels:
+def labels_of(expr: str) -> promql.LabelNames:
     return promql.labels_of(filled(expr), full_schema())
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_it_uses_only_what_the_console_supports(name: str) -> None:
+def test_a_console_dashboard_uses_only_what_the_console_supports(name: str) -> None:
     jsonschema.Draft7Validator(DASHBOARD).validate(DASHBOARDS[name])
 
 

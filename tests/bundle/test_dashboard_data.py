@@ -8,7 +8,7 @@ import pytest
 
 from dashboards import Json, registry
 from dashboards.reading import (
-    Query,
+    PanelQuery,
     annotation_queries,
     fill_variables,
     label_values_query,
@@ -38,7 +38,7 @@ def choose(choice: Choice) -> Choice:
     return {**EVERYTHING, **one}
 
 
-def result(lab: Prometheus, dashboard: Json, query: Query, choice: Choice) -> list[Json]:
+def result(lab: Prometheus, dashboard: Json, query: PanelQuery, choice: Choice) -> list[Json]:
     seconds = default_range_seconds(dashboard)
     step = max(STEP, seconds // MOST_POINTS)
     grafana_variables = {
@@ -56,7 +56,7 @@ def result(lab: Prometheus, dashboard: Json, query: Query, choice: Choice) -> li
     return samples
 
 
-def queries(dashboard: Json) -> Iterator[Query]:
+def queries(dashboard: Json) -> Iterator[PanelQuery]:
     for panel in panels(dashboard):
         yield from panel_queries(panel)
 

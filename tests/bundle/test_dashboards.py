@@ -19,7 +19,7 @@ from dashboards.variables import CLUSTER, Variable
 from tests.support.texts import missing
 from tools import ROOT
 
-SCHEMA: promql.Schema = {
+SCHEMA: promql.SeriesLabels = {
     "gputally_gpu_info": frozenset({"cluster", "node", "gpu"}),
     "gputally_gpu_power_watts": frozenset({"cluster", "node", "gpu"}),
     "gputally_gpu_pcie_replays_total": frozenset({"cluster", "node", "gpu"}),

@@ -141,7 +141,6 @@ def test_a_suspected_hang_is_shown_with_its_owner(tmp_path: Path) -> None:
 def test_a_gpu_with_several_reasons_for_a_reset_is_counted_once(tmp_path: Path) -> None:
     series = {
         _gpu("recovery_action", action="gpu_reset"): always(1),
-        _gpu("recovery_action", action="none"): always(0),
         _gpu("remapped_rows_pending"): always(1),
         _gpu("remapped_rows_pending", 1): always(0),
     }

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dashboards import Json, fields, links, palette
-from dashboards.build import Row, dashboard, row, text_of
+from dashboards.build import PanelRow, dashboard, row, text_of
 from dashboards.panels import Panel, now, rows, stat, timed
 from dashboards.tables import alert_list, column, table, value_columns
 from dashboards.variables import CLUSTER, Variable
@@ -13,7 +13,7 @@ from dashboards.variables import CLUSTER, Variable
 NODE = Variable("node", "Node", 'gputally_gpu_info{cluster=~"$cluster"}', multi=False)
 
 
-def page(*given: Row, variables: tuple[Variable, ...] = (CLUSTER,)) -> Json:
+def page(*given: PanelRow, variables: tuple[Variable, ...] = (CLUSTER,)) -> Json:
     made: Json = json.loads(text_of(dashboard("test", "Test", "d", *given, variables=variables)))
     return made
 

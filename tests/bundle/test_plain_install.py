@@ -34,7 +34,7 @@ def test_the_committed_file_is_up_to_date(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", FILES)
-def test_it_names_its_generator_and_has_no_labels_of_helm(path: str) -> None:
+def test_a_plain_file_names_its_generator_and_has_no_labels_of_helm(path: str) -> None:
     text = plain_install.text(path)
     assert "tools/render" in text.splitlines()[1]
     assert "helm.sh/" not in text

@@ -4,7 +4,7 @@ import pytest
 
 from alerts import promql
 
-SCHEMA: promql.Schema = {
+SCHEMA: promql.SeriesLabels = {
     "power": frozenset({"node", "gpu", "uuid"}),
     "info": frozenset({"node", "gpu", "uuid", "model"}),
     "pods": frozenset({"node", "pod", promql.ANY}),

@@ -30,7 +30,7 @@ def test_program_errors_have_the_cause_program(code: int) -> None:
     assert XIDS[code].cause is Cause.PROGRAM
 
 
-# The immediate actions of NVIDIA's catalog that take the GPU out of use, and those that do not.
+# The immediate actions of NVIDIA's catalogue that take the GPU out of use, and those that do not.
 _RESETS = {Resolution.RESET_GPU, Resolution.RESTART_BM, Resolution.RESTART_VM}
 _HARMLESS = {Resolution.IGNORE, Resolution.RESTART_APP, Resolution.RECOVERY_ACTION}
 

@@ -18,9 +18,9 @@ import pytest
 from tests.e2e.conftest import Keeper
 from tests.e2e.driver import Driver, on_a_gpu
 from tests.e2e.kubernetes import TIMEOUT, WAIT, Namespace, node_pids, pod, until
-from tests.support.kubelet_server import message
 from tests.support.worlds import play, world
 from tools import ROOT, Failed
+from tools.standin.kubelet import message
 from tools.test_cluster import audit, device_plugin, layout, preflight, record
 from tools.test_cluster import cluster as test_cluster
 from tools.test_cluster.cluster import Cluster

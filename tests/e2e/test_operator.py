@@ -309,7 +309,7 @@ def test_every_rule_reads_existing_series(installation: Installation) -> None:
     installation.gpus.play()
 
 
-def unreadable(rules: list[Any], known: promql.Schema) -> Iterator[tuple[str, str]]:
+def unreadable(rules: list[Any], known: promql.SeriesLabels) -> Iterator[tuple[str, str]]:
     """The rule, and what is wrong."""
     for rule in rules:
         try:

@@ -32,7 +32,7 @@ from dashboards.reading import (
     variables,
 )
 from dashboards.variables import ALL
-from gputally.commands.verify.servers import Login, LoginRequired, Prometheus, RemoteServer, RequestFailed
+from gputally.commands.verify.servers import Login, LoginRequired, PrometheusApi, RemoteServer, RequestFailed
 from tests.e2e.conftest import Keeper
 from tests.e2e.kubernetes import SECONDS, TIMEOUT, Namespace, until
 from tests.support.browser import Page, Seen, User, blank, empty, errors, look, missing, strays, unfilled
@@ -138,12 +138,12 @@ def server(namespace: Namespace, part: str, login: Login | None = None) -> Remot
 
 
 @pytest.fixture(scope="module")
-def prometheus(installed: Namespace) -> Prometheus:
-    return Prometheus(server(installed, "prometheus"), RELEASE)
+def prometheus(installed: Namespace) -> PrometheusApi:
+    return PrometheusApi(server(installed, "prometheus"), RELEASE)
 
 
 @pytest.fixture(scope="module")
-def recorded(prometheus: Prometheus, seen_early: Future[Seen]) -> float:
+def recorded(prometheus: PrometheusApi, seen_early: Future[Seen]) -> float:
     """When all that the dashboards read was there: groups of rules read what others have recorded before.
 
     Graphs see it a step later: their last point is at the step before now.
@@ -181,14 +181,14 @@ def viewer(installed: Namespace, password: str, tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture(scope="module")
-def seen_early(prometheus: Prometheus, viewer: Viewer) -> Iterator[Future[Seen]]:
+def seen_early(prometheus: PrometheusApi, viewer: Viewer) -> Iterator[Future[Seen]]:
     """What can be looked at while the rest is still being recorded."""
     until("there are rates", lambda: seconds_of_data(prometheus) >= SECONDS_FOR_RATES, seconds=SECONDS)
     with ThreadPoolExecutor(1) as executor:
         yield executor.submit(viewer.look, [name for name in DASHBOARDS if name not in READ_RECORDS])
 
 
-def seconds_of_data(prometheus: Prometheus) -> float:
+def seconds_of_data(prometheus: PrometheusApi) -> float:
     first = "min(min_over_time(timestamp(gputally_snapshot_age_seconds)[1h:5s]))"
     try:
         return prometheus.number(f"time() - {first}") or 0
@@ -284,7 +284,7 @@ def test_every_column_has_a_name(name: str, seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_links_open_existing_pages(name: str, seen: Seen, prometheus: Prometheus) -> None:
+def test_links_open_existing_pages(name: str, seen: Seen, prometheus: PrometheusApi) -> None:
     links = seen[name, WIDTH]["links"]
     assert links
     for link in links:
@@ -322,7 +322,7 @@ def chosen_by(link: str, target: str) -> dict[str, list[str]]:
 
 
 @cache
-def offered(prometheus: Prometheus, target: str, variable: str) -> set[str]:
+def offered(prometheus: PrometheusApi, target: str, variable: str) -> set[str]:
     """What one can choose there."""
     known = variables(DASHBOARDS[target])
     selector, label = label_values_query(known[variable])

@@ -192,7 +192,7 @@ def values(driver: Driver, cluster: Cluster, interval: str = "1s") -> Mapping[st
     off = {"enabled": False}
     return {
         **driver.values(interval=interval, retention=f"{RETENTION_SECONDS}s"),
-        "state": {"hostPath": str(cluster.place.directory / "books-of-workloads")},
+        "state": {"hostPath": str(cluster.place.directory / "ledger-of-workloads")},
         "rules": {
             "settings": {
                 "scrapeInterval": f"{SCRAPE_SECONDS}s",

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputally.model import Process, Reading
-from tests.support.fake_procfs import FakeProcfs, container_id, uid
-from tests.support.kubelet_server import message
 from tests.support.worlds import world
+from tools.standin.kubelet import message
+from tools.standin.procfs import FakeProcfs, container_id, uid
 
 GIB = 2**30
 REQUESTED, SHADOW, OTHER, GONE = 4001, 4002, 4003, 4004
@@ -65,7 +65,6 @@ def cgroupfs(parent: str = "") -> tuple[str, str]:
     )
 
 
-NODE = f"/system.slice/docker-{container_id(0xFF)}.scope"
 FIRST_GPU = gpus()[0].gpu.uuid
 HOSTS = {
     "k3s": Host(*systemd("cri-containerd"), gives=(FIRST_GPU,)),
@@ -73,7 +72,8 @@ HOSTS = {
     "aks": Host(*systemd("cri-containerd"), gives=(f"{FIRST_GPU}::0", f"{FIRST_GPU}::3")),
     "eks": Host(*systemd("cri-containerd"), gives=(f"{FIRST_GPU}::1",), resource="nvidia.com/gpu.shared"),
     "openshift": Host(*systemd("crio"), gives=(FIRST_GPU,)),
-    "kind": Host(*systemd("cri-containerd", f"{NODE}/kubelet.slice", "kubelet-"), gives=(FIRST_GPU,)),
+    # Read inside of the node, as in tests/fixtures/cgroups.tsv.
+    "kind": Host(*systemd("cri-containerd", "/kubelet.slice", "kubelet-"), gives=(FIRST_GPU,)),
     "docker-only": Host(
         f"0::/system.slice/docker-{TRAIN_ID}.scope\n",
         f"0::/machine.slice/libpod-{NOTEBOOK_ID}.scope\n",

@@ -15,6 +15,7 @@ def test_a_host_with_amd_gpus(name: str, tmp_path: Path, update_golden: bool) ->
     host = plant(name, tmp_path)
     arguments = (
         *("serve", "--reader", "amdgpu", "--interval", "200ms", "--hostname-override", "golden"),
+        *("--metrics", "full"),  # the file shows every value that the reader fills
         *("--sysfs", str(host / "sys"), "--procfs", str(host / "proc")),
         *("--pod-logs", str(log_pods(tmp_path / "pods"))),
     )

@@ -13,7 +13,7 @@ from tests.golden.container_hosts import HOSTS, build, gpus, pod_resources
 from tests.golden.meters import play_running
 from tests.golden.scrapes import GOLDEN, wait_for_meters
 from tests.support.exporter import Exporter
-from tests.support.kubelet_server import kubelet
+from tools.standin.kubelet import kubelet
 from tools.standin.scenario import environment
 
 OURS = re.compile(r"^(?:# (?:HELP|TYPE) )?(?:gputally|process)_.*\n", re.MULTILINE)

@@ -26,10 +26,11 @@ WORLDS: dict[str, Callable[[], tuple[Reading, ...]]] = {
 
 
 def start(directory: Path, scenario: Path) -> Exporter:
+    """With `--metrics full`: these files show every value that the reader fills."""
     (directory / "proc").mkdir()  # the scenario's pids are not those of this machine
     arguments = (
         *("serve", "--reader", "nvml", "--interval", "200ms", "--hostname-override", "golden"),
-        *("--procfs", str(directory / "proc")),
+        *("--metrics", "full", "--procfs", str(directory / "proc")),
     )
     return Exporter(directory / "log", *arguments, environment=environment(scenario))
 

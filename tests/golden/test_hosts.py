@@ -9,7 +9,7 @@ from tests.golden.container_hosts import HOSTS, build, gpus, pod_resources
 from tests.golden.meters import play_running
 from tests.golden.scrapes import check_scrape, wait_for_meters
 from tests.support.exporter import Exporter
-from tests.support.kubelet_server import kubelet
+from tools.standin.kubelet import kubelet
 from tools.standin.scenario import environment
 
 

@@ -14,13 +14,17 @@ import shutil
 import socket
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tools import Missing
+from tools.dependencies import hashes
 from tools.servers.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(600)  # packages are downloaded
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,6 +46,7 @@ def parse(text: str) -> list[list[Instruction]]:
 
 STAGES = parse((ROOT / "Dockerfile").read_text())
 BUILD, FINAL = STAGES
+RUNTIME = ROOT / "packaging/image/requirements.txt"
 
 
 def only(stage: list[Instruction], word: str) -> str:
@@ -49,7 +54,7 @@ def only(stage: list[Instruction], word: str) -> str:
     return rest
 
 
-def test_it_runs_as_a_numeric_unprivileged_user_and_the_final_stage_runs_no_command() -> None:
+def test_the_image_runs_as_a_numeric_unprivileged_user_and_the_final_stage_runs_no_command() -> None:
     assert only(FINAL, "USER") == "65532:65532"
     assert "RUN" not in dict(FINAL)
     copies = [rest.split() for name, rest in FINAL if name == "COPY"]
@@ -57,7 +62,61 @@ def test_it_runs_as_a_numeric_unprivileged_user_and_the_final_stage_runs_no_comm
     assert ["--from=build", "--chown=65532:65532", "/src/state", "/var/lib/gputally"] in copies
 
 
-def test_it_requests_every_gpu_and_only_the_utility_driver_capability() -> None:
+def test_the_base_image_of_both_stages_is_named_by_digest() -> None:
+    (base,) = re.findall(r"^ARG PYTHON_IMAGE=(.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert re.fullmatch(r"python:3\.13\.\d+-slim-\w+@sha256:[0-9a-f]{64}", base)
+    assert [stage[0] for stage in STAGES] == [
+        ("FROM", "${PYTHON_IMAGE} AS build"),
+        ("FROM", "${PYTHON_IMAGE}"),
+    ]
+
+
+def test_everything_from_a_registry_is_installed_by_hash() -> None:
+    installs = [
+        part for name, rest in BUILD if name == "RUN" for part in rest.split("&&") if " install " in part
+    ]
+    assert installs
+    assert all("--require-hashes" in one or "--no-deps --no-index" in one for one in installs)
+    (wheel,) = (
+        part for name, rest in BUILD if name == "RUN" for part in rest.split("&&") if " wheel " in part
+    )
+    assert "--no-deps --no-build-isolation" in wheel
+
+
+@pytest.mark.parametrize("file", hashes.files(), ids=lambda file: file.name)
+def test_the_packages_of_the_image_are_those_of_the_constraints(file: Path) -> None:
+    _, requirements = hashes.files()[file]
+    listed = dict(
+        re.findall(r"^(\S+==\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", file.read_text(), re.M)
+    )
+    pins = hashes.pins()
+    assert {*listed} == {pins[name] for name in hashes.closure(requirements)}
+    assert "://" not in file.read_text()
+
+
+def test_a_wheel_with_other_contents_is_refused(tmp_path: Path) -> None:
+    name, _, version = hashes.pins()["hpack"].partition("==")
+    (requirement,) = re.findall(rf"^{name}==(?:.*\\\n)+.*\n", RUNTIME.read_text(), re.MULTILINE)
+    (tmp_path / "requirements.txt").write_text(requirement)
+    about = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(tmp_path / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{name}/__init__.py", "print('other contents')")
+        wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{about}/RECORD", "")
+    install = [sys.executable, "-m", "pip", "install", "--require-hashes", "--no-index", "--no-deps"]
+    where = [f"--find-links={tmp_path}", f"--target={tmp_path}/installed"]
+    ran = subprocess.run(
+        [*install, *where, f"--requirement={tmp_path}/requirements.txt"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert "DO NOT MATCH THE HASHES" in ran.stderr
+    assert not (tmp_path / "installed").exists()
+
+
+def test_the_image_requests_every_gpu_and_only_the_utility_driver_capability() -> None:
     environment = dict(pair.split("=", 1) for pair in shlex.split(only(FINAL, "ENV")))
     assert environment["NVIDIA_VISIBLE_DEVICES"] == "all"
     assert environment["NVIDIA_DRIVER_CAPABILITIES"] == "utility"
@@ -98,9 +157,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (commands / name).chmod(0o755)
     path = f"{commands}{os.pathsep}{os.environ['PATH']}"
     for command in (rest for name, rest in BUILD if name == "RUN"):
-        here = command.replace("/opt/gputally", str(folder / "gputally")).replace(
-            "/wheels", f"{folder}/wheels"
-        )
+        here = re.sub(r"(?<![\w/])(/opt/gputally|/builder|/wheels)", rf"{folder}\1", command)
         ran = subprocess.run(
             here,
             shell=True,  # a RUN line is a shell command
@@ -113,7 +170,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if "NewConnectionError" in ran.stderr and ran.returncode:
             raise Missing("the package registry cannot be reached: connect the machine to it")
         assert ran.returncode == 0, ran.stderr
-    return folder / "gputally"
+    return folder / "opt/gputally"
 
 
 def in_image(image: Path, port: int) -> dict[str, str]:

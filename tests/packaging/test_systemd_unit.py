@@ -38,7 +38,7 @@ def test_systemd_rejects_a_wrong_unit(unit: Path) -> None:
     assert "ProtectSistem" in analyze("verify", "--man=no", unit).stderr
 
 
-def test_its_exposure_score_is_low(unit: Path) -> None:
+def test_the_units_exposure_score_is_low(unit: Path) -> None:
     judged = analyze("security", "--offline=true", "--no-pager", f"--threshold={MOST_EXPOSURE}", unit)
     assert judged.returncode == 0, judged.stdout
     overall = re.search(r"Overall exposure level for gputally.service: (\d+\.\d)", judged.stdout)
@@ -46,7 +46,7 @@ def test_its_exposure_score_is_low(unit: Path) -> None:
     assert float(overall[1]) * 10 <= MOST_EXPOSURE
 
 
-def test_it_may_use_nvidia_devices_and_read_every_process() -> None:
+def test_the_unit_may_use_nvidia_devices_and_read_every_process() -> None:
     """What hardening must not take away: a stricter unit would start, and find no GPU."""
     lines = set(UNIT.read_text().splitlines())
     assert {"DevicePolicy=closed", "DeviceAllow=char-195 rw"} <= lines

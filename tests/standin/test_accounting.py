@@ -138,7 +138,7 @@ def test_other_users_may_not_set_the_mode(gpu: OneGpu, scenario: Path) -> None:
 
 
 @pytest.mark.parametrize("lines", ["accounting -\n", "accounting 1\nmig_mode 1\n"])
-def test_it_cannot_be_set_if_it_is_not_supported(gpu: OneGpu, lines: str) -> None:
+def test_accounting_mode_cannot_be_set_if_it_is_not_supported(gpu: OneGpu, lines: str) -> None:
     handle = gpu(lines)
     with pytest.raises(nvml.NVMLError_NotSupported):
         nvml.nvmlDeviceSetAccountingMode(handle, 1)

@@ -14,8 +14,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from tests.support.fake_procfs import uid
 from tests.support.gpu_metrics_tables import build
+from tools.standin.procfs import uid
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "amdgpu"
 HOSTS = tuple(sorted(path.stem for path in FIXTURES.glob("*.tree")))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from gputally.commands.verify.servers import Prometheus, RemoteServer, RequestFailed
+from gputally.commands.verify.servers import PrometheusApi, RemoteServer, RequestFailed
 
 Sample = tuple[Mapping[str, str], float]
 
@@ -41,13 +41,13 @@ def refusing_address() -> Iterator[str]:
         yield f"127.0.0.1:{bound.getsockname()[1]}"
 
 
-def prometheus(queries: Mapping[str, list[Sample]] | None = None, **answers: Any) -> Prometheus:
+def prometheus(queries: Mapping[str, list[Sample]] | None = None, **answers: Any) -> PrometheusApi:
     """`answers` by the last part of the path, as the `data` of the answer."""
     told = {
         f"/api/v1/{name}": found if isinstance(found, Exception) else {"data": found}
         for name, found in answers.items()
     }
-    return Prometheus(Told("http://prometheus", answers=told, queries=queries or {}), "gputally")
+    return PrometheusApi(Told("http://prometheus", answers=told, queries=queries or {}), "gputally")
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+import struct
 import threading
 import zlib
 from collections.abc import Callable, Iterator
@@ -121,8 +122,17 @@ class Answer:
 class Client:
     """One connection."""
 
-    def __init__(self, port: int, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
-        self.socket = socket.create_connection((host, port), timeout=60)
+    def __init__(
+        self,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        host: str = "127.0.0.1",
+        source: str | None = None,
+    ) -> None:
+        """`source` is the client's own address: each of 127.0.0.0/8 is one of this machine."""
+        self.socket = socket.create_connection(
+            (host, port), timeout=60, source_address=(source, 0) if source else None
+        )
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self._received = bytearray()
@@ -154,6 +164,10 @@ class Client:
         body = bytes(self._received[:length])
         del self._received[:length]
         return Answer(int(first.split()[1]), headers, body)
+
+    def reset_on_close(self) -> None:
+        """Leave as a client that crashes: without the end of the stream."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def is_hung_up(self) -> bool:
         """Waits until the server closes (True) or says something (False)."""

@@ -131,7 +131,7 @@ def charged_millijoules(ledger: Ledger, gpu_index: int) -> int:
 
 def assert_balanced(ledger: Ledger) -> tuple[GpuLedger, ...]:
     """Owners and unattributed are what the meter says, of every GPU, to the millijoule."""
-    for book in ledger.gpu_ledgers():
-        rest = sum(book.unattributed_millijoules.values())
-        assert charged_millijoules(ledger, book.gpu_index) + rest == book.energy_millijoules
+    for of_gpu in ledger.gpu_ledgers():
+        rest = sum(of_gpu.unattributed_millijoules.values())
+        assert charged_millijoules(ledger, of_gpu.gpu_index) + rest == of_gpu.energy_millijoules
     return ledger.gpu_ledgers()

@@ -198,7 +198,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
                 charges[uuid, owner] = Charge(
                     gpu_index=index, uuid=uuid, owner=owner, active=True, energy_millijoules=energy
                 )
-    books = tuple(
+    ledgers = tuple(
         GpuLedger(
             gpu_index=one.gpu.index,
             uuid=one.gpu.uuid,
@@ -215,7 +215,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         readings=readings,
         sources=(),
         uses=tuple(uses.values()),
-        gpu_ledgers=books,
+        gpu_ledgers=ledgers,
         charges=tuple(charges.values()),
         processes=tuple(processes.values()),
     )

@@ -51,7 +51,7 @@ def up(exporter: Exporter) -> dict[str, float]:
 
 def errors(exporter: Exporter, field: str) -> dict[str, float]:
     """How often each error met those who read this field."""
-    found = exporter.samples().get("gputally_source_errors_total", {})
+    found = exporter.samples().get("gputally_source_field_errors", {})
     return {error: count for (_, of_field, error), count in found.items() if of_field == field}
 
 

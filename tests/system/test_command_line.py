@@ -35,6 +35,10 @@ def test_version() -> None:
             "gputally serve: --compat: 'dgcm' ... one or more of dcgm",
         ),
         (
+            ("serve", "--metrics-include", "nvlinc"),
+            "gputally serve: --metrics-include: ... 'nvlinc' ... nvlink ... groups: gpu",
+        ),
+        (
             ("serve", "--interval", "5s", "-c", "30000"),
             "gputally serve: --interval 5s ... --collect-interval 30000",
         ),

@@ -53,7 +53,7 @@ def test_ctrl_c_while_the_history_is_written_stops_every_process_and_is_reported
     assert not list(tmp_path.iterdir())
 
 
-def test_it_stops_after_the_given_time(tmp_path: Path) -> None:
+def test_the_demo_stops_after_the_given_time(tmp_path: Path) -> None:
     with running_demo("--gpus=1", "--history=0", "--exit-after=0.5", scratch=tmp_path) as process:
         said, _ = process.communicate(timeout=90)
         assert process.returncode == 0, said

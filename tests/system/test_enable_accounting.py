@@ -34,7 +34,7 @@ def texts(result: subprocess.CompletedProcess[str]) -> list[str]:
     return [line.partition(": ")[2] for line in result.stdout.splitlines()]
 
 
-def test_it_is_turned_on_once_for_all_processes(tmp_path: Path) -> None:
+def test_accounting_mode_is_turned_on_once_for_all_processes(tmp_path: Path) -> None:
     scenario = off(tmp_path)
     first = enable(as_root(), scenario)
     assert (first.returncode, first.stderr) == (0, "")
@@ -44,9 +44,8 @@ def test_it_is_turned_on_once_for_all_processes(tmp_path: Path) -> None:
     assert texts(second) == ["accounting is on already"] * 2
     assert enable(as_nobody(), scenario).returncode == 0, "there is nothing left to do"
 
-    with Exporter(
-        tmp_path / "log", "serve", "--reader", "nvml", environment=environment(scenario)
-    ) as exporter:
+    arguments = ("serve", "--reader", "nvml", "--metrics-include", "gputally_gpu_accounting_mode")
+    with Exporter(tmp_path / "log", *arguments, environment=environment(scenario)) as exporter:
         modes = exporter.wait_until(
             lambda: exporter.samples().get("gputally_gpu_accounting_mode"), "a reading"
         )

@@ -1,11 +1,11 @@
-"""Every value that the exporter serves is the one that the scenario put into the driver."""
+"""Every exported value is the one that the scenario put into the driver, with `--metrics full`."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gputally.metrics.catalog import BOOK_METRICS, UNKNOWN_METRICS
+from gputally.metrics.catalog import LEDGER_METRICS, UNKNOWN_METRICS
 from gputally.metrics.families import build_families
 from gputally.metrics.own_process import ExporterFacts
 from gputally.model import Reading, Snapshot
@@ -16,7 +16,7 @@ from tools.standin.scenario import environment
 # The time of an event, the owner of a process and the ledger are the exporter's own observations.
 OBSERVED = {
     "gputally_gpu_xid_last_timestamp_seconds",
-    *(metric.name for metric in (*BOOK_METRICS, *UNKNOWN_METRICS)),
+    *(metric.name for metric in (*LEDGER_METRICS, *UNKNOWN_METRICS)),
 }
 
 
@@ -43,7 +43,7 @@ def test_every_exported_value_equals_the_scenarios(name: str, tmp_path: Path) ->
     readings = EVERY_MODEL[name]()
     expected = about_gpus(expected_samples(readings))
     scenario = play(tmp_path / "world", readings)
-    arguments = ("serve", "--reader", "nvml", "--interval", "200ms")
+    arguments = ("serve", "--reader", "nvml", "--interval", "200ms", "--metrics", "full")
     with Exporter(tmp_path / "log", *arguments, environment=environment(scenario)) as exporter:
         exporter.next_snapshots(4)  # activity is measured between two readings, events take a moment
         samples = exporter.samples()

@@ -12,7 +12,7 @@ from tests.support.prometheus import prometheus_scraping
 from tools import Failed
 from tools.replay.blocks import write_history
 from tools.replay.firing import firing
-from tools.replay.fleet import WARM_UP_SECONDS, Node, Period
+from tools.replay.fleet import WARM_UP_SECONDS, GpuNode, Period
 from tools.replay.rules import record_rules
 from tools.servers.ports import free_port
 from tools.servers.prometheus import Prometheus, serving
@@ -77,7 +77,7 @@ def matrix(prometheus: Prometheus, query: str, period: Period) -> dict[str, dict
 def test_every_scrape_of_the_history_has_the_values_of_its_time(tmp_path: Path) -> None:
     (tmp_path / "scenario.toml").write_text(SCENARIO)
     period = Period(START, START + 3 * 3600, 60)
-    node = Node(name="n1", scenario=tmp_path / "scenario.toml")
+    node = GpuNode(name="n1", scenario=tmp_path / "scenario.toml")
     write_history([node], period, tmp_path / "data")
     now = 0.0
     reader = simulated_reader(
@@ -98,16 +98,16 @@ def test_an_exporter_continues_the_history(tmp_path: Path) -> None:
     port = free_port()
     now = time.time()
     period = Period(now - 900, now, 30)
-    node = Node(
+    node = GpuNode(
         name="n1",
         scenario=tmp_path / "scenario.toml",
         labels={"instance": f"127.0.0.1:{port}", "node": "", "cluster": ""},
-        state_file=tmp_path / "books",
+        state_file=tmp_path / "ledger",
     )
     write_history([node], period, tmp_path / "data")
     simulator = (
         *("simulate", "--scenario", str(tmp_path / "scenario.toml"), "--port", str(port)),
-        *("--scenario-start", str(period.first - WARM_UP_SECONDS), "--state-file", str(tmp_path / "books")),
+        *("--scenario-start", str(period.first - WARM_UP_SECONDS), "--state-file", str(tmp_path / "ledger")),
         *("--interval", "500ms"),
     )
     with (
@@ -139,8 +139,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("fleet")
     period = Period(START, START + 3 * 3600, 60)
     nodes = [
-        Node(name="n1", scenario=SCENARIO, clones=("n3",)),
-        Node(name="n2", scenario="seed = 1\n" + SCENARIO, down=((START + 3600, START + 4500),)),
+        GpuNode(name="n1", scenario=SCENARIO, clones=("n3",)),
+        GpuNode(name="n2", scenario="seed = 1\n" + SCENARIO, down=((START + 3600, START + 4500),)),
     ]
     written = write_history(nodes, period, directory / "data", cluster="blue")
     assert written.samples > 100_000

@@ -17,9 +17,10 @@ import trustme
 
 from tests.support.exporter import Exporter
 from tests.support.http_client import Client
+from tools import ROOT
 
 CLIENTS = 1000
-KINDS = 9
+KINDS = 14
 SCRAPES = 80
 
 
@@ -38,7 +39,7 @@ class HostileClients:
 
 @contextmanager
 def hostile_clients(port: int) -> Iterator[HostileClients]:
-    program = Path(__file__).with_name("hostile_clients.py")
+    program = ROOT / "tools/soaking/hostile_clients.py"
     with subprocess.Popen(
         [sys.executable, str(program), str(port), str(CLIENTS)],
         stdin=subprocess.PIPE,

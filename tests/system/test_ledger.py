@@ -10,8 +10,6 @@ import pytest
 
 from gputally.model import AccountedProcess, Process, ProcessSample, Reading
 from tests.support.exporter import Exporter
-from tests.support.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
-from tests.support.kubelet_server import kubelet, message
 from tests.support.ledger_series import (
     GPU,
     POD,
@@ -29,6 +27,8 @@ from tests.support.ledger_series import (
 from tests.support.prometheus import prometheus_scraping_address
 from tests.support.worlds import world
 from tools.servers.prometheus import Prometheus
+from tools.standin.kubelet import kubelet, message
+from tools.standin.procfs import FakeProcfs, container_id, pod_cgroup, uid
 from tools.standin.scenario import Fault, FaultKind, Frame, environment, write_scenario
 
 GIB = 2**30
@@ -269,7 +269,7 @@ def test_a_reloaded_driver_decreases_no_counter(tmp_path: Path) -> None:
         after = wait_for_ledger(exporter, lambda now: millijoules(now, GPU) == total, "it is back")
         assert millijoules(after, POD, **A) == 40_000
         assert millijoules(after, UNATTRIBUTED, reason="unobserved") == 7_000
-        reset = exporter.value("gputally_source_errors_total", "ledger", "energy_millijoules", "reset")
+        reset = exporter.value("gputally_source_field_errors", "ledger", "energy_millijoules", "reset")
         assert reset == 1
         node.step({}, joules=30)
         last = wait_for_ledger(exporter, lambda now: millijoules(now, GPU) == total + 30_000, "it counts on")

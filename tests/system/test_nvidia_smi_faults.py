@@ -1,43 +1,10 @@
 """The running exporter on an nvidia-smi that misbehaves."""
 
-import sys
 from pathlib import Path
 
 from tests.support.exporter import Exporter
+from tests.support.nvidia_smi import CAPTURES, FakeTool, start
 from tests.system.conftest import Watch
-
-CAPTURES = Path(__file__).parents[1] / "fixtures/nvidia-smi"
-
-
-class FakeTool:
-    """A command `nvidia-smi` that answers from the captured output, or as it is told to."""
-
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / "nvidia-smi"
-        self.answers(CAPTURES / "h100-processes")
-
-    def _write(self, script: str) -> None:
-        unfinished = self.path.with_suffix(".new")
-        unfinished.write_text("#!/bin/sh\n" + script)
-        unfinished.chmod(0o755)
-        unfinished.replace(self.path)
-
-    def answers(self, capture: Path, version: str = "550", then: str = "") -> None:
-        """Play a capture: the columns that were asked for, of the file that has them all."""
-        player = Path(__file__).parent / "play_nvidia_smi.py"
-        self._write(f'"{sys.executable}" "{player}" "{capture}" {version} "$@" {then}\n')
-
-    def does(self, script: str) -> None:
-        self._write(script)
-
-
-def start(directory: Path, tool: FakeTool, *arguments: str) -> Exporter:
-    command = ("serve", "--reader", "nvidia-smi", "--nvidia-smi", str(tool.path), "--interval", "300ms")
-    exporter = Exporter(directory / "log", *command, "--timeout", "3s", *arguments)
-    exporter.wait_until(
-        lambda: exporter.value("gputally_source_up", "nvidia-smi") is not None, "the first sample"
-    )
-    return exporter
 
 
 def is_up(exporter: Exporter) -> bool:
@@ -54,7 +21,7 @@ def recovers(exporter: Exporter, tool: FakeTool) -> None:
     exporter.wait_until(lambda: exporter.value("gputally_gpu_power_watts", "0") == 612.34, "GPU 0 is read")
 
 
-def test_it_hangs(tmp_path: Path, watched: Watch) -> None:
+def test_nvidia_smi_hangs(tmp_path: Path, watched: Watch) -> None:
     tool = FakeTool(tmp_path)
     with start(tmp_path, tool) as exporter, watched(exporter):
         assert is_up(exporter)
@@ -63,7 +30,7 @@ def test_it_hangs(tmp_path: Path, watched: Watch) -> None:
         recovers(exporter, tool)
 
 
-def test_it_prints_half_of_its_output(tmp_path: Path, watched: Watch) -> None:
+def test_nvidia_smi_prints_half_of_its_output(tmp_path: Path, watched: Watch) -> None:
     tool = FakeTool(tmp_path)
     with start(tmp_path, tool) as exporter, watched(exporter):
         tool.answers(CAPTURES / "h100-processes", then="| head -c 3000")
@@ -71,14 +38,14 @@ def test_it_prints_half_of_its_output(tmp_path: Path, watched: Watch) -> None:
             lambda: (
                 not is_up(exporter)
                 or 0 in exporter.samples()["gputally_gpu_up"].values()
-                or exporter.samples().get("gputally_source_errors_total")
+                or exporter.samples().get("gputally_source_field_errors")
             ),
             "the missing half is noticed",
         )
         recovers(exporter, tool)
 
 
-def test_it_exits_with_255(tmp_path: Path, watched: Watch) -> None:
+def test_nvidia_smi_exits_with_255(tmp_path: Path, watched: Watch) -> None:
     tool = FakeTool(tmp_path)
     with start(tmp_path, tool) as exporter, watched(exporter):
         tool.does('echo "NVIDIA-SMI has failed"\nexit 255\n')
@@ -87,7 +54,7 @@ def test_it_exits_with_255(tmp_path: Path, watched: Watch) -> None:
         recovers(exporter, tool)
 
 
-def test_it_finds_no_gpu_any_more(tmp_path: Path, watched: Watch) -> None:
+def test_nvidia_smi_finds_no_gpu_any_more(tmp_path: Path, watched: Watch) -> None:
     tool = FakeTool(tmp_path)
     with start(tmp_path, tool) as exporter, watched(exporter):
         tool.does(
@@ -99,7 +66,7 @@ def test_it_finds_no_gpu_any_more(tmp_path: Path, watched: Watch) -> None:
         recovers(exporter, tool)
 
 
-def test_it_is_replaced_by_another_version(tmp_path: Path, watched: Watch) -> None:
+def test_nvidia_smi_is_replaced_by_another_version(tmp_path: Path, watched: Watch) -> None:
     tool = FakeTool(tmp_path)
     with start(tmp_path, tool) as exporter, watched(exporter):
         tool.answers(CAPTURES / "h100-processes", version="535")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.exporter import Exporter
-from tests.support.fake_procfs import FakeProcfs, container_id
+from tools.standin.procfs import FakeProcfs, container_id
 
 SANDBOX = f"0::/../cri-containerd-{container_id(1)}.scope\n"
 SIDECAR = ("serve", "--sidecar", "--interval", "200ms")
@@ -27,7 +27,7 @@ def arguments(directory: Path, procfs: FakeProcfs) -> tuple[str, ...]:
     return (*SIDECAR, "--sysfs", str(directory), "--procfs", str(procfs.root))
 
 
-def test_it_exits_when_the_other_containers_have_ended(tmp_path: Path, pod: FakeProcfs) -> None:
+def test_the_sidecar_exits_when_the_other_containers_have_ended(tmp_path: Path, pod: FakeProcfs) -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as work:
         # As a process of another container: in the same /proc, in another cgroup.
         (pod.root / str(work.pid)).symlink_to(f"/proc/{work.pid}")
@@ -49,7 +49,7 @@ def test_without_a_shared_pid_namespace_it_exits_on_a_signal(tmp_path: Path, pod
         assert exporter.process.returncode == 0
 
 
-def test_it_reports_what_it_needs_to_identify_its_pod(tmp_path: Path, pod: FakeProcfs) -> None:
+def test_the_sidecar_reports_what_it_needs_to_identify_its_pod(tmp_path: Path, pod: FakeProcfs) -> None:
     with Exporter(tmp_path / "log", *arguments(tmp_path, pod)) as exporter:
         exporter.wait_until(lambda: exporter.value("gputally_source_up", "own_pod") == 0, "it has no name")
         assert "GPUTALLY_POD_NAME" in exporter.log.read_text()

@@ -40,7 +40,7 @@ def wait_for_file(exporter: Exporter, *, up: bool) -> None:
 
 def kept_in(path: Path) -> dict[str, int]:
     """GPU -> the energy that the file has."""
-    gpus = decode(path.read_bytes())["gpus"].values()
+    gpus = decode(path.read_bytes()).state["gpus"].values()
     return {str(gpu["index"]): gpu["meter"]["total"] for gpu in gpus}
 
 
@@ -120,7 +120,7 @@ def test_a_truncated_file(simulation: Simulation, tmp_path: Path) -> None:
     with simulation.start("--state-file", str(path)) as exporter, audited(exporter):
         after = wait_for_ledger(exporter, charged, "a new ledger is started")
         assert began_with(after) > began_with(before)
-        assert exporter.value("gputally_source_errors_total", "state_file", "state_file", "torn") == 1
+        assert exporter.value("gputally_source_field_errors", "state_file", "state_file", "torn") == 1
         wait_for_file(exporter, up=True)
     said = exporter.log.read_text()
     assert missing(said, f"--state-file {path} ", "checksum", f"{path}.rejected", "new ledger") == []
@@ -131,7 +131,8 @@ def test_a_truncated_file(simulation: Simulation, tmp_path: Path) -> None:
 def test_a_file_written_before_the_last_boot(simulation: Simulation, tmp_path: Path) -> None:
     path = tmp_path / "ledger.json"
     before = run_once(simulation, path)
-    path.write_bytes(encode({**decode(path.read_bytes()), "boot_id": "another boot"}))
+    saved = decode(path.read_bytes())
+    path.write_bytes(encode(saved._replace(state={**saved.state, "boot_id": "another boot"})))
     with simulation.start("--state-file", str(path)) as exporter, audited(exporter):
         after = wait_for_ledger(exporter, charged, "a new ledger is started")
         assert began_with(after) > began_with(before)
@@ -144,9 +145,11 @@ def test_a_file_in_use_by_another_exporter(simulation: Simulation, tmp_path: Pat
     with simulation.start("--state-file", str(path)) as first:
         wait_for_ledger(first, charged, "the ledger is open")
         elsewhere = ("--port", str(free_port()))
-        with simulation.start("--state-file", str(path), *elsewhere) as second, audited(second):
+        with simulation.start("--state-file", str(path), *elsewhere) as second:
             with audited(first):
-                wait_for_ledger(second, charged, "the second has a ledger of its own")
+                wait_for_file(second, up=False)
+                second.next_snapshots()
+                assert POD not in second.samples(), "the energy of the pods would be charged twice"
                 assert second.value("gputally_source_up", "state_file") == 0
                 assert f"--state-file {path} is in use" in second.log.read_text()
                 assert first.value("gputally_source_up", "state_file") == 1
@@ -155,7 +158,9 @@ def test_a_file_in_use_by_another_exporter(simulation: Simulation, tmp_path: Pat
             wait_for_file(second, up=True)
             own = began_with(wait_for_ledger(second, charged, "the ledger of the second"))
     assert own > began_with(last), "it did not take over the ledger of the first"
-    assert sum(gpu["unattributed"]["initial"] for gpu in decode(path.read_bytes())["gpus"].values()) == own
+    assert (
+        sum(gpu["unattributed"]["initial"] for gpu in decode(path.read_bytes()).state["gpus"].values()) == own
+    )
 
 
 def test_after_a_stop_the_ledger_continues(simulation: Simulation, tmp_path: Path) -> None:

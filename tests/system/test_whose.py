@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from tests.support.command_line import run
-from tests.support.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
+from tools.standin.procfs import FakeProcfs, container_id, pod_cgroup, uid
 
 
 def host(directory: Path) -> tuple[str, ...]:

@@ -22,9 +22,9 @@ from gputally.model import PodInfo, Snapshot
 from tests.support.amd_meters import card_directory, rewrite, set_energy, set_engine_time
 from tests.support.amd_trees import plant
 from tests.support.exporter import Samples, parse_samples
-from tests.support.fake_procfs import container_id, pod_cgroup, uid
 from tests.support.ledger_series import check_balance
 from tests.unit.devices.amdgpu.fake_host import SteppedSampler
+from tools.standin.procfs import container_id, pod_cgroup, uid
 
 SECOND_NS = 1_000_000_000
 VLLM = ("team-a", "vllm-0", "server")

@@ -17,8 +17,8 @@ from gputally.flags import ConfigError
 from gputally.metrics.compat import PROFILES
 from gputally.model import Owner, PodInfo, ProcessCharge, Snapshot, SourceState, Use
 from gputally.pages import Endpoints
-from tests.support.fake_procfs import FakeProcfs
 from tests.support.worlds import world
+from tools.standin.procfs import FakeProcfs
 
 
 def busy_node(gpus: int = 8, pods_on_each: int = 8) -> Snapshot:
@@ -137,3 +137,20 @@ def test_an_interval_that_is_longer_than_the_drivers_samples_is_logged(
     found = [record.message for record in caplog.records]
     assert len(found) == warnings
     assert all("NVIDIA" in line for line in found)
+
+
+def narrowed(endpoints: Endpoints, query: str) -> str:
+    response = endpoints.by_path["/metrics"].narrowed(query).respond(False, False)
+    return b"".join((response.body, *response.more)).decode()
+
+
+def test_a_scrape_can_have_some_groups_and_profiles() -> None:
+    endpoints = build_endpoints(Config(compat=("dcgm",), metrics="core"))
+    endpoints.publish(busy_node(gpus=1))
+    power = narrowed(endpoints, "collect[]=power")
+    assert re.findall(r"^# TYPE (\S+)", power, re.MULTILINE) == ["gputally_gpu_power_watts"]
+    assert "\nDCGM_FI_DEV_GPU_TEMP{" in narrowed(endpoints, "collect[]=dcgm")
+    without = narrowed(endpoints, "exclude[]=dcgm&exclude[]=pods")
+    assert "\ngputally_gpu_up{" in without
+    assert not re.search("DCGM|gputally_pod", without)
+    assert "modes" in narrowed(endpoints, "collect[]=modes"), "core does not have it"

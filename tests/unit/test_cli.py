@@ -38,7 +38,7 @@ def logged(file: Path, log_format: str, level: str = "info") -> list[str]:
 def test_text_lines_have_time_level_and_message(tmp_path: Path) -> None:
     lines = logged(tmp_path / "log", "text")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO    source nvml is up", lines[0])
-    assert lines[-1] == "ValueError: bad"
+    assert lines[-1] == "  ValueError: bad"
 
 
 def test_json_lines_are_objects(tmp_path: Path) -> None:

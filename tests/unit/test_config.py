@@ -228,3 +228,27 @@ def test_any_text_is_a_prefix_of_metrics_or_a_value_error(text: str) -> None:
 @given(st.integers(100, 86_400_000))
 def test_milliseconds_are_converted_to_seconds(number: int) -> None:
     assert milliseconds(str(number)) == pytest.approx(number / 1000)
+
+
+@pytest.mark.parametrize("flag", ["--metrics-include", "--metrics-exclude"])
+def test_an_unknown_metric_is_refused_with_the_nearest(flag: str) -> None:
+    with pytest.raises(ConfigError, match=f"{flag}: .* 'powr'; the nearest name is power"):
+        parse(flag, "xid,powr")
+
+
+def test_metrics_are_a_set_with_additions_and_without_exceptions() -> None:
+    config = parse("--metrics", "core", "--metrics-include", "nvlink", "--metrics-exclude", "xid,pods")
+    groups = {one.group for one in config.chosen_metrics.values()}
+    assert "nvlink" in groups
+    assert not groups & {"xid", "pods", "modes"}
+
+
+def test_single_processes_are_included_only_where_they_are_measured() -> None:
+    with pytest.raises(ConfigError, match="needs --process-metrics"):
+        parse("--metrics-include", "processes")
+    assert parse("--metrics-include", "processes", "--process-metrics").process_metrics
+
+
+def test_a_profile_may_use_every_field() -> None:
+    assert "nvlink_errors" in parse("--metrics", "core").skipped_fields
+    assert parse("--metrics", "core", "--compat", "dcgm").skipped_fields == frozenset()

@@ -9,7 +9,22 @@ import pytest
 from tools import ROOT
 
 TESTS = ROOT / "tests"
-ENTRY_POINTS = {"accuracy", "bench", "cluster", "demo", "history", "programs", "render", "test", "verify"}
+ENTRY_POINTS = {
+    *(
+        "accuracy",
+        "bench",
+        "cluster",
+        "demo",
+        "fuzz",
+        "hashes",
+        "history",
+        "programs",
+        "render",
+        "soak",
+        "test",
+    ),
+    "verify",
+}
 DATA = {"__init__.py", "constraints.txt", "programs.toml"}
 
 

@@ -47,7 +47,9 @@ def test_one_worker_begins_with_all_end_to_end_tests(workers: tuple[LongestFirst
     assert not set(second.given) & set(CLUSTER)
 
 
-def test_it_continues_with_other_tests_afterwards(workers: tuple[LongestFirst, Worker, Worker]) -> None:
+def test_the_worker_continues_with_other_tests_afterwards(
+    workers: tuple[LongestFirst, Worker, Worker],
+) -> None:
     scheduler, first, second = workers
     left = [test for test in UNIT if test not in second.given]
 

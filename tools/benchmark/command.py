@@ -12,26 +12,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tools import ROOT, Failed
+from tools.benchmark.bounds import measure_bounds
 from tools.benchmark.contenders import NAMES, OURS, Contender, find_peers, floor
 from tools.benchmark.fleet import measure_fleet
 from tools.benchmark.http_response import BadResponse
 from tools.benchmark.internals import measure_rendering, measure_window
 from tools.benchmark.lint import Faults, promtool_faults
 from tools.benchmark.machine import this_machine
-from tools.benchmark.report import Run, report
+from tools.benchmark.price import Size, measure_sets
+from tools.benchmark.report import MEASURED_GPUS, BenchmarkRun, report
 from tools.benchmark.rounds import QUICK, Effort, Result, measure_idle, measure_rounds, wait_until_settled
 from tools.benchmark.running import DidNotRun, Stage, running, set_stage
 from tools.benchmark.scaling import Point, measure_scaling
 from tools.benchmark.scrape import Scraper
-from tools.benchmark.targets import Verdict, judge
+from tools.benchmark.targets import TargetResult, judge
 from tools.dependencies import programs
 from tools.standin.build import build_library
 
 DEFAULT_OUTPUT = ROOT / "docs" / "performance.md"
 FLEET = "fleet"
 """The part that measures the Fleet dashboard and the rules instead of exporters."""
-_MEASURED_GPUS = 8
-_PARTS = (*NAMES, FLEET)
+BOUNDS = "bounds"
+"""The part that measures memory at the bounds of the inputs."""
+_PARTS = (*NAMES, FLEET, BOUNDS)
 
 
 class Progress:
@@ -125,16 +128,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measure(
     directory: Path, effort: Effort, *, only: Collection[str], scaling: bool, fleet: bool, command: str
-) -> Run:
+) -> BenchmarkRun:
     say = Progress()
     machine = this_machine()
     found = _Exporters()
-    if not only or set(only) - {FLEET}:
+    if not only or set(only) - {FLEET, BOUNDS}:
         found = _measure_exporters(directory, effort, say, only=only, scaling=scaling)
     cost = (
         measure_fleet(directory, effort.fleet_nodes, say) if fleet and (not only or FLEET in only) else None
     )
-    return Run(
+    bounds = measure_bounds(directory, build_library(), say) if not only or BOUNDS in only else []
+    return BenchmarkRun(
         machine=machine,
         command=command,
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -154,6 +158,8 @@ def measure(
             fleet=cost,
         ),
         fleet=cost,
+        bounds=bounds,
+        sets=found.sets,
     )
 
 
@@ -163,13 +169,14 @@ class _Exporters:
     missing: Mapping[str, str] = field(default_factory=dict)
     by_gpus: Sequence[Point] = ()
     by_processes: Sequence[Point] = ()
+    sets: Sequence[Size] = ()
 
 
 def _measure_exporters(
     directory: Path, effort: Effort, say: Progress, *, only: Collection[str], scaling: bool
 ) -> _Exporters:
     say("building the stand-in and finding the exporters")
-    stage = set_stage(directory, build_library(), gpus=_MEASURED_GPUS, processes=None)
+    stage = set_stage(directory, build_library(), gpus=MEASURED_GPUS, processes=None)
     peers, missing = find_peers(only)
     wanted: list[Contender] = []
     if not only or OURS.name in only:
@@ -182,7 +189,8 @@ def _measure_exporters(
     results = measure_rounds([*wanted, *peers], stage, effort, say)
     measure_idle(results, stage, effort, say)
     by_gpus, by_processes = measure_scaling(stage, effort, say) if scaling and OURS in wanted else ([], [])
-    return _Exporters(results, missing, by_gpus, by_processes)
+    sets = measure_sets(stage, effort, say) if OURS in wanted else []
+    return _Exporters(results, missing, by_gpus, by_processes, sets)
 
 
 def _our_answer(stage: Stage, effort: Effort) -> bytes:
@@ -203,7 +211,7 @@ def _faults(results: Sequence[Result]) -> dict[str, Faults]:
     }
 
 
-def _tell(verdicts: Sequence[Verdict]) -> None:
+def _tell(verdicts: Sequence[TargetResult]) -> None:
     for verdict in verdicts:
         word = {True: "met    ", False: "NOT MET", None: "unknown"}[verdict.met]
         shown = [f"{value:.3g}" if value is not None else "-" for value in (verdict.measured, verdict.limit)]

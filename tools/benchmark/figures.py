@@ -27,14 +27,14 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FittedLine:
     """cost = base + per_unit * units, fitted by least squares."""
 
     base: float
     per_unit: float
 
 
-def fit_line(units: Sequence[float], costs: Sequence[float]) -> Line:
+def fit_line(units: Sequence[float], costs: Sequence[float]) -> FittedLine:
     count = len(units)
     mean_units, mean_cost = sum(units) / count, sum(costs) / count
     variance = sum((unit - mean_units) ** 2 for unit in units)
@@ -42,7 +42,7 @@ def fit_line(units: Sequence[float], costs: Sequence[float]) -> Line:
         raise ValueError("a line needs two different numbers of units")
     covariance = sum((u - mean_units) * (c - mean_cost) for u, c in zip(units, costs, strict=True))
     per_unit = covariance / variance
-    return Line(mean_cost - per_unit * mean_units, per_unit)
+    return FittedLine(mean_cost - per_unit * mean_units, per_unit)
 
 
 def last_step_growth(units: Sequence[float], costs: Sequence[float]) -> float | None:

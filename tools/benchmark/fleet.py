@@ -22,10 +22,10 @@ from dashboards import fleet
 from dashboards.build import text_of
 from gputally.metrics.catalog import CATALOG
 from gputally.simulator.default_scenario import default_scenario
-from tools.benchmark.queries import Request, View, queries
+from tools.benchmark.queries import ApiRequest, View, queries
 from tools.replay.blocks import write_history
-from tools.replay.fleet import Node, Period
-from tools.replay.rule_files import Group, names_in
+from tools.replay.fleet import GpuNode, Period
+from tools.replay.rule_files import RuleGroup, names_in
 from tools.replay.rules import record_rules
 from tools.servers.prometheus import UNMERGED, Prometheus, serving
 
@@ -116,11 +116,11 @@ def measure_fleet(directory: Path, nodes: int, say: Callable[[str], None]) -> Fl
     return FleetCost(nodes, written.samples, answers, costs)
 
 
-def nodes_of(count: int) -> list[Node]:
+def nodes_of(count: int) -> list[GpuNode]:
     """`count` nodes, equally divided among the models."""
     shares = [range(number, count, len(_MODELS)) for number in range(len(_MODELS))]
     return [
-        Node(
+        GpuNode(
             name=f"{model}-{share[0]:04}",
             scenario=default_scenario(GPUS, model, share[0]),
             clones=tuple(f"{model}-{number:04}" for number in share[1:]),
@@ -130,7 +130,7 @@ def nodes_of(count: int) -> list[Node]:
     ]
 
 
-def as_records(group: Group) -> Group:
+def as_records(group: RuleGroup) -> RuleGroup:
     """The group with the series that Prometheus writes for alerts in place of them; none is pending."""
     written = (_firing(rule) if "alert" in rule else [rule] for rule in group["rules"])
     return {**group, "rules": [record for records in written for record in records]}
@@ -145,13 +145,13 @@ def _firing(rule: Json) -> list[Json]:
     ]
 
 
-def names_of(groups: Iterable[Group]) -> set[str]:
+def names_of(groups: Iterable[RuleGroup]) -> set[str]:
     """The names of all series except those of alerts."""
     recorded = {rule["record"] for group in groups for rule in group["rules"] if "record" in rule}
     return recorded | {metric.name for metric in CATALOG}
 
 
-def read_over_time(asked: Iterable[Request], names: Set[str]) -> set[str]:
+def read_over_time(asked: Iterable[ApiRequest], names: Set[str]) -> set[str]:
     """The series of which a query reads more than the last value."""
     expressions = (
         query.parameters["query"]
@@ -166,12 +166,12 @@ def past_of(names: Iterable[str], end: float) -> list[Json]:
     return [{"record": name, "expr": f"{name} @ {end:.0f} * (time() % 97 / 97)"} for name in sorted(names)]
 
 
-def _file(path: Path, groups: Sequence[Group]) -> Path:
+def _file(path: Path, groups: Sequence[RuleGroup]) -> Path:
     path.write_text(yaml.safe_dump({"groups": list(groups)}))
     return path
 
 
-def _answer(prometheus: Prometheus, query: Request) -> Answer:
+def _answer(prometheus: Prometheus, query: ApiRequest) -> Answer:
     seconds, data = _timed(prometheus, query)
     if isinstance(data, list):  # the values of a label
         return Answer(query.place, seconds, len(data), 0)
@@ -179,16 +179,16 @@ def _answer(prometheus: Prometheus, query: Request) -> Answer:
     return Answer(query.place, seconds, len(data["result"]), samples)
 
 
-def _evaluate(prometheus: Prometheus, group: Group) -> GroupCost:
+def _evaluate(prometheus: Prometheus, group: RuleGroup) -> GroupCost:
     """Evaluated as queries that count their results: the other parts of an evaluation are fast."""
     asked = [
-        Request(group["name"], "query", {"query": f"count({rule['expr']})", "time": f"{_END}"})
+        ApiRequest(group["name"], "query", {"query": f"count({rule['expr']})", "time": f"{_END}"})
         for rule in group["rules"]
     ]
     return GroupCost(group["name"], len(asked), sum(_timed(prometheus, query)[0] for query in asked))
 
 
-def _timed(prometheus: Prometheus, query: Request) -> tuple[float, Any]:
+def _timed(prometheus: Prometheus, query: ApiRequest) -> tuple[float, Any]:
     url = f"{prometheus.url}/api/v1/{query.path}?{urllib.parse.urlencode(query.parameters)}"
     spent = []
     for _ in range(1 + _TIMES):

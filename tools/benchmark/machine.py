@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineFacts:
     cores: int
     cpu: str
     memory_bytes: int
@@ -16,8 +16,8 @@ class Machine:
     load: float
 
 
-def this_machine() -> Machine:
-    return Machine(
+def this_machine() -> MachineFacts:
+    return MachineFacts(
         cores=os.cpu_count() or 1,
         cpu=parse_cpu_model(Path("/proc/cpuinfo").read_text()),
         memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),

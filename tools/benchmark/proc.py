@@ -14,7 +14,7 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
-class Stat:
+class ProcessStat:
     """Used fields of /proc/<pid>/stat; times in seconds."""
 
     pid: int
@@ -24,12 +24,12 @@ class Stat:
     """CPU time of children that have ended and were waited for."""
 
 
-def parse_stat(text: str) -> Stat:
+def parse_stat(text: str) -> ProcessStat:
     """Fields of /proc/<pid>/stat. The command stands in parentheses and may hold blanks and parentheses."""
     pid, _, rest = text.partition(" (")
     fields = rest[rest.rindex(")") + 1 :].split()
     user, system, reaped_user, reaped_system = (int(field) for field in fields[11:15])
-    return Stat(
+    return ProcessStat(
         pid=int(pid),
         parent=int(fields[1]),
         cpu_seconds=(user + system) / _TICKS_PER_SECOND,
@@ -45,9 +45,9 @@ def parse_resident_bytes(text: str) -> int:
     return 0
 
 
-def process_tree(root: int, stats: dict[int, Stat]) -> list[Stat]:
+def process_tree(root: int, stats: dict[int, ProcessStat]) -> list[ProcessStat]:
     """The process and all its descendants."""
-    children: dict[int, list[Stat]] = {}
+    children: dict[int, list[ProcessStat]] = {}
     for stat in stats.values():
         children.setdefault(stat.parent, []).append(stat)
     tree = [stats[root]]
@@ -70,7 +70,7 @@ def resident_bytes(pid: int) -> int:
     )
 
 
-def _clock_seconds(stat: Stat) -> float:
+def _clock_seconds(stat: ProcessStat) -> float:
     clock = (~stat.pid << 3) | 2  # what clock_getcpuclockid() makes of a pid on Linux
     try:
         return time.clock_gettime(clock)
@@ -78,7 +78,7 @@ def _clock_seconds(stat: Stat) -> float:
         return stat.cpu_seconds
 
 
-def _read_stats() -> dict[int, Stat]:
+def _read_stats() -> dict[int, ProcessStat]:
     texts = (_read(int(entry.name), "stat") for entry in _PROC.iterdir() if entry.name.isdigit())
     return {stat.pid: stat for stat in (parse_stat(text) for text in texts if text)}
 

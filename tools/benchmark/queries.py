@@ -35,7 +35,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """One request to the API of Prometheus."""
 
     place: str
@@ -44,7 +44,7 @@ class Request:
     parameters: Mapping[str, str]
 
 
-def queries(dashboard: Json, view: View) -> Iterator[Request]:
+def queries(dashboard: Json, view: View) -> Iterator[ApiRequest]:
     """All queries of panels (also in collapsed rows), annotations and variables."""
     for panel in panels(dashboard):
         seconds = int(view.end % _DAY) if panel.get("timeFrom") == "now/d" else view.seconds
@@ -63,7 +63,7 @@ def queries(dashboard: Json, view: View) -> Iterator[Request]:
         selector, label = label_values_query(variable)
         if selector:
             chosen = {"match[]": _filled(selector, view, view.seconds, view.scrape_seconds)}
-            yield Request(
+            yield ApiRequest(
                 f"variable {name}", f"label/{label}/values", {**chosen, **_range(view, view.seconds)}
             )
 
@@ -74,13 +74,13 @@ def step_between_points(exact: float, least: float) -> float:
     return max(float(nearest), least)
 
 
-def _now(place: str, expr: str, view: View) -> Request:
-    return Request(place, "query", {"query": expr, "time": f"{view.end:.0f}", "stats": "all"})
+def _now(place: str, expr: str, view: View) -> ApiRequest:
+    return ApiRequest(place, "query", {"query": expr, "time": f"{view.end:.0f}", "stats": "all"})
 
 
-def _over_time(place: str, expr: str, view: View, seconds: int, step: float) -> Request:
+def _over_time(place: str, expr: str, view: View, seconds: int, step: float) -> ApiRequest:
     asked = {"query": expr, "step": f"{step:.0f}", "stats": "all"}
-    return Request(place, "query_range", {**asked, **_range(view, seconds)})
+    return ApiRequest(place, "query_range", {**asked, **_range(view, seconds)})
 
 
 def _range(view: View, seconds: int) -> dict[str, str]:

@@ -3,25 +3,28 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tools.benchmark.bounds import BoundCost, chart_limit_bytes
 from tools.benchmark.contenders import Role
 from tools.benchmark.figures import fit_line, number, range_of, ratio, spread, table
 from tools.benchmark.fleet import GPUS, HOURS, MINUTES, PIXELS, FleetCost
 from tools.benchmark.lint import Faults
-from tools.benchmark.machine import Machine
-from tools.benchmark.method import NOT_MEASURED, method
+from tools.benchmark.machine import MachineFacts
+from tools.benchmark.method import NOT_MEASURED, WHERE_COSTS_GO, method
+from tools.benchmark.price import Size, price_section
 from tools.benchmark.rounds import Effort, Result
 from tools.benchmark.scaling import Point
-from tools.benchmark.targets import MIB, Verdict, middle
+from tools.benchmark.targets import MIB, TargetResult, middle
 
+MEASURED_GPUS = 8
 _SLOWEST = 10
 _MET = {True: "met", False: "**not met**", None: "not measured"}
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class BenchmarkRun:
     """One whole run of the benchmark."""
 
-    machine: Machine
+    machine: MachineFacts
     command: str
     date: str
     seconds: float
@@ -31,18 +34,23 @@ class Run:
     faults: Mapping[str, Faults]
     by_gpus: Sequence[Point]
     by_processes: Sequence[Point]
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[TargetResult]
     fleet: FleetCost | None = None
+    bounds: Sequence[BoundCost] = ()
+    sets: Sequence[Size] = ()
 
 
-def report(run: Run) -> str:
+def report(run: BenchmarkRun) -> str:
     parts = [
         "# Performance",
         _introduction(run),
         "## Targets",
         _verdicts(run.verdicts),
         *_exporters(run),
+        *bounds_section(run.bounds),
         *_fleet(run.fleet),
+        "## Where memory and CPU time go",
+        WHERE_COSTS_GO,
         "## Method",
         method(run.effort),
         "## Not measured",
@@ -51,7 +59,7 @@ def report(run: Run) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _introduction(run: Run) -> str:
+def _introduction(run: BenchmarkRun) -> str:
     machine = run.machine
     return (
         f"Written by `{run.command}` on {run.date}, in {run.seconds / 60:.1f} minutes. "
@@ -59,13 +67,13 @@ def _introduction(run: Run) -> str:
         f"- Machine: {machine.cores} cores of {machine.cpu}, {machine.memory_bytes / MIB / 1024:.0f} GiB, "
         f"Linux {machine.kernel}\n"
         f"- Python {machine.python} for everything written in Python\n"
-        "- GPUs: 8 x H100, one training process on each, simulated by the driver stand-in "
+        f"- GPUs: {MEASURED_GPUS} x H100, one training process on each, simulated by the driver stand-in "
         "(`tools/standin`), which every exporter loads as `libnvidia-ml.so.1`\n"
         f"- Load of the machine from other programs at the start of the run: {machine.load:.1f}"
     )
 
 
-def _verdicts(verdicts: Sequence[Verdict]) -> str:
+def _verdicts(verdicts: Sequence[TargetResult]) -> str:
     if not verdicts:
         return "GPUTally was not part of this run."
     rows = [
@@ -81,7 +89,7 @@ def _verdicts(verdicts: Sequence[Verdict]) -> str:
     return f"{met} of {len(verdicts)} met.\n\n" + table(["target", "measured", "limit", "verdict"], rows)
 
 
-def _limit(verdict: Verdict) -> str:
+def _limit(verdict: TargetResult) -> str:
     if verdict.limit is None:
         return "-"
     sign = "<=" if verdict.inclusive else "<"
@@ -90,7 +98,7 @@ def _limit(verdict: Verdict) -> str:
     return f"{sign} {number(verdict.limit)} {unit}".rstrip() + source
 
 
-def _exporters(run: Run) -> list[str]:
+def _exporters(run: BenchmarkRun) -> list[str]:
     if not run.results and not run.missing:
         return []
     return [
@@ -98,13 +106,14 @@ def _exporters(run: Run) -> list[str]:
         _side_by_side(run),
         "### The same figures, as multiples of GPUTally",
         _ratios(run.results),
+        *price_section(run.results, run.sets, MEASURED_GPUS),
         *_scaling(run),
         "## promtool on each scrape",
         _lint(run),
     ]
 
 
-def _side_by_side(run: Run) -> str:
+def _side_by_side(run: BenchmarkRun) -> str:
     effort = run.effort
     measured = [result for result in run.results if result.rounds]
     scrapes = table(
@@ -206,7 +215,7 @@ def _cpu_per_series(result: Result) -> float:
     return middle(result, "cpu_seconds_per_thousand") / max(1, result.series)
 
 
-def _scaling(run: Run) -> list[str]:
+def _scaling(run: BenchmarkRun) -> list[str]:
     if not run.by_gpus:
         return []
     return [
@@ -254,13 +263,43 @@ def _line(points: Sequence[Point], unit: str, one: str) -> str:
     )
 
 
-def _lint(run: Run) -> str:
+def _lint(run: BenchmarkRun) -> str:
     if not run.faults:
         return "`promtool` was not available."
     rows = [
         [name, str(faults.count), faults.verdict, faults.first or "-"] for name, faults in run.faults.items()
     ]
     return table(["exporter", "faults", "verdict", "first fault"], rows)
+
+
+def bounds_section(costs: Sequence[BoundCost]) -> list[str]:
+    if not costs:
+        return []
+    limit = chart_limit_bytes()
+    return [
+        "## Memory at the bounds",
+        "The highest resident memory of the exporter with as much of each input as it accepts, and with "
+        f"twice as much, of which it leaves out the rest. The chart's limit is {number(limit / MIB)} MiB.",
+        table(
+            ["input", "bound", "MiB at the bound", "MiB at twice the bound", "below the limit"],
+            [
+                [
+                    cost.name,
+                    *(
+                        ["not stated", "-", "-", "-"]
+                        if cost.bound is None
+                        else [
+                            f"{cost.bound:,} {cost.unit}",
+                            number(cost.peak_bytes / MIB),
+                            number(cost.over_peak_bytes / MIB),
+                            "yes" if max(cost.peak_bytes, cost.over_peak_bytes) < limit else "**no**",
+                        ]
+                    ),
+                ]
+                for cost in costs
+            ],
+        ),
+    ]
 
 
 def _fleet(cost: FleetCost | None) -> list[str]:

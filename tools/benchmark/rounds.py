@@ -13,7 +13,7 @@ from tools.benchmark import proc
 from tools.benchmark.contenders import Contender, Role
 from tools.benchmark.figures import percentile
 from tools.benchmark.http_response import BadResponse
-from tools.benchmark.running import Child, DidNotRun, Stage, running
+from tools.benchmark.running import DidNotRun, RunningExporter, Stage, running
 from tools.benchmark.scrape import Scraper, scrape_rate, scrape_series
 
 Say = Callable[[str], None]
@@ -94,15 +94,16 @@ class Result:
 def measure_rounds(contenders: Sequence[Contender], stage: Stage, effort: Effort, say: Say) -> list[Result]:
     """Runs all rounds. An exporter that fails is left out from then on; raises DidNotRun if it is ours."""
     results = [Result(contender) for contender in contenders]
-    for number in range(1, effort.rounds + 1):
+    for number in range(effort.rounds + 1):
         for result in results:
             if result.trouble:
                 continue
             name = result.contender.name
-            say(f"round {number} of {effort.rounds}: {name}")
+            say(f"round {number} of {effort.rounds}: {name}" if number else f"first start: {name}")
             try:
                 with running(result.contender, stage, effort.interval_seconds) as child:
-                    result.rounds.append(_one_round(child, result, effort))
+                    if number:
+                        result.rounds.append(_one_round(child, result, effort))
             except (DidNotRun, BadResponse, OSError) as failure:
                 if result.contender.role is not Role.PEER:
                     raise DidNotRun(f"{name}: {failure}") from failure
@@ -111,7 +112,7 @@ def measure_rounds(contenders: Sequence[Contender], stage: Stage, effort: Effort
     return results
 
 
-def _one_round(child: Child, result: Result, effort: Effort) -> Round:
+def _one_round(child: RunningExporter, result: Result, effort: Effort) -> Round:
     wait_until_settled(child, effort)
     resident_idle = proc.resident_bytes(child.pid)
     scraper = Scraper(child.port)
@@ -145,7 +146,7 @@ def _one_round(child: Child, result: Result, effort: Effort) -> Round:
     )
 
 
-def wait_until_settled(child: Child, effort: Effort) -> None:
+def wait_until_settled(child: RunningExporter, effort: Effort) -> None:
     """Waits until work of the start-up is done; some values need a second sample."""
     time.sleep(effort.settle_seconds)
     if child.contender.samples_on_its_own:
@@ -172,7 +173,7 @@ def _idle(
 ) -> list[tuple[Result, float]]:
     """CPU use of each in percent of a core; exporters that fail are left out."""
     with ExitStack() as stack:
-        started: list[tuple[Result, Child, Scraper]] = []
+        started: list[tuple[Result, RunningExporter, Scraper]] = []
         for result in results:
             with suppress(DidNotRun):
                 child = stack.enter_context(running(result.contender, stage, interval_seconds))

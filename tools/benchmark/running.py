@@ -45,7 +45,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
+class RunningExporter:
     """A running exporter."""
 
     contender: Contender
@@ -56,7 +56,7 @@ class Child:
 
 
 @contextmanager
-def running(contender: Contender, stage: Stage, interval_seconds: float) -> Iterator[Child]:
+def running(contender: Contender, stage: Stage, interval_seconds: float) -> Iterator[RunningExporter]:
     """The exporter, from its first GPU data until the block ends. Raises DidNotRun."""
     port = free_port()
     log = stage.directory / f"{contender.name}.log"
@@ -72,15 +72,21 @@ def running(contender: Contender, stage: Stage, interval_seconds: float) -> Iter
         )
     try:
         _wait_for_gpus(process, port, stage.uuids, log)
-        yield Child(contender, process.pid, port, time.perf_counter() - started)
+        yield RunningExporter(contender, process.pid, port, time.perf_counter() - started)
     finally:
         _end(process)
 
 
 def _environment(contender: Contender, stage: Stage) -> dict[str, str]:
     # Another home: settings and state of the user stay unused and unchanged.
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
-    return {**inherited, "HOME": str(stage.directory), **stage.environment, **contender.environment}
+    unused = ("XDG_", "PYTHONDONTWRITEBYTECODE")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(unused)}
+    own = {
+        "HOME": str(stage.directory),
+        # As installed: pip compiles what it installs. The first start of each exporter does it here.
+        "PYTHONPYCACHEPREFIX": str(stage.directory / "bytecode"),
+    }
+    return {**inherited, **own, **stage.environment, **contender.environment}
 
 
 def _wait_for_gpus(process: subprocess.Popen[bytes], port: int, uuids: Sequence[str], log: Path) -> None:

@@ -24,18 +24,20 @@ _PROMETHEUS = (
 )
 
 
-def request(port: int, *, like_prometheus: bool) -> bytes:
+def request(port: int, *, like_prometheus: bool, login: str = "") -> bytes:
     """A request for plain text, or with the headers of Prometheus (OpenMetrics, gzip)."""
-    accept = _PROMETHEUS if like_prometheus else _PLAIN
-    return f"GET /metrics HTTP/1.1\r\nHost: {HOST}:{port}\r\nUser-Agent: bench\r\n{accept}\r\n\r\n".encode()
+    headers = _PROMETHEUS if like_prometheus else _PLAIN
+    if login:
+        headers += f"\r\nAuthorization: {login}"
+    return f"GET /metrics HTTP/1.1\r\nHost: {HOST}:{port}\r\nUser-Agent: bench\r\n{headers}\r\n\r\n".encode()
 
 
 class Scraper:
     """Scrapes one exporter, over one connection while the exporter keeps it open."""
 
-    def __init__(self, port: int, *, like_prometheus: bool = False) -> None:
+    def __init__(self, port: int, *, like_prometheus: bool = False, login: str = "") -> None:
         self._address = (HOST, port)
-        self._request = request(port, like_prometheus=like_prometheus)
+        self._request = request(port, like_prometheus=like_prometheus, login=login)
         self._reader = ResponseReader()
         self._socket: socket.socket | None = None
 
@@ -88,7 +90,7 @@ class Scraper:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class ScrapeSeries:
     """A series of sequential scrapes."""
 
     seconds: "array[float]"
@@ -98,7 +100,7 @@ class Series:
     body_bytes: int
 
 
-def scrape_series(scraper: Scraper, *, least: int, least_seconds: float) -> Series:
+def scrape_series(scraper: Scraper, *, least: int, least_seconds: float) -> ScrapeSeries:
     """Scrapes for at least this number and time. Raises BadResponse when a status is not 200."""
     taken = array("d")
     clock = time.perf_counter
@@ -111,7 +113,7 @@ def scrape_series(scraper: Scraper, *, least: int, least_seconds: float) -> Seri
             taken.append(ended - started)
             if head.status != 200:
                 raise BadResponse(f"status {head.status}")
-    return Series(array("d", sorted(taken)), head.closes, head.gzipped, scraper.body_size)
+    return ScrapeSeries(array("d", sorted(taken)), head.closes, head.gzipped, scraper.body_size)
 
 
 def scrape_rate(port: int, *, clients: int, seconds: float) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tools.chart_values.schema import DEFINITIONS
-from tools.chart_values.source import Preset, Value, every, values
+from tools.chart_values.source import ChartValue, Preset, every, values
 
 _KEYWORDS = {
     "type", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum",
@@ -33,7 +33,7 @@ def problems(source: str, presets: Sequence[Preset]) -> list[str]:
     return found
 
 
-def _faults(value: Value) -> Iterator[str]:
+def _faults(value: ChartValue) -> Iterator[str]:
     if value.children:
         return
     if not value.description:

@@ -8,7 +8,7 @@ from typing import Any
 from alerts.runbooks import BASE_URL
 from alerts.templating import fill
 from tools.chart_values.schema import schema_of
-from tools.chart_values.source import Preset, Value, every, sections
+from tools.chart_values.source import ChartValue, Preset, every, sections
 from tools.rendering.markdown import table
 
 _TEMPLATE = Path(__file__).with_name("readme.md.j2")
@@ -48,13 +48,13 @@ def presets_table(presets: Sequence[Preset]) -> str:
     return table(("file", "for", "Pod Security"), rows)
 
 
-def values_table(values: Sequence[Value]) -> str:
+def values_table(values: Sequence[ChartValue]) -> str:
     """One row per value, and per group that has a comment."""
     rows = [_row(value) for value in every(values) if value.description]
     return table(("value", "type", "default", "description"), rows)
 
 
-def _row(value: Value) -> tuple[str, str, str, str]:
+def _row(value: ChartValue) -> tuple[str, str, str, str]:
     if value.children:
         return (f"`{value.dotted}`", "", "", value.description)
     return (f"`{value.dotted}`", kind(schema_of(value)), _default(value), value.description)
@@ -77,7 +77,7 @@ def _word(name: str) -> str:
     return _KINDS.get(name, name)
 
 
-def _default(value: Value) -> str:
+def _default(value: ChartValue) -> str:
     written = json.dumps(value.default, ensure_ascii=False)
     if isinstance(value.default, str) and value.default:
         written = value.default

@@ -13,7 +13,7 @@ from alerts.settings import SETTINGS, TABLES
 from alerts.templating import camel
 from tools.chart_values.definitions import DEFINITIONS as KUBERNETES_DEFINITIONS
 from tools.chart_values.definitions import SWITCH, Schema, a_list, one_of, ref, strict, whole_number
-from tools.chart_values.source import Value, values
+from tools.chart_values.source import ChartValue, values
 
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 _SHARED = ("global",)
@@ -24,7 +24,7 @@ def text(source: str) -> str:
     return json.dumps(schema(values(source)), indent=2, ensure_ascii=False) + "\n"
 
 
-def schema(tree: Sequence[Value]) -> Schema:
+def schema(tree: Sequence[ChartValue]) -> Schema:
     version = next(value.default for value in tree if value.name == "defaultsVersion")
     keys = _group(tree)
     # A parent chart's `condition` may set it. Templates do not read it, so false would have no effect.
@@ -40,7 +40,7 @@ def schema(tree: Sequence[Value]) -> Schema:
     }
 
 
-def schema_of(value: Value) -> Schema:
+def schema_of(value: ChartValue) -> Schema:
     """The schema of one key, without its description."""
     if value.children:
         return _group(value.children, closed=value.dotted not in _SHARED)
@@ -50,7 +50,7 @@ def schema_of(value: Value) -> Schema:
     return _without_defs(kind | dict(value.schema))
 
 
-def _group(children: Sequence[Value], closed: bool = True) -> Schema:
+def _group(children: Sequence[ChartValue], closed: bool = True) -> Schema:
     group: Schema = {
         "type": "object",
         "properties": {child.name: _described(child) for child in children},
@@ -58,7 +58,7 @@ def _group(children: Sequence[Value], closed: bool = True) -> Schema:
     return group | ({"additionalProperties": False} if closed else {})
 
 
-def _described(value: Value) -> Schema:
+def _described(value: ChartValue) -> Schema:
     words = value.description
     return ({"description": words} if words else {}) | schema_of(value)
 
@@ -69,7 +69,7 @@ def _without_defs(schema: Schema) -> Schema:
     return moved
 
 
-def _required(children: Sequence[Value]) -> Schema:
+def _required(children: Sequence[ChartValue]) -> Schema:
     """The keys that must not be set to null, by which Helm removes a key. Lists and free maps may be removed:
     templates treat them as empty."""
     names = [child.name for child in children if child.children or not isinstance(child.default, list | dict)]

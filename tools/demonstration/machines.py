@@ -10,7 +10,7 @@ from socket import gethostname
 from gputally.simulator.default_scenario import default_scenario
 from gputally.simulator.scenario import DEFAULT_GPUS, DEFAULT_MODEL, Scenario
 from gputally.simulator.scenario_file import load_scenario
-from tools.replay.fleet import PORT, Node
+from tools.replay.fleet import PORT, GpuNode
 from tools.replay.rule_files import parse_duration
 from tools.servers.children import Child
 from tools.servers.ports import HOST, choose_port
@@ -46,18 +46,18 @@ class Machine:
         labels = {"cluster": CLUSTER, "node": self.name, "instance": f"{self.name}:{PORT}"}
         return {"targets": [self.address], "labels": labels}
 
-    def past(self) -> Node:
+    def past(self) -> GpuNode:
         """The same exporter, for its history."""
         assert self.scenario is not None
-        return Node(name=self.name, scenario=self.scenario, compat=self.compat, pcie_throughput=True)
+        return GpuNode(name=self.name, scenario=self.scenario, compat=self.compat, pcie_throughput=True)
 
     def exporter(self, python: Path, directory: Path, began: float) -> Child:
         command: list[str | Path] = [python, "-P", "-m", "gputally"]
         if self.scenario is None:
             command.append("serve")
         else:
-            books = directory / f"{self.name}.books"
-            command += ["simulate", *self.flags, f"--scenario-start={began}", f"--state-file={books}"]
+            ledger = directory / f"{self.name}.ledger"
+            command += ["simulate", *self.flags, f"--scenario-start={began}", f"--state-file={ledger}"]
             command += ["--process-metrics", "--pcie-throughput"]
             if self.compat:
                 command.append(f"--compat={','.join(self.compat)}")

@@ -25,7 +25,7 @@ PYTHON = Path(sys.executable)
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class DemoServer:
     """A program and its port."""
 
     program: Path
@@ -49,11 +49,11 @@ class Plan:
     """Start of the scenarios, in seconds since 1970."""
     past_seconds: float
     """Length of the history that is written; 0 for none."""
-    prometheus: Server
+    prometheus: DemoServer
     pages: Path | None
     """Prometheus's pages, for a binary without them; None if it has them."""
-    alertmanager: Server | None
-    grafana: Server | None
+    alertmanager: DemoServer | None
+    grafana: DemoServer | None
 
 
 def make_plan(options: Namespace, directory: Path, python: Path = PYTHON) -> Plan:
@@ -77,7 +77,7 @@ def make_plan(options: Namespace, directory: Path, python: Path = PYTHON) -> Pla
         machines=machines,
         began=time.time() - story,
         past_seconds=options.history if all(machine.scenario for machine in machines) else 0,
-        prometheus=Server(prometheus, choose_port("Prometheus", options.prometheus_port, 9090)),
+        prometheus=DemoServer(prometheus, choose_port("Prometheus", options.prometheus_port, 9090)),
         pages=pages,
         alertmanager=_server(alertmanager, "Alertmanager", options.alertmanager_port, 9093),
         grafana=_server(grafana, "Grafana", options.grafana_port, 3000),
@@ -95,8 +95,8 @@ def _host_has_gpus(python: Path) -> bool:
     return looked.returncode == 0
 
 
-def _server(program: Path | None, who: str, asked: int | None, usual: int) -> Server | None:
-    return Server(program, choose_port(who, asked, usual)) if program else None
+def _server(program: Path | None, who: str, asked: int | None, usual: int) -> DemoServer | None:
+    return DemoServer(program, choose_port(who, asked, usual)) if program else None
 
 
 def _program(name: str, who: str) -> Path | None:

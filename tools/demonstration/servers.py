@@ -10,7 +10,7 @@ from alerts import manifests
 from dashboards.registry import texts
 from tools.demonstration.machines import SAMPLE_SECONDS
 from tools.demonstration.past import step_of
-from tools.demonstration.plan import Plan, Server
+from tools.demonstration.plan import DemoServer, Plan
 from tools.servers.children import Child
 from tools.servers.grafana import Grafana
 
@@ -43,7 +43,7 @@ def prometheus(plan: Plan, directory: Path, rule_files: Sequence[Path]) -> Child
     return Child("prometheus", command, home, directory / "prometheus.log")
 
 
-def alertmanager(server: Server, directory: Path, inbox: str) -> Child:
+def alertmanager(server: DemoServer, directory: Path, inbox: str) -> Child:
     """Alertmanager with our routes and inhibitions; one inbox replaces all receivers, which need secrets."""
     config = yaml.safe_load(manifests.alertmanager())
     config["receivers"] = [
@@ -63,7 +63,7 @@ def alertmanager(server: Server, directory: Path, inbox: str) -> Child:
     return Child("alertmanager", command, directory, directory / "alertmanager.log")
 
 
-def grafana(plan: Plan, server: Server, directory: Path) -> Grafana:
+def grafana(plan: Plan, server: DemoServer, directory: Path) -> Grafana:
     """Grafana with all our dashboards, the fleet first, without a login."""
     own, made = directory / "grafana", directory / "dashboards" / "GPUTally"
     for new in (own, made):

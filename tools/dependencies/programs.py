@@ -159,7 +159,7 @@ def build(program_set: ProgramSet, batch: Batch) -> Path:
                 for new in (unfinished / "scratch", into):
                     new.mkdir(parents=True)
                 recipes.RECIPES[program_set.settings["recipe"]](
-                    recipes.Job(
+                    recipes.BuildJob(
                         version=program_set.settings["version"],
                         programs=program_set.programs,
                         settings=program_set.settings,

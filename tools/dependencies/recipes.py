@@ -24,7 +24,7 @@ DEBIAN_RELEASES = {"bullseye", "bookworm", "trixie", "forky", "stable", "testing
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BuildJob:
     """One program set to build."""
 
     version: str
@@ -39,7 +39,7 @@ class Job:
     """The path of another program: the tools of a recipe are installed in the same way."""
 
 
-def go(job: Job) -> None:
+def go(job: BuildJob) -> None:
     """Builds commands of one Go module, with the versions and checksums of that module's own go.sum.
 
     Programs of the same package are one file under several names. `files` (name -> text) are files that the
@@ -80,14 +80,14 @@ def go(job: Job) -> None:
         built[package] = program
 
 
-def go_files(job: Job) -> None:
+def go_files(job: BuildJob) -> None:
     """Copies directories or single files from a Go module, and builds nothing."""
     source = _go_module(job, _go_environment(job))
     for program, path in job.programs.items():
         _copy(source / path, job.into / program)
 
 
-def prometheus_ui(job: Job) -> None:
+def prometheus_ui(job: BuildJob) -> None:
     """Builds Prometheus's pages from its Go module, with the versions and hashes of its own lock file."""
     environment = _go_environment(job)
     pages = job.scratch / "ui"
@@ -107,7 +107,7 @@ def prometheus_ui(job: Job) -> None:
         shutil.move(pages / path, job.into / program)
 
 
-def grafana(job: Job) -> None:
+def grafana(job: BuildJob) -> None:
     """Builds Grafana from its Go module, without the plugins in `plugins_left_out`."""
     environment = _go_environment(job)
     source = job.scratch / "source"
@@ -116,7 +116,7 @@ def grafana(job: Job) -> None:
     _launchers(job)
 
 
-def npm(job: Job) -> None:
+def npm(job: BuildJob) -> None:
     """Installs exactly the npm packages of `packages` (name@version -> hash)."""
     wanted: Mapping[str, str] = job.settings["packages"]
     flags = ("--ignore-scripts", "--no-audit", "--no-fund")
@@ -136,7 +136,7 @@ def npm(job: Job) -> None:
     _launchers(job)
 
 
-def pypi(job: Job) -> None:
+def pypi(job: BuildJob) -> None:
     """Installs a distribution into an environment of its own."""
     environment = job.into / "venv"
     job.work.run("creating an environment", [sys.executable, "-m", "venv", environment])
@@ -148,7 +148,7 @@ def pypi(job: Job) -> None:
     _launchers(job)
 
 
-def cargo(job: Job) -> None:
+def cargo(job: BuildJob) -> None:
     """Builds a crate's commands with the crate's own lock file.
 
     `tools` (variable -> program) are used by the build, `libraries` are linked to the commands.
@@ -173,7 +173,7 @@ def cargo(job: Job) -> None:
         shutil.move(job.scratch / "root" / "bin" / program, job.into / program)
 
 
-def debian(job: Job) -> None:
+def debian(job: BuildJob) -> None:
     """Unpacks Debian packages, without installing them, from the archive that this machine's apt uses.
 
     With `dependencies_without`, also their dependencies except the packages that it names.
@@ -194,7 +194,7 @@ def debian(job: Job) -> None:
     _launchers(job)
 
 
-def _launchers(job: Job) -> None:
+def _launchers(job: BuildJob) -> None:
     """Writes a link for a program that is a path, and a script for one that is a command with `$here`."""
     for program, source in job.programs.items():
         launcher = job.into / program
@@ -216,7 +216,7 @@ def _copy(source: Path, target: Path) -> None:
         path.chmod(path.stat().st_mode | 0o200)
 
 
-def _copy_libraries(job: Job, packages: Sequence[str]) -> list[str]:
+def _copy_libraries(job: BuildJob, packages: Sequence[str]) -> list[str]:
     """Copies shared libraries of Debian packages into the set, and returns the flags of rustc to use them."""
     directory = job.into / "lib"
     directory.mkdir()
@@ -228,7 +228,7 @@ def _copy_libraries(job: Job, packages: Sequence[str]) -> list[str]:
     return ["-L", str(directory), "-C", "link-arg=-Wl,-rpath,$ORIGIN/lib"]
 
 
-def _go_environment(job: Job) -> dict[str, str]:
+def _go_environment(job: BuildJob) -> dict[str, str]:
     environment = {
         "CGO_ENABLED": "0",
         "GOCACHE": str(job.shared / "go-build"),
@@ -245,7 +245,7 @@ def _go_environment(job: Job) -> dict[str, str]:
     return environment
 
 
-def _go_module(job: Job, environment: Mapping[str, str]) -> Path:
+def _go_module(job: BuildJob, environment: Mapping[str, str]) -> Path:
     module = job.settings["module"]
     printed = job.work.run(
         "downloading its source",
@@ -270,7 +270,7 @@ def _publish_parts(go_mod: Path, version: str) -> None:
     go_mod.write_text(re.sub(r"^(\t(\S+) =>) \.\.?/.*$", rf"\1 \2 {version}", text, flags=re.MULTILINE))
 
 
-def _debian_archive(job: Job) -> str | None:
+def _debian_archive(job: BuildJob) -> str | None:
     """The address of the Debian archive among this machine's package sources."""
     format = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
     targets = job.work.run(
@@ -283,7 +283,7 @@ def _debian_archive(job: Job) -> str | None:
     return None
 
 
-def _with_dependencies(job: Job, options: Sequence[str], without: Sequence[str]) -> list[str]:
+def _with_dependencies(job: BuildJob, options: Sequence[str], without: Sequence[str]) -> list[str]:
     """The packages of a set and their dependencies on a machine without any package."""
     plan = job.work.run(
         "resolving dependencies",
@@ -296,7 +296,7 @@ def _with_dependencies(job: Job, options: Sequence[str], without: Sequence[str])
     ]
 
 
-def _apt_options(job: Job, archive: str) -> list[str]:
+def _apt_options(job: BuildJob, archive: str) -> list[str]:
     """Options of apt for one suite and private directories: no root, no change of the machine."""
     keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
     signed_by = f"[signed-by={keyring}] " if keyring.exists() else ""
@@ -322,7 +322,7 @@ def _apt_options(job: Job, archive: str) -> list[str]:
     return ["-q", *(f"-o{name}={value}" for name, value in settings.items())]
 
 
-RECIPES: dict[str, Callable[[Job], None]] = {
+RECIPES: dict[str, Callable[[BuildJob], None]] = {
     "go": go,
     "go_files": go_files,
     "prometheus_ui": prometheus_ui,

@@ -113,7 +113,7 @@ Energy = dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MixResult:
     """The true energy of the owners of a mix, and their charges by each method."""
 
     true: Energy
@@ -139,7 +139,7 @@ class _Window:
     """Used in the window."""
 
 
-def play(mix: Mix, seconds: int = HOUR) -> Outcome:
+def play(mix: Mix, seconds: int = HOUR) -> MixResult:
     scenario = Scenario(
         gpus=1,
         model=_MODEL,
@@ -166,7 +166,7 @@ def play(mix: Mix, seconds: int = HOUR) -> Outcome:
         if charge.owner.kind == "pod":
             charged[_guest(charge.owner)] += int(sum((charge.energy_millijoules or {}).values()))
     total = sum(true.values())
-    return Outcome(
+    return MixResult(
         true,
         {
             SM_TIME: by_sm_time,

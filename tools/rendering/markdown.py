@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 
 def put(fresh: str, mark: str, page: str, text: str) -> str:
@@ -14,6 +15,11 @@ def put(fresh: str, mark: str, page: str, text: str) -> str:
     if count != 1:
         raise SystemExit(f"{page} has {count} marks <!-- {mark} -->, not 1")
     return stamped
+
+
+def put_into(page: Path, mark: str, fresh: str) -> None:
+    """Replaces the text between the marks of that file."""
+    page.write_text(put(fresh, mark, str(page), page.read_text()))
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -1,4 +1,4 @@
-"""docs/metrics.md: the reference of every metric, from the catalog."""
+"""docs/metrics.md: the reference of every metric, from the catalogue."""
 
 from collections.abc import Iterable
 
@@ -51,7 +51,11 @@ Every metric that GPUTally exports. A value that the GPU, driver or reader does 
 never 0, NaN or a guess. Units are base units and part of the name. The name of a counter ends in `_total`;
 it resets to 0 when its source does.
 
-A metric has the labels of its group and those in its row. *Readers* lists the readers that can fill it;
+*Group* and *set* decide whether a metric is exported ([how to choose](exporter.md#which-metrics)): `core` is
+a part of `standard`, the default, and that of `full`. Where a row names values of a label, `core` and
+`standard` have only these.
+
+A metric has the labels of its section and those in its row. *Readers* lists the readers that can fill it;
 `simulated` fills all values of an NVIDIA GPU. On a host with GPUs of two vendors `gpu` counts the GPUs of
 each vendor from 0; `uuid` is unique.
 """
@@ -91,20 +95,20 @@ def text(catalog: Iterable[Metric] = CATALOG) -> str:
     for scope in Scope:
         rows = [metric for metric in metrics if metric.scope is scope]
         if rows:
-            parts.append(_group(scope, rows))
+            parts.append(_section(scope, rows))
     return "\n".join(parts)
 
 
-def _group(scope: Scope, metrics: list[Metric]) -> str:
+def _section(scope: Scope, metrics: list[Metric]) -> str:
     labels = SCOPE_LABELS[scope]
-    group_labels = f" Labels: {_code(labels)}." if labels else ""
+    common_labels = f" Labels: {_code(labels)}." if labels else ""
     lines = [
         f"## {TITLES[scope]}",
         "",
-        ABOUT[scope] + group_labels,
+        ABOUT[scope] + common_labels,
         "",
-        "| metric | meaning | type | unit | more labels | readers |",
-        "|---|---|---|---|---|---|",
+        "| metric | meaning | group | set | type | unit | more labels | readers |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     return "\n".join([*lines, *(_row(metric) for metric in metrics), ""])
 
@@ -113,12 +117,19 @@ def _row(metric: Metric) -> str:
     cells = (
         f"`{metric.name}`",
         metric.help.replace("|", r"\|"),
+        metric.group,
+        metric.set,
         metric.kind.value,
         metric.unit.replace("_", " "),
-        _code(metric.extra_labels),
+        _labels(metric),
         ", ".join(readers_of(metric)),
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _labels(metric: Metric) -> str:
+    values = f": {_code(metric.usual)}" if metric.usual else ""
+    return f"{_code(metric.extra_labels)}{values}"
 
 
 def _code(labels: Iterable[str]) -> str:

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from tools import Failed
 from tools.replay.clones import renamed
-from tools.replay.fleet import Node, Period, play
+from tools.replay.fleet import GpuNode, Period, play
 from tools.replay.remote_write import Receiver
-from tools.replay.tape import Series, encode_series, with_target
+from tools.replay.tape import EncodedSeries, encode_series, with_target
 from tools.servers.prometheus import Prometheus, serving
 
 _REQUEST_BYTES = 4 * 1024**2
@@ -41,7 +41,7 @@ class Written:
 
 
 def write_history(
-    nodes: Sequence[Node],
+    nodes: Sequence[GpuNode],
     period: Period,
     data_directory: Path,
     *,
@@ -97,7 +97,9 @@ def _leave_interrupts_to_the_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _record(node: Node, file: Path, period: Period, began_at: float | None, *, process_metrics: bool) -> None:
+def _record(
+    node: GpuNode, file: Path, period: Period, began_at: float | None, *, process_metrics: bool
+) -> None:
     with file.open("wb") as windows:
         play(
             node,
@@ -109,7 +111,7 @@ def _record(node: Node, file: Path, period: Period, began_at: float | None, *, p
 
 
 def _requests(
-    nodes: Sequence[Node], files: Sequence[Path], *, job: str, cluster: str
+    nodes: Sequence[GpuNode], files: Sequence[Path], *, job: str, cluster: str
 ) -> Iterator[list[bytes]]:
     """The write requests of all nodes and clones, window by window."""
     targets = [node.target(job=job, cluster=cluster) for node in nodes]
@@ -124,13 +126,13 @@ def _requests(
                 yield from _encode(((rename(labels), samples) for labels, samples in window), target_of_copy)
 
 
-def _read(file: Path) -> Iterator[list[Series]]:
+def _read(file: Path) -> Iterator[list[EncodedSeries]]:
     with file.open("rb") as windows:
         while windows.peek(1):
             yield pickle.load(windows)
 
 
-def _encode(window: Iterable[Series], target: Mapping[str, str]) -> Iterator[list[bytes]]:
+def _encode(window: Iterable[EncodedSeries], target: Mapping[str, str]) -> Iterator[list[bytes]]:
     request, size = [], 0
     for labels, samples in window:
         request.append(encode_series(with_target(labels, target), samples))

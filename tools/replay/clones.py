@@ -5,10 +5,10 @@ from functools import cache
 from random import Random
 from uuid import UUID
 
-from tools.replay.tape import Labels
+from tools.replay.tape import LabelPairs
 
 
-def renamed(node: str) -> Callable[[Labels], Labels]:
+def renamed(node: str) -> Callable[[LabelPairs], LabelPairs]:
     """A function that converts the labels of a node to those of its clone.
 
     GPUs and pods get other ids; the name of the node is appended to pod names. The results are the same in

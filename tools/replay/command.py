@@ -19,7 +19,7 @@ from gputally.simulator.scenario_file import load_scenario
 from tools import Failed
 from tools.replay.blocks import write_history
 from tools.replay.firing import Firing, firing
-from tools.replay.fleet import Node, Period
+from tools.replay.fleet import GpuNode, Period
 from tools.replay.rule_files import parse_duration
 from tools.replay.rules import record_rules
 from tools.servers.prometheus import serving
@@ -121,10 +121,10 @@ def _label(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _nodes(options: argparse.Namespace) -> list[Node]:
+def _nodes(options: argparse.Namespace) -> list[GpuNode]:
     scenario = _scenario(options)
     return [
-        Node(
+        GpuNode(
             name=f"{options.name}-{number}",
             scenario=replace(scenario, seed=scenario.seed + number),
             labels=dict(options.labels),

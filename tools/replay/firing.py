@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.replay.fleet import Period
-from tools.replay.rule_files import Alert, list_alerts, read_groups
+from tools.replay.rule_files import AlertRule, list_alerts, read_groups
 from tools.servers.prometheus import Prometheus
 
 _MOST_POINTS = 10_000
@@ -46,7 +46,7 @@ def firing(url: str, rule_files: Sequence[Path], period: Period) -> list[Firing]
     )
 
 
-def firing_of(alert: Alert, active: Mapping[AlertLabels, Set[int]], period: Period) -> Iterator[Firing]:
+def firing_of(alert: AlertRule, active: Mapping[AlertLabels, Set[int]], period: Period) -> Iterator[Firing]:
     """`active` has the steps at which the expression returned a sample with these labels."""
     wait, keep = alert.for_seconds / period.step, alert.keep_firing_for_seconds / period.step
     for labels, steps in active.items():
@@ -74,7 +74,7 @@ def _firing_steps(active: Set[int], end: int, wait: float, keep: float) -> Itera
         yield fires_since, end - 1
 
 
-def _active(prometheus: Prometheus, alert: Alert, period: Period) -> dict[AlertLabels, set[int]]:
+def _active(prometheus: Prometheus, alert: AlertRule, period: Period) -> dict[AlertLabels, set[int]]:
     found: defaultdict[AlertLabels, set[int]] = defaultdict(set)
     for begin in range(0, len(period), _MOST_POINTS):
         end = min(begin + _MOST_POINTS, len(period)) - 1

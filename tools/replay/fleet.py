@@ -15,17 +15,17 @@ from gputally import __version__
 from gputally.attribution import owners
 from gputally.devices.host import read_boot_id
 from gputally.ledger import Ledger
-from gputally.ledger.state_file import encode
 from gputally.metrics.compat import Options, ProfileInput, load_profile
 from gputally.metrics.families import build_families
 from gputally.metrics.own_process import ExporterFacts
 from gputally.sampling import collect, guard, sources
+from gputally.sampling.checkpoint import Checkpoint
 from gputally.simulator import SimulatedReader
 from gputally.simulator.engine import Engine
 from gputally.simulator.scenario import Scenario
 from gputally.simulator.scenario_file import load_scenario, parse_scenario
 from gputally.simulator.scenario_owners import SimulatedOwners, SimulatedPods
-from tools.replay.tape import Series, Tape
+from tools.replay.tape import EncodedSeries, Tape
 
 WINDOW_SECONDS = 3600
 """Nodes are loaded window by window: Prometheus rejects samples an hour older than its newest."""
@@ -70,7 +70,7 @@ class Period:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class GpuNode:
     """One exporter. Nodes with the same seed have the same GPUs: each node needs its own seed."""
 
     name: str
@@ -114,9 +114,9 @@ class Clock:
 
 
 def play(
-    node: Node,
+    node: GpuNode,
     period: Period,
-    keep: Callable[[list[Series]], object],
+    keep: Callable[[list[EncodedSeries]], object],
     *,
     began_at: float | None = None,
     process_metrics: bool = False,
@@ -160,7 +160,9 @@ def play(
         collector.close(_TIMEOUT_SECONDS)
     keep(tape.take())
     if node.state_file:
-        node.state_file.write_bytes(encode(ledger.state()))
+        checkpoint = Checkpoint(node.state_file, boot_id=read_boot_id(Path("/proc")), valid_seconds=0)
+        checkpoint.write(ledger.state(), _TIMEOUT_SECONDS)
+        checkpoint.close(_TIMEOUT_SECONDS)
 
 
 @contextmanager
@@ -171,7 +173,7 @@ def _telling_time(clock: Clock) -> Iterator[None]:
         yield
 
 
-def _collector(node: Node, ledger: Ledger, clock: Clock, began_at: float) -> collect.Collector:
+def _collector(node: GpuNode, ledger: Ledger, clock: Clock, began_at: float) -> collect.Collector:
     engine = Engine(_scenario(node.scenario), pcie_throughput=node.pcie_throughput)
     reader = SimulatedReader(engine, clock.time, began_at=began_at)
     return collect.Collector(

@@ -13,11 +13,11 @@ _PART = re.compile(r"(\d+)(ms|[ywdhms])")
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _NAMES = re.compile(r'__name__\s*=~\s*"([^"]*)"')
 
-Group = Mapping[str, Any]
+RuleGroup = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Alert:
+class AlertRule:
     """One alerting rule."""
 
     name: str
@@ -27,18 +27,18 @@ class Alert:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_groups(file: Path) -> list[Group]:
+def read_groups(file: Path) -> list[RuleGroup]:
     """The groups of a rule file, or of a PrometheusRule."""
     content = yaml.safe_load(file.read_text())
-    groups: list[Group] = content.get("spec", content)["groups"]
+    groups: list[RuleGroup] = content.get("spec", content)["groups"]
     return groups
 
 
-def list_alerts(groups: Iterable[Group]) -> Iterator[Alert]:
+def list_alerts(groups: Iterable[RuleGroup]) -> Iterator[AlertRule]:
     for group in groups:
         for rule in group["rules"]:
             if "alert" in rule:
-                yield Alert(
+                yield AlertRule(
                     rule["alert"],
                     rule["expr"],
                     parse_duration(rule.get("for", 0)),
@@ -47,7 +47,7 @@ def list_alerts(groups: Iterable[Group]) -> Iterator[Alert]:
                 )
 
 
-def split_by_level(groups: Iterable[Group]) -> list[list[Group]]:
+def split_by_level(groups: Iterable[RuleGroup]) -> list[list[RuleGroup]]:
     """The recording rules in the order in which they must be recorded.
 
     A rule is in a later part than the rules that it reads; a rule that reads its own record reads the earlier
@@ -89,7 +89,7 @@ def _levels(reads: Mapping[str, set[str]]) -> dict[str, int]:
     return levels
 
 
-def _recording_rules(groups: Iterable[Group]) -> Iterator[Mapping[str, Any]]:
+def _recording_rules(groups: Iterable[RuleGroup]) -> Iterator[Mapping[str, Any]]:
     return (rule for group in groups for rule in group["rules"] if "record" in rule)
 
 

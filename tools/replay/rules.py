@@ -12,7 +12,7 @@ from tools import Failed
 from tools.dependencies import programs
 from tools.replay.blocks import move_blocks
 from tools.replay.fleet import Period
-from tools.replay.rule_files import Group, read_groups, split_by_level
+from tools.replay.rule_files import RuleGroup, read_groups, split_by_level
 from tools.servers.prometheus import UNMERGED, serving
 
 _FILE = "rules.yml"
@@ -58,7 +58,7 @@ def _nameless(rule: Mapping[str, Any]) -> dict[str, Any]:
     return {**rule, "expr": f"({rule['expr']}\n) + 0"}
 
 
-def _record(groups: Sequence[Group], period: Period, url: str, directory: Path, block_hours: int) -> None:
+def _record(groups: Sequence[RuleGroup], period: Period, url: str, directory: Path, block_hours: int) -> None:
     written = [
         {"name": group["name"], "rules": [_nameless(rule) for rule in group["rules"]]} for group in groups
     ]

@@ -12,8 +12,8 @@ from functools import lru_cache
 
 from gputally.metrics.families import Family
 
-Labels = tuple[tuple[str, str], ...]
-Series = tuple[Labels, bytes]
+LabelPairs = tuple[tuple[str, str], ...]
+EncodedSeries = tuple[LabelPairs, bytes]
 """The exporter's labels with `__name__`, and the encoded samples, oldest first."""
 
 _Family = tuple[str, tuple[str, ...]]  # the name of the metric, those of its labels
@@ -43,7 +43,7 @@ class Tape:
         """Adds a failed scrape."""
         self._store({}, at_ms)
 
-    def take(self) -> list[Series]:
+    def take(self) -> list[EncodedSeries]:
         """Removes and returns everything stored so far."""
         taken = [
             ((("__name__", name), *zip(names, values, strict=True)), bytes(samples))
@@ -83,7 +83,7 @@ class Tape:
         return series
 
 
-def with_target(scraped: Labels, target: Mapping[str, str]) -> dict[str, str]:
+def with_target(scraped: LabelPairs, target: Mapping[str, str]) -> dict[str, str]:
     """The labels that Prometheus stores with `honor_labels: true`; empty labels are removed."""
     return {name: value for name, value in {**target, **dict(scraped)}.items() if value}
 

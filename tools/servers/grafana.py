@@ -40,7 +40,7 @@ NO_EXTERNAL_CALLS = {
         "preinstall_disabled": True,
     },
 }
-Settings = Mapping[str, Mapping[str, object]]
+GrafanaSettings = Mapping[str, Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Grafana:
         command: list[str | Path] = [server, "server", f"--homepath={home}", f"--config={settings}"]
         return Child("grafana", command, self.directory, self.directory / "grafana.log")
 
-    def settings(self) -> Settings:
+    def settings(self) -> GrafanaSettings:
         home = {} if self.home_dashboard is None else {"default_home_dashboard_path": self.home_dashboard}
         return {
             **NO_EXTERNAL_CALLS,
@@ -195,7 +195,7 @@ def installation(program: Path) -> tuple[Path, Path]:
     raise Failed(f"{program} has no conf/defaults.ini in its directory; allowed: a Grafana with its files")
 
 
-def ini(settings: Settings) -> str:
+def ini(settings: GrafanaSettings) -> str:
     """Grafana's settings file, where booleans are lower case."""
     lines = []
     for section, values in settings.items():

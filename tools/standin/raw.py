@@ -39,7 +39,7 @@ MIG_DEVICES_MAX = 7
 _NOT_AVAILABLE = 2**64 - 1
 
 
-class Slot(NamedTuple):
+class SlotRow(NamedTuple):
     """A row of SINGLE_SLOTS in library/slots.h that is a field of the model."""
 
     key: str
@@ -54,10 +54,10 @@ class Slot(NamedTuple):
         return number if self.key.startswith("gpm.") else _nearest(number)
 
 
-def read_slots(header: str) -> tuple[Slot, ...]:
+def read_slots(header: str) -> tuple[SlotRow, ...]:
     """The rows of the text of slots.h that are fields of the model."""
     rows = re.findall(r'X\(\w+, "([\w.]+)", ([a-z]\w+)(?:\[(\w+)\])?, ([0-9]+)(?:/([0-9]+))?\)', header)
-    return tuple(Slot(key, field, label, int(by), int(per or 1)) for key, field, label, by, per in rows)
+    return tuple(SlotRow(key, field, label, int(by), int(per or 1)) for key, field, label, by, per in rows)
 
 
 SLOTS = read_slots((Path(__file__).parent / "library/slots.h").read_text())

@@ -227,7 +227,7 @@ def _exporter_parts() -> Iterator[str]:
         "pyproject.toml",
         "README.md",
         "LICENSE",
-        "tools/constraints.txt",
+        "packaging/image/*.txt",
     ):
         for file in sorted(ROOT.glob(pattern)):
             yield f"{file.relative_to(ROOT)} {hashlib.sha256(file.read_bytes()).hexdigest()}"

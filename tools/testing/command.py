@@ -37,7 +37,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Arguments:
     """What the command line asks for."""
 
     fast: bool
@@ -54,7 +54,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepResult:
     """The result of one step; `last_line` is its last line of output, which has the count."""
 
     step: str
@@ -76,7 +76,7 @@ def checks() -> dict[str, list[str]]:
     }
 
 
-def pytest_command(request: Request) -> list[str]:
+def pytest_command(request: Arguments) -> list[str]:
     """The command of pytest; paths may be relative to tests/.
 
     The tests of a file stay in one worker, which builds their shared fixtures once. There is one worker more
@@ -92,7 +92,7 @@ def pytest_command(request: Request) -> list[str]:
     return [sys.executable, "-m", "pytest", "-q", *workers, "--durations=20", *terminal, *shuffle, *named]
 
 
-def run_step(step: str, command: Sequence[str], *, show: bool) -> Outcome:
+def run_step(step: str, command: Sequence[str], *, show: bool) -> StepResult:
     """Runs one step; prints its output at once or, without `show`, only when it fails."""
     title = f"== {step}\n".encode()
     if show:
@@ -114,10 +114,10 @@ def run_step(step: str, command: Sequence[str], *, show: bool) -> Outcome:
         _write(title + printed)
     (OUTPUT / f"{step.replace(' ', '-')}.txt").write_bytes(printed)
     lines = _COLOUR.sub("", printed.decode(errors="replace")).strip().splitlines()
-    return Outcome(step, process.returncode == 0, time.monotonic() - begin, lines[-1] if lines else "")
+    return StepResult(step, process.returncode == 0, time.monotonic() - begin, lines[-1] if lines else "")
 
 
-def summary(outcomes: Sequence[Outcome], left_out: Sequence[str]) -> str:
+def summary(outcomes: Sequence[StepResult], left_out: Sequence[str]) -> str:
     lines = ["", "== summary"]
     for outcome in outcomes:
         word = "ok" if outcome.passed else "FAILED"
@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if all(outcome.passed for outcome in outcomes) else 1
 
 
-def parse(arguments: Sequence[str]) -> Request:
+def parse(arguments: Sequence[str]) -> Arguments:
     parser = argparse.ArgumentParser(prog="tools/test", add_help=False, allow_abbrev=False)
     parser.add_argument("--repeat", type=int, default=1, metavar="N")
     parser.add_argument("--stress", action="store_true")
@@ -152,10 +152,10 @@ def parse(arguments: Sequence[str]) -> Request:
     fast = "fast" in selection
     if fast:
         selection[selection.index("fast")] = "unit"
-    return Request(fast, known.repeat, known.stress, selection)
+    return Arguments(fast, known.repeat, known.stress, selection)
 
 
-def _run(request: Request) -> list[Outcome]:
+def _run(request: Arguments) -> list[StepResult]:
     outcomes = [_install(programs_for(request))]
     steps = checks()
     with_checks = request.fast or not request.selection
@@ -171,7 +171,7 @@ def _run(request: Request) -> list[Outcome]:
     return outcomes
 
 
-def programs_for(request: Request) -> list[str]:
+def programs_for(request: Arguments) -> list[str]:
     """The programs that the tests need, without those of a cluster that cannot run here."""
     if request.unit_only:
         return programs.names("fast")
@@ -181,14 +181,14 @@ def programs_for(request: Request) -> list[str]:
     return programs.names("test") + programs.names("cluster")
 
 
-def _install(wanted: Sequence[str]) -> Outcome:
+def _install(wanted: Sequence[str]) -> StepResult:
     """Gets the programs. Without one of them only the tests that need it are left out."""
     begin = time.monotonic()
     failures = programs.install(wanted)
     for failure in failures:
         print(failure, file=sys.stderr, flush=True)
     result = f"{len(failures)} could not be installed" if failures else "ready"
-    return Outcome(
+    return StepResult(
         "programs", not failures or os.environ.get("CI") != "true", time.monotonic() - begin, result
     )
 

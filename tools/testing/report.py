@@ -14,7 +14,7 @@ _MOST_COMMANDS = 10
 _CLEAR_LINE = "\r\x1b[K"
 
 
-class Report:
+class ProgressReport:
     """A plugin of pytest, for the process that prints; `bar` is for a terminal, otherwise there are lines."""
 
     def __init__(

@@ -10,7 +10,7 @@ import yaml
 
 from gputally.commands import NOT_CHECKED, Finding
 from gputally.commands.verify.installation import Installation, verify
-from gputally.commands.verify.servers import Login, Prometheus, RemoteServer
+from gputally.commands.verify.servers import Login, PrometheusApi, RemoteServer
 from tools import Failed
 from tools.verification.kubectl import Kubectl, Object
 from tools.verification.operator import Operated
@@ -87,7 +87,7 @@ def verify_through(
                 exporters=(RemoteServer(f"{_scheme(release.exporter)}://{exporter}", insecure=True),)
                 if exporter
                 else (),
-                prometheus=Prometheus(RemoteServer(prometheus), wanted.job) if prometheus else None,
+                prometheus=PrometheusApi(RemoteServer(prometheus), wanted.job) if prometheus else None,
                 alertmanager=RemoteServer(f"http://{alertmanager}") if alertmanager else None,
                 grafana=grafana,
                 rule_groups=_rule_groups(kubectl, release, stack, operated),

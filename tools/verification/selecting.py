@@ -3,20 +3,20 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Labels = Mapping[str, str]
+KubernetesLabels = Mapping[str, str]
 _KEPT_AWAY = ("NoSchedule", "NoExecute")
 # Taints of nodes with problems, which the DaemonSet controller tolerates for its pods.
 _OF_TROUBLE = "node.kubernetes.io/"
 
 
-def selects(selector: Mapping[str, Any] | None, labels: Labels) -> bool:
+def selects(selector: Mapping[str, Any] | None, labels: KubernetesLabels) -> bool:
     """As a LabelSelector: an empty one selects everything, None selects nothing."""
     if selector is None:
         return False
     return not unmet(selector, labels)
 
 
-def unmet(selector: Mapping[str, Any], labels: Labels) -> list[str]:
+def unmet(selector: Mapping[str, Any], labels: KubernetesLabels) -> list[str]:
     """The requirements of the selector that the labels do not meet, as text."""
     wanted = selector.get("matchLabels") or {}
     lacking = [f"{key}={value}" for key, value in sorted(wanted.items()) if labels.get(key) != value]
@@ -41,7 +41,7 @@ def in_words(expression: Mapping[str, Any]) -> str:
             return f"{key} {operator.lower()} ({values})"
 
 
-def runs_on(pod: Mapping[str, Any], labels: Labels, name: str = "") -> bool:
+def runs_on(pod: Mapping[str, Any], labels: KubernetesLabels, name: str = "") -> bool:
     """Whether the node selector and the affinity of a pod admit a node with these labels."""
     if any(labels.get(key) != value for key, value in (pod.get("nodeSelector") or {}).items()):
         return False
@@ -68,7 +68,7 @@ def untolerated(pod: Mapping[str, Any], taints: Sequence[Mapping[str, Any]]) -> 
     ]
 
 
-def _term_holds(term: Mapping[str, Any], labels: Labels, name: str) -> bool:
+def _term_holds(term: Mapping[str, Any], labels: KubernetesLabels, name: str) -> bool:
     expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     return (
         bool(expressions or fields)
@@ -77,7 +77,7 @@ def _term_holds(term: Mapping[str, Any], labels: Labels, name: str) -> bool:
     )
 
 
-def _meets(expression: Mapping[str, Any], labels: Labels) -> bool:
+def _meets(expression: Mapping[str, Any], labels: KubernetesLabels) -> bool:
     value = labels.get(expression["key"])
     values = list(expression.get("values") or [])
     match expression["operator"]:

@@ -27,7 +27,7 @@ _NOT_READ = (
 )
 _CODE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)]*\)|<!--.*?-->", re.DOTALL)
 
-Line = tuple[int, str]
+NumberedLine = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def read_terms(path: Path = TERMS) -> list[Term]:
     ]
 
 
-def prose_of(path: str, text: str) -> Iterable[Line]:
+def prose_of(path: str, text: str) -> Iterable[NumberedLine]:
     """The lines of a file that are meant for people, with their numbers."""
     if path.endswith(".py"):
         return _prose_of_python(text)
@@ -66,7 +66,7 @@ def prose_of(path: str, text: str) -> Iterable[Line]:
     return enumerate(text.splitlines(), start=1)
 
 
-def _prose_of_python(text: str) -> Iterator[Line]:
+def _prose_of_python(text: str) -> Iterator[NumberedLine]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string

@@ -7,7 +7,7 @@ pods of this node: their names, containers and labels, and the GPUs that the kub
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -45,6 +45,8 @@ class PodReport:
     """Pods to which the kubelet allocated no GPU. A pod that it does not list is in neither field."""
     node_labels: tuple[tuple[str, str], ...] = ()
     """The allowed labels of the node itself."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """What is beyond the limits: kind of object -> number."""
     stale: tuple[str, str] | None = None
     """Reason and fix, if the report is no longer updated: then the source is down."""
 

@@ -38,7 +38,13 @@ _STATUS_NAMES = {
     16: "UNAUTHENTICATED",
 }
 _DEADLINE_EXCEEDED = 4
-_REPLY_LIMIT_BYTES = 64 << 20
+# 16 MiB as in the kubelet's own tests (defaultPodResourcesMaxSize in test/e2e_node/util.go of Kubernetes).
+# All limits leave room for a node with 500 pods.
+_REPLY_LIMIT_BYTES = 16 << 20
+_REPLY_LIMIT_FIELDS = 500_000
+_MESSAGE_LIMIT_FIELDS = 10_000
+_TOO_MANY_FIELDS = f"{_REPLY_LIMIT_FIELDS} fields, or {_MESSAGE_LIMIT_FIELDS} in one message"
+_ERROR_LIMIT_CHARACTERS = 300
 _PREFIX_BYTES = 5  # whether the message is compressed, and its length
 _WINDOW_BYTES = 1 << 20
 _READ_BYTES = 1 << 16
@@ -53,7 +59,7 @@ class KubeletError(Exception):
         self.status = status
 
 
-def call_kubelet(path: Path, method: str, timeout_seconds: float) -> bytes:
+def call_kubelet(path: Path, method: str, timeout_seconds: float) -> memoryview:
     """The reply to `method` (/package.Service/Method). Raises Unavailable, and KubeletError."""
     deadline = time.monotonic() + timeout_seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -79,6 +85,11 @@ def _timed_out(path: Path, timeout_seconds: float) -> Unavailable:
         f"the kubelet did not answer on {path} within {timeout_seconds:g} s",
         "check the kubelet's log for hangs and overload: journalctl -u kubelet",
     )
+
+
+def too_large(limit: str) -> Unavailable:
+    """For an answer that no healthy kubelet gives."""
+    return Unavailable(f"the kubelet's answer is too large: more than {limit}")
 
 
 def _unreachable(path: Path, error: OSError) -> Unavailable:
@@ -107,13 +118,14 @@ class Reply:
 
     status: int
     error: str
-    message: bytes
+    message: memoryview
 
 
 def exchange(connection: socket.socket, method: str, deadline: float, limit_bytes: int) -> Reply:
     """Calls `method` on a connected socket; `deadline` is of time.monotonic().
 
-    Raises OSError (TimeoutError at the deadline), and ValueError if the reply is not gRPC or too long.
+    Raises OSError (TimeoutError at the deadline), ValueError if the reply is not gRPC, and Unavailable if it
+    is too long.
     """
     from h2.config import H2Configuration
     from h2.connection import H2Connection
@@ -185,7 +197,7 @@ class _ReplyParts:
             elif isinstance(event, h2.DataReceived):
                 self._body += event.data or b""
                 if len(self._body) > self._limit_bytes:
-                    raise ValueError(f"the reply is longer than {self._limit_bytes} bytes")
+                    raise too_large(f"{self._limit_bytes} bytes")
                 protocol.acknowledge_received_data(event.flow_controlled_length or 0, event.stream_id or 0)
             elif isinstance(event, h2.StreamEnded):
                 self.complete = True
@@ -197,49 +209,66 @@ class _ReplyParts:
         if status is None or not (status.isascii() and status.isdecimal()):
             raise ValueError(f"no gRPC status, HTTP status {self._headers.get(':status', 'missing')}")
         if int(status) != 0:
-            return Reply(int(status), unquote(self._headers.get("grpc-message", "")), b"")
+            error = unquote(self._headers.get("grpc-message", ""))
+            return Reply(int(status), error[:_ERROR_LIMIT_CHARACTERS], memoryview(b""))
         length = int.from_bytes(self._body[1:_PREFIX_BYTES], "big")
         if len(self._body) != _PREFIX_BYTES + length or self._body[0] != 0:
             raise ValueError("the reply is not one whole uncompressed message")
-        return Reply(0, "", bytes(memoryview(self._body)[_PREFIX_BYTES:]))
+        return Reply(0, "", memoryview(self._body)[_PREFIX_BYTES:])
 
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _LONGEST_VARINT = 10
 
 
+@dataclass(slots=True)
+class _Allowance:
+    """What one reply may still have."""
+
+    fields: int = _REPLY_LIMIT_FIELDS
+
+
 class Message:
-    """One protobuf message. Raises ValueError for bytes that are not one.
+    """One protobuf message, in one or several parts. Raises ValueError for bytes that are not one.
 
     Fields are read by number; a missing one is empty, as protobuf defines it. Unread fields are skipped, so
-    messages of newer kubelets can be read.
+    messages of newer kubelets can be read. Raises Unavailable if the message, or the reply that it is part
+    of, has too many fields: one of two bytes takes a hundred in memory.
     """
 
-    def __init__(self, encoded: bytes | memoryview) -> None:
+    def __init__(self, *parts: bytes | memoryview, allowance: _Allowance | None = None) -> None:
+        self._allowance = allowance or _Allowance()
         self._chunks: dict[int, list[memoryview]] = {}
         self._numbers: dict[int, int] = {}
-        view = memoryview(encoded)
-        position = 0
-        while position < len(view):
-            tag, position = _varint(view, position)
-            number, kind = tag >> 3, tag & 7
-            if number == 0:
-                raise ValueError("a field has the number 0")
-            if kind == _VARINT:
-                self._numbers[number], position = _varint(view, position)
-                continue
-            if kind == _BYTES:
-                length, position = _varint(view, position)
-            elif kind in (_FIXED32, _FIXED64):
-                length = 4 if kind == _FIXED32 else 8
-            else:
-                raise ValueError(f"a field has the unknown wire type {kind}")
-            end = position + length
-            if end > len(view):
-                raise ValueError("a field ends after its message")
-            if kind == _BYTES:
-                self._chunks.setdefault(number, []).append(view[position:end])
-            position = end
+        fields, most = 0, min(_MESSAGE_LIMIT_FIELDS, self._allowance.fields)
+        for part in parts:
+            view = memoryview(part)
+            size = len(view)
+            position = 0
+            while position < size:
+                fields += 1
+                if fields > most:
+                    raise too_large(_TOO_MANY_FIELDS)
+                tag, position = _varint(view, position)
+                number, kind = tag >> 3, tag & 7
+                if number == 0:
+                    raise ValueError("a field has the number 0")
+                if kind == _VARINT:
+                    self._numbers[number], position = _varint(view, position)
+                    continue
+                if kind == _BYTES:
+                    length, position = _varint(view, position)
+                elif kind in (_FIXED32, _FIXED64):
+                    length = 4 if kind == _FIXED32 else 8
+                else:
+                    raise ValueError(f"a field has the unknown wire type {kind}")
+                end = position + length
+                if end > size:
+                    raise ValueError("a field ends after its message")
+                if kind == _BYTES:
+                    self._chunks.setdefault(number, []).append(view[position:end])
+                position = end
+        self._allowance.fields -= fields
 
     def text(self, number: int) -> str:
         chunks = self._chunks.get(number)
@@ -257,13 +286,12 @@ class Message:
         return self.number(number) != 0
 
     def message(self, number: int) -> "Message":
-        # A message that was sent in parts is merged: its parts, concatenated, are the merged message.
-        chunks = self._chunks.get(number, [])
-        return Message(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+        # A message that was sent in parts is merged: the fields of all of them are its fields.
+        return Message(*self._chunks.get(number, ()), allowance=self._allowance)
 
     def messages(self, number: int) -> Iterator["Message"]:
         for chunk in self._chunks.get(number, ()):
-            yield Message(chunk)
+            yield Message(chunk, allowance=self._allowance)
 
     def text_map(self, number: int) -> dict[str, str]:
         """A map<string, string>."""
@@ -271,6 +299,8 @@ class Message:
 
 
 def _varint(view: memoryview, position: int) -> tuple[int, int]:
+    if position < len(view) and view[position] < 0x80:
+        return view[position], position + 1
     value = 0
     for nth, byte in enumerate(view[position : position + _LONGEST_VARINT]):
         value |= (byte & 0x7F) << (7 * nth)

@@ -12,6 +12,7 @@ from pathlib import Path
 from gputally.attribution import PodReport
 from gputally.attribution.kubelet_grpc import UNIMPLEMENTED, KubeletError, Message, call_kubelet
 from gputally.attribution.kubernetes_pod import AllowedLabels, pod_info
+from gputally.attribution.limits import take_pods
 from gputally.model import PodInfo, Unavailable
 
 _LIST = "/v1alpha1.Pods/ListPods"
@@ -34,9 +35,9 @@ class KubeletPods:
 
     def read(self) -> PodReport:
         try:
-            return PodReport(
-                pods=parse_pods(call_kubelet(self._socket, _LIST, self._timeout_seconds), self._allowed)
-            )
+            encoded = call_kubelet(self._socket, _LIST, self._timeout_seconds)
+            pods, left_out = take_pods(parse_pods(encoded, self._allowed))
+            return PodReport(pods=pods, left_out=left_out)
         except KubeletError as error:
             fix = "use Kubernetes 1.37 or newer" if error.status == UNIMPLEMENTED else ""
             raise Unavailable(f"the kubelet cannot list its pods: {error}", fix) from error
@@ -47,13 +48,9 @@ class KubeletPods:
         """Nothing is kept open between two reads."""
 
 
-def parse_pods(encoded: bytes, allowed: AllowedLabels) -> tuple[PodInfo, ...]:
-    """The pods of a ListPodsResponse. Raises ValueError."""
-    return tuple(_pods(Message(encoded).messages(1), allowed))
-
-
-def _pods(pods: Iterator[Message], allowed: AllowedLabels) -> Iterator[PodInfo]:
-    for pod in pods:
+def parse_pods(encoded: bytes | memoryview, allowed: AllowedLabels) -> Iterator[PodInfo]:
+    """The pods of a ListPodsResponse. Raises ValueError, Unavailable."""
+    for pod in Message(encoded).messages(1):
         info = pod_info(
             {
                 "metadata": _metadata(pod.message(1)),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from gputally.attribution import PodReport
 from gputally.attribution.kubernetes_pod import AllowedLabels, allowed_labels, mapping, pod_info, text
+from gputally.attribution.limits import PODS, take_pods
 from gputally.model import PodInfo, Unavailable
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Kubernetes:
         self._down_since: float | None = None
         # Used by the thread only.
         self._pods: dict[str, PodInfo] = {}
+        self._beyond: set[str] = set()
         self._node_labels: tuple[tuple[str, str], ...] = ()
         self._version: str | None = None
         self._list_from = _CACHED
@@ -172,6 +174,7 @@ class Kubernetes:
         """Lists all pods again; returns the version from which to watch."""
         pods: dict[str, PodInfo] = {}
         version = ""
+        self._beyond.clear()
         for page, page_version in api.pages(self._list_from):
             version = page_version
             for item in page:
@@ -202,6 +205,7 @@ class Kubernetes:
                     changed = self._update(item, self._pods)
                 else:
                     changed = kind == "DELETED" and self._pods.pop(_key(item), None) is not None
+                    self._beyond.discard(_key(item))
                 if changed:
                     self._publish()
                 self._version = version = _version(item) or version
@@ -213,11 +217,17 @@ class Kubernetes:
         key = _key(item)
         if pod is None or pod.node != self._node or pods.get(key) == pod:
             return False
+        if key not in pods and len(pods) >= PODS:
+            if len(self._beyond) < PODS:  # more are not counted
+                self._beyond.add(key)
+            return True
         pods[key] = pod
         return True
 
     def _publish(self) -> None:
-        self._report = PodReport(pods=tuple(self._pods.values()), node_labels=self._node_labels)
+        pods, left_out = take_pods(self._pods.values())
+        left_out["pods"] += len(self._beyond)
+        self._report = PodReport(pods=pods, node_labels=self._node_labels, left_out=left_out)
         self._answered.set()
 
     def _recovered(self) -> None:

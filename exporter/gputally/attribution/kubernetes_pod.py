@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from gputally.attribution.device_ids import of_vendor_gpus
+from gputally.attribution.limits import LABEL_LENGTH, LABELS_OF_POD
 from gputally.model import PodInfo
 
 _OTHER_GPU_RESOURCES = (
@@ -27,10 +28,6 @@ _OTHER_GPU_RESOURCES = (
 _NO_QUANTITY = re.compile(r"[+-]?0*(\.0*)?([eE][+-]?[0-9]+|[A-Za-z]*)", re.ASCII)
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _STATIC_POD_UID = re.compile(r"[0-9a-f-]{32,36}", re.ASCII)
-
-# One pod must not fill the memory or the scrape: an annotation may have 256 KiB.
-_MAX_LABELS = 32
-_MAX_LABEL_LENGTH = 256
 
 # label of the pod -> kind of its topmost owner, and the kinds of controller under which that holds (the
 # empty one is "no controller"). An operator sets it on what it makes; under another controller the same
@@ -58,6 +55,11 @@ class AllowedLabels:
     labels: Sequence[str] = ()
     annotations: Sequence[str] = ()
 
+    @property
+    def full_names(self) -> frozenset[str]:
+        """Those without a wildcard; no label has an asterisk in its name."""
+        return frozenset((*self.labels, *self.annotations))
+
 
 def pod_info(pod: object, allowed: AllowedLabels) -> PodInfo | None:
     """The pod; None if the object has no namespace or no name."""
@@ -67,6 +69,7 @@ def pod_info(pod: object, allowed: AllowedLabels) -> PodInfo | None:
     namespace, name = text(metadata.get("namespace")), text(metadata.get("name"))
     if not namespace or not name:
         return None
+    labels, full = allowed_labels(pod, allowed), allowed.full_names
     return PodInfo(
         namespace=namespace,
         pod=name,
@@ -76,7 +79,8 @@ def pod_info(pod: object, allowed: AllowedLabels) -> PodInfo | None:
         node=text(spec.get("nodeName")),
         workload=workload(pod),
         requested=_requests_gpu(spec) if spec else None,
-        labels=allowed_labels(pod, allowed),
+        labels=labels,
+        full_name_labels=sum(label in full for label, _ in labels),
         phase=text(status.get("phase")),
         started_at_seconds=_seconds(text(status.get("startTime"))),
         claim_requests=tuple(sorted(set(_claim_requests(spec, status)))),
@@ -159,12 +163,16 @@ def _is_some(quantity: object) -> bool:
 
 
 def _allowed(metadata: dict[str, object], allowed: AllowedLabels) -> Iterator[tuple[str, str]]:
-    """Sorted by name; a label takes precedence over an annotation of the same name."""
+    """First those that are allowed by their full names, which a pod's author cannot displace with others.
+
+    A label takes precedence over an annotation of the same name.
+    """
     chosen = dict(_matching(mapping(metadata.get("annotations")), allowed.annotations))
     chosen.update(_matching(mapping(metadata.get("labels")), allowed.labels))
-    for name in sorted(chosen)[:_MAX_LABELS]:
+    full = allowed.full_names
+    for name in sorted(chosen, key=lambda name: (name not in full, name))[:LABELS_OF_POD]:
         value = chosen[name]
-        yield name, value if len(value) <= _MAX_LABEL_LENGTH else value[: _MAX_LABEL_LENGTH - 1] + "…"
+        yield name, value if len(value) <= LABEL_LENGTH else value[: LABEL_LENGTH - 1] + "…"
 
 
 def _matching(values: dict[str, object], names: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -5,11 +5,13 @@ name alone never makes a process a server, since any tenant can choose it. A ser
 
 - a process of the same pod or host owner as its clients that has the name: a false one is charged to itself;
 - on a GPU in exclusive-process mode, the only process that is not a client: the driver lets no other in;
-- elsewhere, a process of a system service (its cgroup, which only root can enter) that has the name.
+- elsewhere, a process that has the name, of a system service that is there for it: root names the services,
+  and processes of users run in some of them.
 
 Without a server the work stays with the owner of the process that has the samples.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +19,8 @@ from dataclasses import replace
 from gputally.attribution import FoundOwner
 from gputally.model import Owner, ProcessSample, Reading, Resident, Unknown
 
+# slurmd starts the daemon in a prolog, rc.local at boot.
+_MPS_SERVICE = re.compile(r"service/(?:(?:.*[-_.@])?mps[-_.@]|slurmd|rc-local\.)")
 _UNKNOWN = FoundOwner(Unknown("exited"))
 
 
@@ -68,7 +72,7 @@ def _owner_key(owner: Owner | Unknown) -> tuple[str, ...]:
 
 
 def _is_service(owner: Owner | Unknown) -> bool:
-    return isinstance(owner, Owner) and owner.kind == "service"
+    return isinstance(owner, Owner) and _MPS_SERVICE.match(owner.name) is not None
 
 
 def _unsampled(client: Resident) -> Resident:

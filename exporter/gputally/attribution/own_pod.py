@@ -21,10 +21,11 @@ https://kubernetes.io/docs/concepts/workloads/pods/downward-api/
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from gputally.attribution import PodReport, is_container, is_namespace, is_pod, parse_pod_uid
+from gputally.attribution.limits import LABELS_OF_POD
 from gputally.model import PodInfo, Unavailable
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -81,15 +82,21 @@ class OwnPod:
             container_names=(container,) if is_container(container) else (),
             node=self._first(is_pod, self._texts("NODE_NAME")) or "",
             workload=f"Workflow/{workflow}" if workflow else "",
-            labels=tuple(label for label in labels if self._is_allowed(label[0])),
+            labels=tuple(self._allowed(labels)),
         )
         return PodReport(pods=(own,))
 
     def close(self) -> None:
         """Nothing is kept open between two reads."""
 
-    def _is_allowed(self, label: str) -> bool:
-        return label in self._label_names or label.startswith(self._label_prefixes)
+    def _allowed(self, labels: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """First those that are allowed by their full names."""
+        allowed = [
+            (name, value)
+            for name, value in labels
+            if name in self._label_names or name.startswith(self._label_prefixes)
+        ]
+        return sorted(allowed, key=lambda label: label[0] not in self._label_names)[:LABELS_OF_POD]
 
     def _texts(self, variable: str, file: str = "") -> Iterator[str]:
         yield self._environment.get(f"GPUTALLY_{variable}", "").strip()

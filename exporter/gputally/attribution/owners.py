@@ -7,8 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputally.attribution import FoundOwner, OwnerFinder, PodName
+from gputally.attribution.limits import PROCESSES
 from gputally.attribution.pod_processes import PodProcesses
-from gputally.attribution.procfs import ProcessFacts, read_process, read_start_time, sees_host
+from gputally.attribution.procfs import (
+    ProcessFacts,
+    read_process,
+    read_start_time,
+    read_trust,
+    sees_host,
+)
 from gputally.attribution.resolve import (
     PodIndex,
     count_uses,
@@ -24,6 +31,7 @@ from gputally.devices.vendors import VENDORS
 from gputally.model import DeviceKey, Owner, PodInfo, Reading, Resident, Unknown, Use
 
 _EXITED = Unknown("exited")
+_BEYOND = Unknown("limit")
 _PROXIES = tuple(vendor.proxy_process for vendor in VENDORS if vendor.proxy_process)
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -34,9 +42,11 @@ class ProcessOwners:
     A process is its pid and its start time: a pid that the kernel reused is looked up again.
     """
 
-    def __init__(self, procfs: Path) -> None:
+    def __init__(self, procfs: Path, *, nested: bool = False) -> None:
+        """`nested`: see `cgroup.Trust`."""
         self._procfs = procfs
-        self._pod_processes = PodProcesses(procfs)
+        self._trust = read_trust(procfs, nested=nested)
+        self._pod_processes = PodProcesses(procfs, trust=self._trust)
         self._known: dict[int, tuple[ProcessFacts, FoundOwner]] = {}
 
     def find(self, listed: Iterable[int], pods: PodIndex, ended: Iterable[int] = ()) -> dict[int, FoundOwner]:
@@ -45,6 +55,9 @@ class ProcessOwners:
         known: dict[int, tuple[ProcessFacts, FoundOwner]] = {}
         found: dict[int, FoundOwner] = {}
         for pid in dict.fromkeys((*listed, *ended)):
+            if len(found) >= PROCESSES:
+                found[pid] = FoundOwner(_BEYOND)
+                continue
             process = self._look_up(pid)
             if isinstance(process, Unknown):
                 found[pid] = FoundOwner(process)
@@ -70,7 +83,7 @@ class ProcessOwners:
             started = read_start_time(self._procfs, pid)
             if started is None or started == before[0].start_time_ticks:
                 return before  # it has ended since the driver listed it, or still runs: the same process
-        facts = read_process(self._procfs, pid)
+        facts = read_process(self._procfs, pid, self._trust)
         if isinstance(facts, Unknown):
             return facts
         booted_at = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -90,6 +103,8 @@ class Attribution:
     pods: tuple[PodInfo, ...] = ()
     processes: int = 0
     """The number of pids that were looked up."""
+    left_out: int = 0
+    """The number of pids that were not."""
     other_pid_namespace: bool = False
     """Whether none of the driver's pids is visible to the exporter."""
 
@@ -114,6 +129,7 @@ class Attributor:
             uses,
             list_pods(uses, pods),
             processes=len(found),
+            left_out=sum(one.owner == _BEYOND for one in found.values()),
             other_pid_namespace=any(one.owner == Unknown("pid_namespace") for one in found.values()),
         )
 

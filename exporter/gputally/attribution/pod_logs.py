@@ -17,10 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from gputally.attribution import PodReport, is_container, is_namespace, is_pod, parse_pod_uid
+from gputally.attribution.limits import CONTAINERS, CONTAINERS_OF_POD, PODS, take_pods
 from gputally.model import Owner, PodInfo, Unavailable
 
 _CONTAINER_LOG = re.compile(r"([^_]+)_([^_]+)_([^_]+)-([0-9a-f]{64})\.log")
@@ -96,7 +98,11 @@ class PodLogs:
         if len(failures) == 2:
             raise _unavailable(failures)
         if self._seen != (pods, links):
-            self._report = PodReport(pods=_join(pods, links))
+            taken, left_out = take_pods(_join(pods, links))
+            # Directories and links name the same pods and containers.
+            left_out["pods"] = max(left_out["pods"], self._pods.left_out)
+            left_out["containers"] = max(left_out["containers"], self._links.left_out)
+            self._report = PodReport(pods=taken, left_out=left_out)
             self._seen = (pods, links)
         return self._report
 
@@ -141,13 +147,14 @@ class _PodsDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.left_out = 0
         self._pods: _Listing[dict[str, Owner]] | None = None
         self._containers: dict[str, _Listing[tuple[str, ...]]] = {}
 
     def read(self) -> dict[Owner, ContainerNames]:
         with _opened(self.path) as directory_fd:
             if self._pods is None or not self._pods.holds_for(os.fstat(directory_fd)):
-                self._pods = _list(directory_fd, _pod_directories)
+                self._pods = _list(directory_fd, self._pod_directories)
             before, self._containers = self._containers, {}
             found: dict[Owner, ContainerNames] = {}
             for name, pod in self._pods.content.items():
@@ -157,6 +164,16 @@ class _PodsDirectory:
                     continue  # removed since it was listed
                 except OSError:
                     found[pod] = None  # the name identifies the pod; its content may not be listed
+        return found
+
+    def _pod_directories(self, descriptor: int) -> dict[str, Owner]:
+        found: dict[str, Owner] = {}
+        self.left_out = 0
+        for name in _directory_names(descriptor):
+            if len(found) == PODS:
+                self.left_out += 1
+            elif (pod := parse_pod_directory(name)) is not None:
+                found[name] = pod
         return found
 
     def _container_names(
@@ -170,18 +187,17 @@ class _PodsDirectory:
         return known.content
 
 
-def _directory_names(descriptor: int) -> list[str]:
+def _directory_names(descriptor: int) -> Iterator[str]:
     with os.scandir(descriptor) as entries:
-        return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-
-
-def _pod_directories(descriptor: int) -> dict[str, Owner]:
-    names = _directory_names(descriptor)
-    return {name: pod for name in names if (pod := parse_pod_directory(name)) is not None}
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield entry.name
 
 
 def _container_directories(descriptor: int) -> tuple[str, ...]:
-    return tuple(sorted(filter(is_container, _directory_names(descriptor))))
+    # One more than a pod may have: `take_pods` counts them.
+    names = filter(is_container, _directory_names(descriptor))
+    return tuple(sorted(islice(names, CONTAINERS_OF_POD + 1)))
 
 
 class _LinksDirectory:
@@ -189,33 +205,43 @@ class _LinksDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.left_out = 0
         self._links: _Listing[dict[Owner, str]] | None = None
 
     def read(self) -> dict[Owner, str]:
         with _opened(self.path) as directory_fd:
             if self._links is None or not self._links.holds_for(os.fstat(directory_fd)):
-                self._links = _list(directory_fd, _container_logs)
+                self._links = _list(directory_fd, self._container_logs)
         return self._links.content
 
+    def _container_logs(self, descriptor: int) -> dict[Owner, str]:
+        found: dict[Owner, str] = {}
+        self.left_out = 0
+        with os.scandir(descriptor) as entries:
+            for entry in entries:
+                if len(found) == CONTAINERS:
+                    self.left_out += 1
+                    continue
+                log = parse_container_log(entry.name)
+                linked_uid = None if log is None else _linked_uid(entry.name, log, descriptor)
+                if log is not None and linked_uid is not None:
+                    found[log] = linked_uid
+        return found
 
-def _container_logs(descriptor: int) -> dict[Owner, str]:
-    found = {}
-    for name in os.listdir(descriptor):
-        log = parse_container_log(name)
-        if log is None:
-            continue
-        try:
-            target = parse_link_target(os.readlink(name, dir_fd=descriptor))
-        except FileNotFoundError:
-            continue
-        except OSError:
-            target = None  # not a link
-        if target is None:
-            found[log] = ""
-        elif (target[0].namespace, target[0].pod, target[1]) == (log.namespace, log.pod, log.container):
-            found[log] = target[0].pod_uid
-        # A link whose name and target contradict each other is ignored.
-    return found
+
+def _linked_uid(name: str, log: Owner, directory_fd: int) -> str | None:
+    """The pod's UID, if the link's target has it; None if the link is gone, or contradicts its own name."""
+    try:
+        target = parse_link_target(os.readlink(name, dir_fd=directory_fd))
+    except FileNotFoundError:
+        return None
+    except OSError:
+        target = None  # not a link
+    if target is None:
+        return ""
+    pod, container = target
+    named_alike = (pod.namespace, pod.pod, container) == (log.namespace, log.pod, log.container)
+    return pod.pod_uid if named_alike else None
 
 
 def _join(directories: Mapping[Owner, ContainerNames], links: Mapping[Owner, str]) -> tuple[PodInfo, ...]:
@@ -258,7 +284,7 @@ def _unavailable(failures: Sequence[tuple[Path, OSError]]) -> Unavailable:
     if all(isinstance(error, FileNotFoundError) for _, error in failures):
         return Unavailable(
             f"neither {failures[0][0]} nor {failures[1][0]} exists",
-            "on a Kubernetes node: mount the hostPath /var/log/pods (and /var/log/containers) read-only;"
+            "on a Kubernetes node: mount the hostPath /var/log/containers (or /var/log/pods) read-only;"
             " on other hosts no action is needed",
         )
     reasons = "; ".join(f"{path}: {error.strerror}" for path, error in failures)

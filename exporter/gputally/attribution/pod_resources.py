@@ -14,6 +14,7 @@ Kubelets before 1.34 list completed pods too, with devices that others may have 
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from pathlib import Path
 from gputally.attribution import Allocation, PodName, PodReport
 from gputally.attribution.device_ids import is_gpu_device, is_gpu_driver
 from gputally.attribution.kubelet_grpc import UNIMPLEMENTED, KubeletError, Message, call_kubelet
+from gputally.attribution.limits import ALLOCATIONS, PODS
 from gputally.model import Unavailable
 
 _V1 = "/v1.PodResourcesLister/List"
@@ -53,14 +55,18 @@ class PodResources:
         self._settled_at = -math.inf
 
     def read(self) -> PodReport:
+        left_out: Counter[str] = Counter()
         try:
-            listed = parse_pods(self._list())
+            listed = parse_pods(self._list(), left_out)
         except KubeletError as error:
             raise Unavailable(f"the kubelet cannot list pod resources: {error}") from error
         except ValueError as error:
             raise Unavailable(f"the kubelet's list of pod resources is not valid: {error}") from error
-        self._listed = listed if self._is_complete(listed) else {**self._listed, **listed}
-        allocations = [one for allocated in self._listed.values() for one in allocated]
+        known = listed if self._is_complete(listed) else {**self._listed, **listed}
+        allocations = [one for allocated in known.values() for one in allocated]
+        if len(known) > 2 * PODS or len(allocations) > 2 * ALLOCATIONS:
+            raise Unavailable("the kubelet was restarted repeatedly, and lists other pods each time")
+        self._listed = known
         self._first_listed = {one: self._first_listed.get(one, self._lists) for one in allocations}
         self._lists += 1
         return PodReport(
@@ -68,12 +74,13 @@ class PodResources:
                 replace(one, first_listed=number) for one, number in self._first_listed.items()
             ),
             unallocated=frozenset(pod for pod, allocated in self._listed.items() if not allocated),
+            left_out=left_out,
         )
 
     def close(self) -> None:
         """Nothing is kept open between two reads."""
 
-    def _list(self) -> bytes:
+    def _list(self) -> memoryview:
         try:
             return call_kubelet(self._socket, _V1, self._timeout_seconds)
         except KubeletError as error:
@@ -105,17 +112,31 @@ def _identity(socket: Path) -> tuple[int, ...] | None:
     return made.st_ino, made.st_mtime_ns
 
 
-def parse_pods(encoded: bytes) -> dict[PodName, tuple[Allocation, ...]]:
-    """Every pod in a ListPodResourcesResponse, and the GPUs allocated to it. Raises ValueError."""
+def parse_pods(
+    encoded: bytes | memoryview, left_out: Counter[str] | None = None
+) -> dict[PodName, tuple[Allocation, ...]]:
+    """The pods in a ListPodResourcesResponse, and the GPUs allocated to each. Raises ValueError, Unavailable.
+
+    What is beyond the limits is counted in `left_out`.
+    """
+    left_out = Counter() if left_out is None else left_out
+    devices = 0
     found: dict[
         PodName, dict[Allocation, None]
     ] = {}  # once each: the kubelet may list a device per NUMA node
     for pod in Message(encoded).messages(1):
         name, namespace = pod.text(1), pod.text(2)
+        if len(found) == PODS and (namespace, name) not in found:
+            left_out["pods"] += 1
+            continue
         allocated = found.setdefault((namespace, name), {})
         for container in pod.messages(3):
             for resource, device_id, claim in _devices(container):
+                if devices == ALLOCATIONS:
+                    left_out["devices"] += 1
+                    continue
                 one = Allocation(namespace, name, container.text(1), resource, device_id, claim)
+                devices += one not in allocated
                 allocated[one] = None
     return {pod: tuple(allocated) for pod, allocated in found.items()}
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gputally.attribution import CgroupOwner
-from gputally.attribution.cgroup import parse_cgroup
+from gputally.attribution.cgroup import OUTERMOST, Trust, parse_cgroup, trust_of
 from gputally.model import Unknown
 
 _PF_EXITING = 0x4
 _CHUNK = 1 << 16
+_ROOT = "0"
 _REAL_UID = re.compile(rb"^Uid:\s+([0-9]+)", re.MULTILINE)
 
 
@@ -51,10 +52,19 @@ class Stat(NamedTuple):
         return self.state in "ZXx" and self.threads <= 1
 
 
-def read_process(procfs: Path, pid: int) -> ProcessFacts | Unknown:
+def read_trust(procfs: Path, *, nested: bool = False) -> Trust:
+    """What to believe in cgroup paths, by the reader's own."""
+    try:
+        own = _read(f"{procfs}/self/cgroup").decode("utf-8", "replace")
+    except OSError:
+        own = ""
+    return trust_of(own, nested=nested)
+
+
+def read_process(procfs: Path, pid: int, trust: Trust = OUTERMOST) -> ProcessFacts | Unknown:
     """One process; `procfs` is the root of the host's /proc."""
     try:
-        return _look_up(f"{procfs}/{pid}", pid)
+        return _look_up(f"{procfs}/{pid}", pid, trust)
     except (FileNotFoundError, ProcessLookupError):
         return Unknown("exited")
     except PermissionError:
@@ -63,14 +73,15 @@ def read_process(procfs: Path, pid: int) -> ProcessFacts | Unknown:
         return Unknown("unreadable")
 
 
-def _look_up(where: str, pid: int) -> ProcessFacts | Unknown:
+def _look_up(where: str, pid: int, trust: Trust) -> ProcessFacts | Unknown:
     before = parse_stat(_read(f"{where}/stat"))
     if before is None or before.ended:
         return _unknown(before)
     thread = (before.exiting and _living_thread(where)) or where
-    owner = parse_cgroup(_read(f"{thread}/cgroup").decode("utf-8", "replace"))
-    if isinstance(owner, CgroupOwner) and owner.kind == "slurm" and not owner.user:
-        owner = replace(owner, user=parse_real_uid(_read(f"{where}/status")))
+    owner = parse_cgroup(_read(f"{thread}/cgroup").decode("utf-8", "replace"), trust)
+    user = ""
+    if isinstance(owner, CgroupOwner) and owner.kind in ("slurm", "process") and not owner.user:
+        user = parse_real_uid(_read(f"{where}/status"))
     after = parse_stat(_read(f"{where}/stat"))
     if after is None or after.start_time_ticks != before.start_time_ticks:
         return Unknown("unstable")
@@ -81,6 +92,11 @@ def _look_up(where: str, pid: int) -> ProcessFacts | Unknown:
     # In cgroup v1 an ending thread is in "/", and the driver may take seconds to free its memory.
     if owner.kind == "process" and after.exiting and thread == where:
         return Unknown("exited")
+    # A host without systemd has no cgroups of users. A process chooses its name, but not its user.
+    if owner.kind == "process" and user not in ("", _ROOT):
+        owner = replace(owner, kind="session", name=user, user=user)
+    elif owner.kind == "slurm" and user:
+        owner = replace(owner, user=user)
     return ProcessFacts(pid, before.start_time_ticks, before.name, owner)
 
 
@@ -105,7 +121,7 @@ def sees_host(procfs: Path, pids: Iterable[int]) -> bool:
     """
     missing = False
     for pid in pids:
-        if (procfs / str(pid)).exists():
+        if os.path.exists(f"{procfs}/{pid}"):  # noqa: PTH110  # a Path for each of a thousand takes 10 ms
             return True
         missing = True
     return not missing
@@ -119,8 +135,8 @@ def parse_stat(text: bytes) -> Stat | None:
     fields = tail.split()
     if not (opening and pid.strip().isdigit() and len(fields) >= 20):
         return None
-    flags, threads, start_time = fields[6], fields[17], fields[19]
-    if not (flags.isdigit() and threads.isdigit() and start_time.isdigit() and len(fields[0]) == 1):
+    flags, threads, start_time = numbers = fields[6], fields[17], fields[19]
+    if not (all(one.isdigit() and len(one) <= 20 for one in numbers) and len(fields[0]) == 1):
         return None
     return Stat(
         name.decode("utf-8", "replace"),

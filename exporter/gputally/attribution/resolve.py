@@ -25,6 +25,7 @@ from gputally.model import (
 ENDED = "ended"
 """The kind of a process that the driver no longer lists."""
 _EXITED = FoundOwner(Unknown("exited"))
+_RUN_PODS = ("pod", "docker", "containerd")
 _TERMINAL_PHASES = ("Succeeded", "Failed")
 _START_TIME_SLACK_SECONDS = 2.0
 """The greatest difference to expect between the kernel's and the driver's clock."""
@@ -81,7 +82,8 @@ def _filled_up(pod: PodInfo, other: PodInfo) -> PodInfo:
         node=pod.node or other.node,
         workload=pod.workload or other.workload,
         requested=other.requested if pod.requested is None else pod.requested,
-        labels=pod.labels or other.labels,
+        labels=(pod if pod.labels else other).labels,
+        full_name_labels=(pod if pod.labels else other).full_name_labels,
         phase=pod.phase or other.phase,
         started_at_seconds=other.started_at_seconds
         if pod.started_at_seconds is None
@@ -92,8 +94,10 @@ def _filled_up(pod: PodInfo, other: PodInfo) -> PodInfo:
 
 def resolve_owner(found: CgroupOwner, process_name: str, pods: PodIndex) -> Owner | Unknown:
     """The owner that the cgroup identifies, with its names."""
-    pod, container = pods.by_container.get(found.container_id, (None, ""))
+    pod, container = None, ""
     # Docker runs pods too (cri-dockerd), and from another cgroup namespace the pod is not visible.
+    if found.kind in _RUN_PODS:
+        pod, container = pods.by_container.get(found.container_id, (None, ""))
     if found.kind != "pod" and not found.own_pod and pod is None:
         return Owner(
             found.kind,
@@ -417,5 +421,6 @@ def list_pods(uses: Iterable[Use], pods: PodIndex) -> tuple[PodInfo, ...]:
                 sorted({request for claim, request in known.claim_requests if claim in claims[key]})
             ),
             labels=known.labels,
+            full_name_labels=known.full_name_labels,
         )
     return tuple(found.values())

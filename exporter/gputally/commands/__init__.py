@@ -1,6 +1,6 @@
 """The commands beside `serve`, a module or package each; and the findings of `check` and `verify`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 OK = "ok"
@@ -32,15 +32,13 @@ def passed(findings: Iterable[Finding]) -> bool:
     return all(finding.level != FAILURE for finding in findings)
 
 
-def report_text(findings: Sequence[Finding]) -> str:
+def report_lines(findings: Sequence[Finding]) -> Iterator[str]:
     level_width = max((len(finding.level) for finding in findings), default=0)
     width = max((len(finding.subject) for finding in findings), default=0)
-    lines = []
     for finding in findings:
-        lines.append(f"{finding.level:<{level_width}}  {finding.subject:<{width}}  {finding.text}")
+        yield f"{finding.level:<{level_width}}  {finding.subject:<{width}}  {finding.text}"
         if finding.fix:
-            lines.append(f"{'':<{level_width + width + 4}}fix: {finding.fix}")
-    return "\n".join(lines)
+            yield f"{'':<{level_width + width + 4}}fix: {finding.fix}"
 
 
 def some(names: Iterable[str], most: int = 5) -> str:

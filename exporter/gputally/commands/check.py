@@ -10,9 +10,12 @@ from gputally.attribution import PodSource
 from gputally.attribution.pod_sources import POD_SOURCES
 from gputally.commands import NOTE, OK, PROBLEM, Finding
 from gputally.devices import Reader
-from gputally.devices.host import VendorOnHost, read_host, vendors_to_read
+from gputally.devices.host import VendorOnHost, read_boot_id, read_host, vendors_to_read
 from gputally.devices.vendors import VENDORS, Vendor, fields_filled, vendor_of
-from gputally.model import Activity, Reading, SourceState
+from gputally.ledger.clock import since_boot_us
+from gputally.ledger.state_file import Rejected, StateFile
+from gputally.model import Activity, Reading, SourceState, Unavailable
+from gputally.sampling.guard import Worker, attempt
 from gputally.sampling.sources import GuardedPodSource, GuardedReaders
 
 # Filled only with a flag, or only on the newest GPUs.
@@ -33,6 +36,7 @@ def check_host(
     pod_sources: Iterable[PodSource] = (),
     dev: Path = Path("/dev"),
     release_driver: bool = False,
+    state_file: Path | None = None,
 ) -> list[Finding]:
     """Checks everything; never raises, and takes no longer than the timeout per source."""
     host = read_host(sysfs, procfs)
@@ -42,7 +46,45 @@ def check_host(
     for readers in sources:
         findings += _readers(readers, procfs, timeout_seconds, release_driver=release_driver)
     findings += _pod_sources(pod_sources, timeout_seconds)
+    if state_file is not None:
+        findings.append(_state_file(state_file, read_boot_id(procfs), timeout_seconds))
     return findings
+
+
+def _state_file(path: Path, boot_id: str, timeout_seconds: float) -> Finding:
+    """Whether an exporter that starts now continues the ledger. It changes nothing."""
+    worker = Worker("state_file", lambda: [attempt("state_file", lambda: (_resumption(path, boot_id),))])
+    worker.start()
+    if not worker.wait(timeout_seconds):
+        fix = f"check the disk or file server of {path.parent}"
+        return Finding(PROBLEM, "state_file", f"{path} cannot be read in {timeout_seconds:g} s", fix)
+    (tried,) = worker.take()
+    if tried.result is None:
+        return Finding(PROBLEM, "state_file", tried.reason, tried.fix)
+    (obstacle,) = tried.result
+    if obstacle:
+        text = f"{path} {obstacle}: an exporter that starts now begins a new ledger"
+        return Finding(NOTE, "state_file", text)
+    return Finding(OK, "state_file", f"an exporter that starts now continues the ledger in {path}")
+
+
+def _resumption(path: Path, boot_id: str) -> str:
+    """Why the state cannot be resumed from; empty if it can. Raises Unavailable if none can be saved."""
+    directory = path.parent
+    if not directory.is_dir():
+        raise Unavailable(f"{directory} does not exist", f"mkdir -p {directory}")
+    if not os.access(directory, os.W_OK):
+        fix = f"let the exporter's user write to {directory}, or set another --state-file"
+        raise Unavailable(f"{directory} is not writable", fix)
+    try:
+        saved = StateFile(path).peek()
+    except Rejected as rejected:
+        return rejected.text
+    if saved is None:
+        return "does not exist"
+    if saved.state["boot_id"] != boot_id:
+        return "is of another boot"
+    return "has expired" if since_boot_us() > saved.until_us else ""
 
 
 def _readers(
@@ -83,6 +125,9 @@ def _pod_sources(sources: Iterable[PodSource], timeout_seconds: float) -> Iterat
         if state.up:
             counts = f"{len(report.pods)} pods, {len(report.allocations)} GPUs allocated to containers"
             yield Finding(OK, source.name, counts)
+            for kind, number in report.left_out.items():
+                if number:
+                    yield Finding(NOTE, source.name, f"{number} {kind} are beyond the limit and left out")
         else:
             lost = f"{state.reason}; not available: {provides.get(source.name, 'its pods')}"
             yield Finding(NOTE, source.name, lost, state.fix)
@@ -189,6 +234,6 @@ def usable(findings: Iterable[Finding]) -> bool:
     return reads and all(level != PROBLEM for level, _ in levels)
 
 
-def report_json(findings: list[Finding]) -> str:
+def report_json(findings: list[Finding]) -> list[str]:
     rows = [{"level": f.level, "subject": f.subject, "text": f.text, "fix": f.fix} for f in findings]
-    return json.dumps({"ok": usable(findings), "findings": rows}, indent=2)
+    return json.dumps({"ok": usable(findings), "findings": rows}, indent=2).split("\n")

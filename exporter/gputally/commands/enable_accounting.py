@@ -7,6 +7,7 @@ from typing import Any, TextIO
 from gputally.devices.nvml.library import NO_PERMISSION, ErrorMeaning, Library, LibraryGone, meaning_of
 from gputally.devices.vendors import NVIDIA
 from gputally.model import Unavailable
+from gputally.printable import print_lines
 
 _ON = 1
 _NOT_ROOT = (
@@ -71,7 +72,7 @@ def _turn_on(library: Library, index: int, out: TextIO) -> _Outcome:
         outcome = _Outcome.DONE
     except nvml.NVMLError as error:
         text, outcome = _explain(library, error.value)
-    print(f"{name}: {text}", file=out)
+    print_lines([f"{name}: {text}"], out)
     return outcome
 
 
@@ -98,7 +99,5 @@ def _explain(library: Library, code: int) -> tuple[str, _Outcome]:
 
 
 def _fail(reason: str, fix: str) -> int:
-    sys.stderr.write(f"gputally enable-accounting: {reason}\n")
-    if fix:
-        sys.stderr.write(f"fix: {fix}\n")
+    print_lines([f"gputally enable-accounting: {reason}", *([f"fix: {fix}"] if fix else [])], sys.stderr)
     return 1

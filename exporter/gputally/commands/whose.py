@@ -1,7 +1,7 @@
 """`gputally whose PID...`: the owner of any process, with or without a GPU."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,7 +11,9 @@ from gputally.attribution.resolve import index_pods
 from gputally.model import Owner, Unavailable, Unknown
 
 
-def whose(pids: Sequence[int], sources: Sequence[PodSource], procfs: Path) -> dict[int, Owner | Unknown]:
+def whose(
+    pids: Sequence[int], sources: Sequence[PodSource], procfs: Path, *, nested: bool = False
+) -> dict[int, Owner | Unknown]:
     """The owners of these processes, named as far as the pod sources can be read."""
     reports: dict[str, PodReport] = {}
     for source in sources:
@@ -21,12 +23,12 @@ def whose(pids: Sequence[int], sources: Sequence[PodSource], procfs: Path) -> di
             continue  # an owner that only this source can name is reported as unknown
         finally:
             source.close()
-    found = ProcessOwners(procfs).find(pids, index_pods(reports))
+    found = ProcessOwners(procfs, nested=nested).find(pids, index_pods(reports))
     return {pid: one.owner for pid, one in found.items()}
 
 
-def report_text(owners: dict[int, Owner | Unknown]) -> str:
-    return "\n".join(f"{pid}: {_line(owner)}" for pid, owner in owners.items())
+def report_lines(owners: dict[int, Owner | Unknown]) -> Iterator[str]:
+    return (f"{pid}: {_line(owner)}" for pid, owner in owners.items())
 
 
 def _line(owner: Owner | Unknown) -> str:
@@ -40,9 +42,9 @@ def _line(owner: Owner | Unknown) -> str:
     return f"unknown ({owner.reason}) {details}".rstrip()
 
 
-def report_json(owners: dict[int, Owner | Unknown]) -> str:
+def report_json(owners: dict[int, Owner | Unknown]) -> list[str]:
     rows = []
     for pid, owner in owners.items():
         kind = owner.kind if isinstance(owner, Owner) else "unknown"
         rows.append({"pid": pid, "kind": kind, **{k: v for k, v in asdict(owner).items() if v}})
-    return json.dumps(rows, indent=2)
+    return json.dumps(rows, indent=2).split("\n")

@@ -33,6 +33,8 @@ class ReaderSettings:
     pcie_throughput: bool = False
     release_driver: bool = False
     accounting: bool = False
+    skipped_fields: frozenset[str] = frozenset()
+    """The fields of `Reading` that need not be read."""
 
     @property
     def command_seconds(self) -> float:
@@ -127,6 +129,7 @@ def _build_nvml(settings: ReaderSettings) -> Reader:
         release_driver=settings.release_driver,
         accounting=settings.accounting,
         gpu_seconds=settings.command_seconds,
+        skipped=settings.skipped_fields,
     )
 
 

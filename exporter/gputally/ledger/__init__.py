@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gputally.ledger.accounts import DeviceSample, GpuAccounts
+from gputally.ledger.accounts import MOST_PROCESSES, DeviceSample, GpuAccounts
 from gputally.ledger.meter import MeterSample
 from gputally.model import (
     Charge,
@@ -27,6 +27,8 @@ from gputally.model import (
 
 _SLICES = re.compile(r"(\d+)g\.")
 _FINE = 1_000_000
+MOST_OWNERS = 5000
+"""Accounts of all GPUs: one for each device and owner. It bounds memory, the scrape and the state file."""
 
 
 class Ledger:
@@ -47,6 +49,7 @@ class Ledger:
         self._boot_id = boot_id
         self._gpus: dict[str, GpuAccounts] = {}
         self._resumable: dict[str, Any] = {}
+        self._problems: Counter[tuple[str, str]] = Counter()
         if resume is not None and resume.get("boot_id") == boot_id:
             self._resumable = dict(resume["gpus"])
 
@@ -54,6 +57,7 @@ class Ledger:
         self,
         *,
         at_us: int,
+        suspended_us: int = 0,
         now_seconds: float,
         readings: Sequence[Reading],
         residents: Sequence[Resident],
@@ -61,7 +65,8 @@ class Ledger:
     ) -> None:
         """Settles new readings, and the owners on the GPUs.
 
-        `at_us` (monotonic) is the time of readings that have none of their own.
+        `at_us` (monotonic) is the time of readings that have none of their own. `suspended_us` is the time
+        for which the host was suspended since its boot: it was not observed.
         """
         on_device: dict[str, list[Resident]] = defaultdict(list)
         for resident in residents:
@@ -70,6 +75,7 @@ class Ledger:
         for (_, uuid), owner in holders:
             held[uuid].append(owner)
         uuids = {reading.gpu.uuid for reading in readings}
+        room = self._make_room(len(residents) + len(holders))
         without_meter = [reading for reading in readings if reading.gpu.metered_by is not None]
         for reading in readings:
             # A GPU without a uuid was lost before the uuid could be read.
@@ -77,20 +83,35 @@ class Ledger:
                 continue
             accounts = self._gpus.get(reading.gpu.uuid)
             if reading.up:
-                sample = _meter_sample(reading, at_us if reading.read_at_us is None else reading.read_at_us)
+                read_at_us = at_us if reading.read_at_us is None else reading.read_at_us
+                sample = _meter_sample(reading, read_at_us + suspended_us)
                 accounts = accounts or self._open(reading.gpu.uuid, now_seconds)
                 if self._resumable:
                     self._resume(accounts, sample)
                 accounts.index = reading.gpu.index
                 dies = [reading, *(one for one in without_meter if one.gpu.metered_by == reading.gpu.uuid)]
-                accounts.settle(sample, _devices_of_dies(dies, on_device, held))
+                others = sum(one.process_count for one in self._gpus.values() if one is not accounts)
+                accounts.room_for_processes = MOST_PROCESSES - others
+                room = accounts.settle(sample, _devices_of_dies(dies, on_device, held), room)
             elif accounts is not None:
                 accounts.mark_inactive()
 
     def expire(self, at_us: int) -> None:
         """Closes the accounts of owners that have been gone for longer than the retention."""
         for accounts in self._gpus.values():
-            accounts.expire(at_us, self._retention_us)
+            accounts.expire_before(at_us - self._retention_us)
+
+    def _make_room(self, wanted: int) -> int:
+        """The number of accounts that can be opened; those of the longest gone owners are closed for it."""
+        room = MOST_OWNERS - sum(gpu.owner_count for gpu in self._gpus.values())
+        if room >= wanted:
+            return room
+        gone = sorted((seen_us, uuid) for uuid, gpu in self._gpus.items() for seen_us in gpu.gone_since_us())
+        for seen_us, uuid in gone[: wanted - room]:
+            closed = self._gpus[uuid].expire_before(seen_us + 1)
+            self._problems["owners", "limit"] += closed
+            room += closed
+        return room
 
     def _open(self, uuid: str, now_seconds: float) -> GpuAccounts:
         accounts = self._gpus[uuid] = GpuAccounts(
@@ -118,11 +139,13 @@ class Ledger:
         return tuple(charge for gpu in self._gpus.values() for charge in gpu.process_charges())
 
     def problems(self) -> Counter[tuple[str, str]]:
-        """(field, error) -> how often an energy counter behaved implausibly."""
-        found: Counter[tuple[str, str]] = Counter()
+        """(field, error) -> how often an energy counter was implausible, or a limit was exceeded."""
+        found = self._problems.copy()
         for gpu in self._gpus.values():
             found.update({("energy_millijoules", error): n for error, n in gpu.meter.problems.items()})
-        return found
+            found["owners", "limit"] += gpu.refused
+            found["processes", "limit"] += gpu.processes_left_out
+        return +found
 
     def state(self) -> dict[str, Any]:
         """The state to resume from, for JSON. It keeps GPUs that have not been seen since the last start."""

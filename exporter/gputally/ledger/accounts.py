@@ -30,6 +30,8 @@ from gputally.model import (
     Unknown,
 )
 
+MOST_PROCESSES = 2048
+"""Processes with an account of their own, on all GPUs, with those that have ended and not yet expired."""
 _OWNER_FIELDS = tuple(each.name for each in fields(Owner))
 _BASIS_LABELS = tuple((basis,) for basis in BASES)
 _BASIS = {basis: index for index, basis in enumerate(BASES)}
@@ -90,10 +92,24 @@ class GpuAccounts:
         self._windows: dict[str, Window] = {}
         self._owners: dict[str, dict[Account, _OwnerAccount]] = {}  # by device
         self._processes: dict[tuple[str, int], _ProcessAccount] = {}
+        self.room_for_processes = MOST_PROCESSES
+        self.processes_left_out = 0
         self._unattributed = dict.fromkeys(UNATTRIBUTED, 0)
+        self._room = 0
+        self._refused: set[Account] = set()  # in this window
+        self.refused = 0
+        """How often an owner got no account."""
 
-    def settle(self, sample: MeterSample, devices: Sequence[DeviceSample]) -> None:
-        """Takes in one sample, and charges the energy used since the last one."""
+    def settle(self, sample: MeterSample, devices: Sequence[DeviceSample], room: int) -> int:
+        """Takes in one sample, and charges the energy used since the last one.
+
+        Of `room` accounts that can be opened, it returns those that are left.
+        """
+        self._room = room
+        self._settle(sample, devices)
+        return self._room
+
+    def _settle(self, sample: MeterSample, devices: Sequence[DeviceSample]) -> None:
         length_us = 0 if self._sampled_us is None else sample.at_us - self._sampled_us
         self._sampled_us = sample.at_us
         if not 0 <= length_us <= self._max_window_us:
@@ -132,6 +148,7 @@ class GpuAccounts:
         for key, part in floors.items():
             shares = self._windows[key[0]].close(part + dynamic[key], part, self._power.weights)
             self._charge(key[0], shares)
+        self._refused.clear()
 
     def _activity(
         self, opened_us: int, at_us: int, millijoules: int, devices: Sequence[DeviceSample]
@@ -159,18 +176,33 @@ class GpuAccounts:
         for process in self._processes.values():
             process.active = False
 
-    def expire(self, at_us: int, retention_us: int) -> None:
-        """Closes the accounts of owners and processes that have been gone for longer than that."""
+    @property
+    def process_count(self) -> int:
+        return len(self._processes)
+
+    @property
+    def owner_count(self) -> int:
+        return sum(map(len, self._owners.values()))
+
+    def gone_since_us(self) -> Iterable[int]:
+        """When the owners that are gone were seen last."""
+        return (account.seen_us for _, account in self._owner_accounts() if not account.active)
+
+    def expire_before(self, at_us: int) -> int:
+        """Closes the accounts of owners and processes that were seen last before that time."""
+        closed = 0
         for uuid, owners in list(self._owners.items()):
             for key, account in list(owners.items()):
-                if not account.active and at_us - account.seen_us > retention_us:
+                if not account.active and account.seen_us < at_us:
                     self._unattributed["expired"] += sum(account.millijoules)
                     del owners[key]
+                    closed += 1
             if not owners:
                 del self._owners[uuid]
         for process_key, process in list(self._processes.items()):
-            if not process.active and at_us - process.seen_us > retention_us:
+            if not process.active and process.seen_us < at_us:
                 del self._processes[process_key]
+        return closed
 
     def _note_time(self, device: DeviceSample, at_us: int, length_us: int) -> None:
         holders = {account_of(holder): holder for holder in device.holders}
@@ -190,6 +222,11 @@ class GpuAccounts:
                 continue
             owner_account = owners.get(account)
             if owner_account is None:
+                if self._room <= 0:
+                    self._refused.add(account)
+                    self.refused += 1
+                    continue
+                self._room -= 1
                 owner_account = owners[account] = _OwnerAccount(owner, at_us)
             owner_account.owner = owner
             owner_account.seen_us = at_us
@@ -211,6 +248,9 @@ class GpuAccounts:
             key = (device.uuid, resident.process.pid)
             identity, owner = process_id(resident), _series(resident.owner)
             account = self._processes.get(key)
+            if account is None and len(self._processes) >= self.room_for_processes:
+                self.processes_left_out += 1
+                continue
             # Another process, or one whose owner has become known since: a new account.
             if account is None or account.identity != identity or account.account != owner:
                 account = self._processes[key] = _ProcessAccount(resident, identity, owner, at_us)
@@ -226,6 +266,8 @@ class GpuAccounts:
                 owner.millijoules[_BASIS[share.basis]] += share.millijoules
             elif share.account in (IDLE, UNKNOWN):
                 self._unattributed[share.account[0]] += share.millijoules
+            elif share.account in self._refused:
+                self._unattributed["unknown"] += share.millijoules
             else:  # its account expired before its last window was closed
                 self._unattributed["expired"] += share.millijoules
             for identity, millijoules in share.processes.items():
@@ -302,7 +344,7 @@ class GpuAccounts:
                     "millijoules": list(account.millijoules),
                     "held_us": account.held_us,
                     "busy_us": account.busy_us,
-                    "unseen_us": (self._sampled_us or account.seen_us) - account.seen_us,
+                    "unseen_us": max(0, (self._sampled_us or 0) - account.seen_us),
                 }
                 for uuid, account in self._owner_accounts()
             ],
@@ -313,8 +355,7 @@ class GpuAccounts:
         unobserved = self.meter.resume(state["meter"], sample)
         if unobserved is None:
             return
-        if "power" in state:
-            self._power.resume(state["power"], sample.at_us)
+        self._power.resume(state["power"], sample.at_us)
         self._began_at_seconds = state["began_at"]
         self._unattributed |= {reason: int(state["unattributed"][reason]) for reason in UNATTRIBUTED}
         self._unattributed["unobserved"] += unobserved

@@ -17,7 +17,7 @@ _TEST_NANOJOULES = 1000 * NANOJOULES
 _FITS = (0.4, 1.6)
 _NO_LIMIT_MILLIWATTS = 3_000_000
 _SLACK_MILLIJOULES = 1_000_000
-COUNTER, INTEGRATED = "counter", "integrated"
+SOURCES = COUNTER, INTEGRATED = "counter", "integrated"
 
 
 class MeterSample(NamedTuple):

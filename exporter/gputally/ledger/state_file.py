@@ -1,8 +1,11 @@
-"""The ledger's checkpoint on disk: one JSON document with a checksum, replaced as a whole.
+"""The ledger's state file: one JSON document with a checksum, replaced as a whole.
 
 The file belongs to one exporter at a time, which holds a lock on a file beside it. It is always a regular
 file: a symbolic link at its path is renamed like any foreign file, and anything else (a directory, a FIFO, a
 device) is neither read nor replaced nor removed.
+
+A document can be resumed from until a time that is written in it, and only where it was written: on the same
+boot, and not from a copy. So an exporter that can neither replace nor remove it knows when it has no effect.
 """
 
 import errno
@@ -12,17 +15,24 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 from zlib import crc32
 
+from gputally.files import replace_file, replaceable
+from gputally.ledger.state_check import check_state
 from gputally.model import Unavailable
 
+MOST_BYTES = 16 << 20
+"""Of a document that is written, and of one that is read."""
+_MOST_OBJECTS = 100_000
+"""In a document that is read: each takes up to 30 times its bytes in memory. Three for each account."""
+_COPY_SECONDS = 60
+"""The kernel's time of the last change of the file; it cannot be set, as other times of a copy can."""
 _HEAD = b'{"format":"gputally ledger","version":'
-_VERSION = b"1"
-_BODY = re.compile(rb'"crc32":"([0-9a-f]{8})","state":(.*)\}\n', re.DOTALL)
-_MOST_BYTES = 8 << 20
+_VERSION = b"2"
+_BODY = re.compile(rb'"crc32":"([0-9a-f]{8})","content":(.*)\}\n', re.DOTALL)
 _SAFE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FIXES = {
     errno.ENOENT: "mkdir -p {directory}",
@@ -30,11 +40,12 @@ _FIXES = {
     errno.EDQUOT: "free space, or raise the quota of the exporter's user on {directory}",
     errno.EROFS: "mount {directory} writable, or set another --state-file",
     errno.EACCES: "let the exporter's user write to {directory}, or set another --state-file",
+    errno.EINVAL: "set --state-file to the path of a regular file",
 }
 
 
 class Rejected(Exception):
-    """The file has no state to resume from. `reason` is torn, foreign or version."""
+    """The file has no state to resume from. `reason` is torn, foreign, version, invalid, copied or stale."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
@@ -46,14 +57,25 @@ class InUse(Unavailable):
     """Another exporter uses the same file."""
 
 
-def encode(state: Mapping[str, Any]) -> bytes:
-    payload = json.dumps(dict(state), separators=(",", ":"), allow_nan=False).encode()
+class Saved(NamedTuple):
+    """A document."""
+
+    state: Mapping[str, Any]
+    """Of the ledger."""
+    saved_at_seconds: float
+    """Unix time."""
+    until_us: int
+    """When it is no longer resumed from, in microseconds since the boot on which it was saved."""
+
+
+def encode(saved: Saved) -> bytes:
+    payload = json.dumps(saved._asdict(), separators=(",", ":"), allow_nan=False).encode()
     checksum = b"%08x" % crc32(payload)
-    return b'%b%b,"crc32":"%b","state":%b}\n' % (_HEAD, _VERSION, checksum, payload)
+    return b'%b%b,"crc32":"%b","content":%b}\n' % (_HEAD, _VERSION, checksum, payload)
 
 
-def decode(document: bytes) -> Mapping[str, Any]:
-    """The state in a complete document; raises Rejected for all others."""
+def decode(document: bytes) -> Saved:
+    """What is in a complete document; raises Rejected for all others."""
     if not document.startswith(_HEAD):
         if _HEAD.startswith(document):
             raise Rejected("torn", "is cut short")
@@ -66,12 +88,28 @@ def decode(document: bytes) -> Mapping[str, Any]:
         raise Rejected("torn", "is damaged: it does not match its checksum")
     # A correct checksum does not prove who wrote it.
     try:
-        state = json.loads(found[2])
-    except (ValueError, RecursionError):
-        state = None
-    if not isinstance(state, dict):
-        raise Rejected("foreign", "was not written by GPUTally")
-    return state
+        return _content(found[2])
+    except RecursionError:
+        raise Rejected("invalid", "has content that is nested too deeply") from None
+    except (ValueError, TypeError) as error:
+        raise Rejected("invalid", f"has content that no ledger writes: {error}") from None
+
+
+def _content(payload: bytes) -> Saved:
+    if payload.count(b"{") + payload.count(b"[") > _MOST_OBJECTS:
+        raise ValueError(f"more than {_MOST_OBJECTS} objects")
+    content = json.loads(payload, parse_constant=_no_number)
+    if not isinstance(content, dict):
+        raise ValueError("no object")
+    saved = Saved(**content)
+    check_state(saved.state)
+    if type(saved.until_us) is not int or type(saved.saved_at_seconds) not in (int, float):
+        raise ValueError("no times")
+    return saved
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(text)
 
 
 class StateFile:
@@ -81,48 +119,56 @@ class StateFile:
         self._path = path
         self._lock: int | None = None
 
-    def load(self) -> Mapping[str, Any] | None:
-        """The last saved state; None if there is none. Raises Rejected if it cannot be used."""
+    def load(self) -> Saved | None:
+        """What was saved last; None if there is no file. Raises Rejected if it cannot be used."""
         with self._explained():
             self._hold()
             try:
-                document = self._read()
-                return None if document is None else decode(document)
+                return self._read()
             except Rejected as rejected:
-                text = f"--state-file {self._path} {rejected.text}{self._rename_rejected()}"
-                raise Rejected(rejected.reason, text) from None
+                raise self._put_aside(rejected) from None
 
-    def save(self, state: Mapping[str, Any]) -> None:
-        """Replaces the file as a whole: even after a power cut it has the old state or the new one."""
-        document = encode(state)
+    def peek(self) -> Saved | None:
+        """As `load`, also of a file in use by another exporter; it is left as it is."""
+        with self._explained():
+            return self._read()
+
+    def reject(self, reason: str, text: str) -> NoReturn:
+        """Puts a file aside that was loaded."""
+        with self._explained():
+            raise self._put_aside(Rejected(reason, text))
+
+    def save(self, saved: Saved) -> None:
+        """Replaces the file as a whole. If it fails, what was there before is there still."""
+        document = encode(saved)
+        if len(document) > MOST_BYTES:
+            raise Unavailable(
+                f"the ledger takes {len(document) >> 20} MiB; --state-file can have {MOST_BYTES >> 20}",
+                "reduce --retention",
+            )
         with self._explained():
             self._hold()
-            if not self._replaceable():
-                raise Unavailable(
-                    f"--state-file {self._path} is not a regular file",
-                    "set --state-file to the path of a regular file",
-                )
-            unfinished = self._path.with_name(f"{self._path.name}.tmp")
-            unfinished.unlink(missing_ok=True)  # an exporter that was killed may have left it
-            try:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE_FLAGS
-                with os.fdopen(os.open(unfinished, flags, 0o600), "wb") as file:
-                    file.write(document)
-                    file.flush()
-                    os.fsync(file.fileno())
-                unfinished.replace(self._path)
-            except OSError:
-                with suppress(OSError):
-                    unfinished.unlink(missing_ok=True)
-                raise
-            self._sync_directory()
+            replace_file(self._path, document, unfinished=f"{self._path.name}.tmp", mode=0o600, sync=True)
 
-    def forget(self) -> None:
-        """Removes the file, if possible and if this exporter owns it."""
-        with suppress(OSError):
-            if self._lock is not None and self._replaceable():
-                self._path.unlink(missing_ok=True)
-                self._sync_directory()
+    def absent(self) -> bool:
+        """Whether it is certain that there is no file."""
+        try:
+            self._path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:
+            return False
+        return False
+
+    def forget(self) -> bool:
+        """Removes the file if this exporter owns it; whether it did."""
+        try:
+            if self._lock is None or not replaceable(self._path):
+                return False
+            self._path.unlink()
+        except OSError:
+            return False
+        return True
 
     def close(self) -> None:
         """Releases the file for another exporter."""
@@ -148,44 +194,44 @@ class StateFile:
             raise InUse(reason, "set another --state-file for each exporter") from error
         self._lock = lock
 
-    def _read(self) -> bytes | None:
-        mode = self._mode()
-        if mode is None:
+    def _read(self) -> Saved | None:
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY | _SAFE_FLAGS)
+        except FileNotFoundError:
             return None
-        if not stat.S_ISREG(mode):
-            raise Rejected("foreign", "is not a regular file")
-        with os.fdopen(os.open(self._path, os.O_RDONLY | _SAFE_FLAGS), "rb") as file:
-            document = file.read(_MOST_BYTES + 1)
-        if len(document) > _MOST_BYTES:
-            raise Rejected("foreign", f"is larger than {_MOST_BYTES >> 20} MiB")
-        return document
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO):  # a symbolic link, a socket
+                raise Rejected("foreign", "is not a regular file") from None
+            raise
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise Rejected("foreign", "is not a regular file")
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                document = file.read(MOST_BYTES + 1)
+        finally:
+            os.close(descriptor)
+        if len(document) > MOST_BYTES:
+            raise Rejected("foreign", f"is larger than {MOST_BYTES >> 20} MiB")
+        saved = decode(document)
+        if abs(status.st_ctime - saved.saved_at_seconds) > _COPY_SECONDS:
+            raise Rejected("copied", "was changed or copied after it was saved")
+        return saved
+
+    def _put_aside(self, rejected: Rejected) -> Rejected:
+        """The rejection with its whole text."""
+        text = f"--state-file {self._path} {rejected.text}{self._rename_rejected()}"
+        return Rejected(rejected.reason, text)
 
     def _rename_rejected(self) -> str:
         renamed = self._path.with_name(f"{self._path.name}.rejected")
         try:
-            if not self._replaceable():
+            if not replaceable(self._path):
                 return ""
             self._path.replace(renamed)
         except OSError as error:
             return f"; it cannot be renamed: {error.strerror}"
         return f"; it was renamed to {renamed}"
-
-    def _replaceable(self) -> bool:
-        """A device is not: `--state-file /dev/null`, run as root, must not remove it from the host."""
-        mode = self._mode()
-        return mode is None or stat.S_ISREG(mode) or stat.S_ISLNK(mode)
-
-    def _mode(self) -> int | None:
-        with suppress(FileNotFoundError):
-            return self._path.lstat().st_mode
-        return None
-
-    def _sync_directory(self) -> None:
-        directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -208,14 +208,14 @@ class Window:
                 return [Share(IDLE if self._visible else UNKNOWN, "", millijoules, {})]
             parts = apportion(millijoules, dict.fromkeys(self._holders, 1))
             return [Share(holder, HELD, part, {}) for holder, part in parts.items()]
-        residents = list(dict.fromkeys(usage.account for usage in self._usages.values()))
+        residents = dict.fromkeys(usage.account for usage in self._usages.values())
         # Its pod may be present in a container that is not known.
         waiting = [one for one in self._holders if one not in residents and (*one[:3], "") not in residents]
         if len(residents) + len(waiting) == 1:
             return self._by_activity(millijoules, MEASURED, weights)
         if self.busy_us == 0:
             floor = millijoules
-        shares = self._equally(floor, residents + waiting) if floor else []
+        shares = self._equally(floor, [*residents, *waiting]) if floor else []
         if floor < millijoules:
             basis = MEASURED if len(residents) == 1 else SHARED
             shares += self._by_activity(millijoules - floor, basis, weights)
@@ -224,8 +224,11 @@ class Window:
     def _equally(self, millijoules: int, accounts: Iterable[Account]) -> list[Share]:
         """The energy of holding the device, which does not depend on activity."""
         shares = []
+        usages_of: dict[Account, dict[Account, AccountUsage]] = {}
+        for key, usage in self._usages.items():
+            usages_of.setdefault(usage.account, {})[key] = usage
         for account, part in apportion(millijoules, dict.fromkeys(accounts, 1)).items():
-            usages = {key: usage for key, usage in self._usages.items() if usage.account == account}
+            usages = usages_of.get(account, {})
             if not usages:
                 shares.append(Share(account, HELD, part, {}))
             for key, own in apportion(part, dict.fromkeys(usages, 1)).items():

@@ -1,22 +1,22 @@
-"""Every metric once, derived from the declarations in the model.
+"""Every metric once, from the declarations in the model.
 
 The name of a metric is the prefix of its scope, the name of the field and, for a counter, `_total`. A
 name ends in its unit (bytes, watts, hertz, celsius, ratio, seconds, joules). Dashboards, rules and docs
 take their names from here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cache
+from typing import Any
 
+from gputally.declarations import CORE, FULL, STANDARD, Declaration, Group, Labels, MetricSet
 from gputally.metrics.own_process import ExporterFacts
 from gputally.model import (
     Charge,
-    Declaration,
     Gpu,
     GpuLedger,
-    Labels,
     MigInstance,
     MigReading,
     PodInfo,
@@ -67,9 +67,22 @@ SCOPE_LABELS: dict[Scope, Labels] = {
 }
 
 
+SCOPE_GROUPS: dict[Scope, Group] = {
+    Scope.MIG: Group.MIG,
+    Scope.POD: Group.PODS,
+    Scope.HOST: Group.HOST,
+    Scope.UNKNOWN: Group.UNATTRIBUTED,
+    Scope.POD_INFO: Group.PODS,
+    Scope.PROCESS: Group.PROCESSES,
+    Scope.SOURCE: Group.SOURCES,
+    Scope.EXPORTER: Group.EXPORTER,
+}
+"""The group of the metrics of a scope; those of a GPU declare theirs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One row of the catalog."""
+    """One row of the catalogue."""
 
     name: str
     kind: Kind
@@ -80,6 +93,11 @@ class Metric:
     extra_labels: Labels = ()
     per: int = 1
     """The field is divided by this."""
+    group: Group = Group.EXPORTER
+    set: MetricSet = FULL
+    usual: tuple[str, ...] = ()
+    view: Callable[[Any], Any] | None = None
+    """These four are as in `Declaration`."""
 
     @property
     def labels(self) -> Labels:
@@ -96,9 +114,9 @@ def metrics_of(model: type, scope: Scope, prefix: str, owner: str = "") -> tuple
     own = set(model.__annotations__)
     ordered = sorted(fields(model), key=lambda one: one.name not in own)
     return tuple(
-        _metric(one.name, one.metadata["metric"], scope, prefix, owner)
+        _metric(one.name, declaration, scope, prefix, owner)
         for one in ordered
-        if "metric" in one.metadata
+        for declaration in one.metadata.get("metrics", ())
     )
 
 
@@ -114,6 +132,10 @@ def _metric(field: str, declaration: Declaration, scope: Scope, prefix: str, own
         declaration.help.format(owner=owner),
         declaration.labels,
         per,
+        SCOPE_GROUPS.get(scope) or declaration.group or Group.GPU,
+        declaration.set,
+        declaration.usual,
+        declaration.view,
     )
 
 
@@ -128,8 +150,9 @@ def info_labels(*models: type) -> Mapping[str, str]:
     }
 
 
-def _info(name: str, scope: Scope, help: str, *models: type) -> Metric:
-    return Metric(name, Kind.INFO, scope, "", help, tuple(info_labels(*models)))
+def _info(name: str, scope: Scope, help: str, *models: type, set: MetricSet = CORE) -> Metric:
+    group = SCOPE_GROUPS.get(scope, Group.GPU)
+    return Metric(name, Kind.INFO, scope, "", help, tuple(info_labels(*models)), group=group, set=set)
 
 
 _POD, _HOST, _UNKNOWN = "the container", "the non-pod owner", "an unknown owner"
@@ -143,7 +166,7 @@ GPU_INFO = _info(
     GpuLedger,
 )
 GPU_METRICS = metrics_of(Reading, Scope.GPU, "gputally_gpu")
-BOOK_METRICS = metrics_of(GpuLedger, Scope.GPU, "gputally_gpu")
+LEDGER_METRICS = metrics_of(GpuLedger, Scope.GPU, "gputally_gpu")
 MIG_INFO = _info(
     "gputally_mig_info",
     Scope.MIG,
@@ -170,6 +193,7 @@ NODE_INFO = _info(
     "gputally_node_labels_info",
     Scope.EXPORTER,
     "The Kubernetes labels of this node that --node-labels allows.",
+    set=STANDARD,
 )
 EXPORTER_INFO = _info("gputally_exporter_info", Scope.EXPORTER, "Version of the exporter.", ExporterFacts)
 SNAPSHOT_METRICS = metrics_of(Snapshot, Scope.EXPORTER, "gputally_snapshot")
@@ -178,7 +202,7 @@ EXPORTER_METRICS = metrics_of(ExporterFacts, Scope.EXPORTER, "process")
 CATALOG: tuple[Metric, ...] = (
     GPU_INFO,
     *GPU_METRICS,
-    *BOOK_METRICS,
+    *LEDGER_METRICS,
     MIG_INFO,
     *MIG_METRICS,
     *POD_METRICS,

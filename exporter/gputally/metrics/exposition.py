@@ -4,11 +4,15 @@ prometheus_client would render the same, but importing it costs 14 MiB of memory
 times the CPU time; its parser and promtool check this module in the tests.
 """
 
-import os
+import math
+import re
+import struct
+import sys
 import threading
 import zlib
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from itertools import groupby
 
 from gputally.metrics.catalog import Kind, Metric
 from gputally.metrics.families import FamiliesOf, Family
@@ -21,6 +25,11 @@ GZIP_LEVEL = 1
 # Finding the unused ones costs a tenth of the rendering, so it is not done for every snapshot.
 SNAPSHOTS_KEPT = 12
 _GZIP_FORMAT = 31
+_GZIP_HEAD = b"\x1f\x8b\x08" + bytes(6) + b"\xff"  # deflate, no name, no time, unknown system
+_LAST_BLOCK = b"\x03\x00"
+_EOF = b"# EOF\n"
+_MAX_FLOAT = int(sys.float_info.max)
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _SUFFIX = {Kind.COUNTER: "_total", Kind.INFO: "_info"}
 """OpenMetrics: the suffix of a sample's name that its family's name does not have."""
 
@@ -62,40 +71,51 @@ class _Blocks(dict[Labels, str]):
 
 
 class _Numbers(dict[float, str]):
-    """The shortest text that parses to the number. Most numbers occur more than once in a scrape."""
+    """The text of each number. Most numbers occur more than once in a scrape."""
 
     def __missing__(self, value: float) -> str:
-        text = str(int(value)) if isinstance(value, int) or not value else repr(value).removesuffix(".0")
-        self[value] = text
+        text = self[value] = number_text(value)
         return text
+
+
+def number_text(value: float) -> str:
+    """The shortest text that parses to the number. Scrapers reject a number beyond the range of floats."""
+    if isinstance(value, int):
+        return str(int(value)) if abs(value) <= _MAX_FLOAT else ("+Inf" if value > 0 else "-Inf")
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")
+    return repr(value).removesuffix(".0") if value else "0"
 
 
 def render_text(families: Iterable[Family], blocks: LabelBlocks | None = None) -> bytes:
     """Prometheus text format 0.0.4."""
-    blocks, numbers = blocks or LabelBlocks(), _Numbers()
-    pieces: list[bytes] = []
+    return b"".join(_text_pieces(families, blocks or LabelBlocks()))
+
+
+def _text_pieces(families: Iterable[Family], blocks: LabelBlocks) -> Iterator[bytes]:
+    numbers = _Numbers()
     for family in families:
         metric = family.metric
         kind = Kind.GAUGE if metric.kind is Kind.INFO else metric.kind
-        head = f"# HELP {metric.name} {_escape_help(metric.help)}\n# TYPE {metric.name} {kind}\n"
-        pieces += (head.encode(), _sample_lines(family, blocks, numbers))
-    return b"".join(pieces)
+        head = f"# HELP {metric.name} {escape_help(metric.help)}\n# TYPE {metric.name} {kind}\n"
+        yield head.encode() + _sample_lines(family, blocks, numbers)
 
 
 def render_openmetrics(families: Iterable[Family], blocks: LabelBlocks | None = None) -> bytes:
     """OpenMetrics text format 1.0: the family is named without the suffix of its samples."""
-    blocks, numbers = blocks or LabelBlocks(), _Numbers()
-    pieces: list[bytes] = []
+    return b"".join((*_openmetrics_pieces(families, blocks or LabelBlocks()), _EOF))
+
+
+def _openmetrics_pieces(families: Iterable[Family], blocks: LabelBlocks) -> Iterator[bytes]:
+    numbers = _Numbers()
     for family in families:
         metric = family.metric
         name, kind = _openmetrics_family(metric)
         head = f"# TYPE {name} {kind}\n"
         if metric.unit and name.endswith("_" + metric.unit):
             head += f"# UNIT {name} {metric.unit}\n"
-        head += f"# HELP {name} {_escape_label(metric.help)}\n"
-        pieces += (head.encode(), _sample_lines(family, blocks, numbers))
-    pieces.append(b"# EOF\n")
-    return b"".join(pieces)
+        head += f"# HELP {name} {escape_label(metric.help)}\n"
+        yield head.encode() + _sample_lines(family, blocks, numbers)
 
 
 def _openmetrics_family(metric: Metric) -> tuple[str, str]:
@@ -117,18 +137,49 @@ def _label_block(names: Labels, values: Labels) -> str:
         raise ValueError(f"the label values {values} do not match the labels {names}")
     if not names:
         return ""
-    return "{" + ",".join(f'{n}="{_escape_label(v)}"' for n, v in zip(names, values, strict=True)) + "}"
+    return "{" + ",".join(f'{n}="{escape_label(v)}"' for n, v in zip(names, values, strict=True)) + "}"
 
 
-def _escape_help(text: str) -> str:
+def escape_help(text: str) -> str:
+    """Its characters that no scraper accepts are replaced: NUL ends a text, and surrogates are not UTF-8."""
+    if not text.isprintable():
+        text = _NO_TEXT.sub("\ufffd", text)
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
-def _escape_label(text: str) -> str:
-    return _escape_help(text).replace('"', '\\"')
+def escape_label(text: str) -> str:
+    return escape_help(text).replace('"', '\\"')
 
 
 _Variant = tuple[bool, bool]  # openmetrics, gzipped
+
+
+@dataclass(slots=True)
+class _Section:
+    """The text of neighbouring families with the same groups. It shares the memory of the whole text."""
+
+    groups: tuple[str, ...]
+    text: memoryview
+    _deflated: bytes = b""
+
+    def deflated(self) -> bytes:
+        """Compressed on its own, so that any selection of sections is a gzip body."""
+        if not self._deflated:
+            compressor = zlib.compressobj(GZIP_LEVEL, wbits=-zlib.MAX_WBITS)
+            self._deflated = compressor.compress(self.text) + compressor.flush(zlib.Z_FULL_FLUSH)
+        return self._deflated
+
+
+_END = _Section((), memoryview(_EOF))
+
+
+@dataclass(slots=True)
+class _Rendered:
+    """The text of one snapshot, as far as it was requested."""
+
+    bodies: dict[_Variant, bytes] = field(default_factory=dict)
+    sections: dict[bool, list[_Section]] = field(default_factory=dict)
+    """By whether OpenMetrics."""
 
 
 class Exposition:
@@ -138,7 +189,7 @@ class Exposition:
         self._families_of = families_of
         self._rendering = threading.Lock()
         self._snapshot = first
-        self._rendered: dict[_Variant, bytes] = {}
+        self._rendered = _Rendered()
         self._wanted: set[_Variant] = set()
         self._blocks = LabelBlocks()
 
@@ -149,7 +200,7 @@ class Exposition:
     def publish(self, snapshot: Snapshot) -> None:
         """Set the snapshot, and render the formats that were requested of the one before."""
         wanted, self._wanted = self._wanted, set()
-        rendered: dict[_Variant, bytes] = {}
+        rendered = _Rendered()
         with self._rendering:
             self._blocks.next_snapshot()
             for variant in sorted(wanted):
@@ -157,33 +208,54 @@ class Exposition:
             self._snapshot, self._rendered = snapshot, rendered
 
     def body(self, *, openmetrics: bool, gzipped: bool) -> bytes:
-        variant = (openmetrics, gzipped)
+        return self._current((openmetrics, gzipped)).bodies[openmetrics, gzipped]
+
+    def selected(
+        self, groups: Set[str], *, openmetrics: bool, gzipped: bool
+    ) -> tuple[bytes | memoryview, ...]:
+        """The families of these groups, in pieces that all clients and selections share."""
+        sections = self._current((openmetrics, False)).sections[openmetrics]
+        chosen = [one for one in sections if not groups.isdisjoint(one.groups)]
+        if openmetrics:
+            chosen.append(_END)
+        if not gzipped:
+            return tuple(one.text for one in chosen)
+        checksum = length = 0
+        for one in chosen:
+            checksum = zlib.crc32(one.text, checksum)
+            length += len(one.text)
+        tail = _LAST_BLOCK + struct.pack("<II", checksum, length % 2**32)
+        return (_GZIP_HEAD, *(one.deflated() for one in chosen), tail)
+
+    def _current(self, variant: _Variant) -> _Rendered:
+        """The newest snapshot's text, with this variant."""
         self._wanted.add(variant)
-        body = self._rendered.get(variant)
-        if body is not None:
-            return body
-        with self._rendering:
-            return self._rendered.get(variant) or self._render(self._snapshot, variant, self._rendered)
+        rendered = self._rendered
+        if variant not in rendered.bodies:
+            with self._rendering:
+                rendered = self._rendered
+                if variant not in rendered.bodies:
+                    self._render(self._snapshot, variant, rendered)
+        return rendered
 
-    def _render(self, snapshot: Snapshot, variant: _Variant, rendered: dict[_Variant, bytes]) -> bytes:
+    def _render(self, snapshot: Snapshot, variant: _Variant, rendered: _Rendered) -> None:
         openmetrics, gzipped = variant
-        plain = rendered.get((openmetrics, False))
-        if plain is None:
-            families = self._families_of(snapshot)
-            render = render_openmetrics if openmetrics else render_text
-            plain = render(families, self._blocks)
-        rendered[variant] = zlib.compress(plain, GZIP_LEVEL, wbits=_GZIP_FORMAT) if gzipped else plain
-        return rendered[variant]
+        if (openmetrics, False) not in rendered.bodies:
+            self._render_plain(snapshot, rendered, openmetrics)
+        if gzipped:
+            plain = rendered.bodies[openmetrics, False]
+            rendered.bodies[variant] = zlib.compress(plain, GZIP_LEVEL, wbits=_GZIP_FORMAT)
 
-
-def write_metrics_file(path: Path, body: bytes) -> None:
-    """Replace the file atomically: a reader gets the old metrics or the new ones, never a part."""
-    # The collector reads *.prom, so the unfinished file must not match.
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        unfinished.write_bytes(body)
-        unfinished.chmod(0o644)
-        unfinished.replace(path)
-    except OSError:
-        unfinished.unlink(missing_ok=True)
-        raise
+    def _render_plain(self, snapshot: Snapshot, rendered: _Rendered, openmetrics: bool) -> None:
+        families = self._families_of(snapshot)
+        pieces_of = _openmetrics_pieces if openmetrics else _text_pieces
+        pieces = list(pieces_of(families, self._blocks))
+        body = b"".join((*pieces, _EOF) if openmetrics else pieces)
+        whole, start = memoryview(body), 0
+        sections: list[_Section] = []
+        for groups, some in groupby(zip(families, pieces, strict=True), key=lambda pair: pair[0].groups):
+            end = start + sum(len(piece) for _, piece in some)
+            sections.append(_Section(groups, whole[start:end]))
+            start = end
+        rendered.sections[openmetrics] = sections
+        rendered.bodies[openmetrics, False] = body

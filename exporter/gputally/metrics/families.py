@@ -1,4 +1,4 @@
-"""Snapshot -> metric families: pure, driven by the catalog; None gives no sample."""
+"""Snapshot -> metric families: pure, driven by the catalogue; None gives no sample."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -7,13 +7,13 @@ from operator import attrgetter
 from typing import Any
 
 from gputally.metrics.catalog import (
-    BOOK_METRICS,
     EXPORTER_INFO,
     EXPORTER_METRICS,
     GPU_INFO,
     GPU_METRICS,
     HOST_CHARGES,
     HOST_METRICS,
+    LEDGER_METRICS,
     MIG_INFO,
     MIG_METRICS,
     NODE_INFO,
@@ -29,15 +29,13 @@ from gputally.metrics.catalog import (
     info_labels,
 )
 from gputally.metrics.own_process import ExporterFacts
+from gputally.metrics.sets import EVERYTHING, Chosen
 from gputally.model import (
     Charge,
-    Labelled,
     Labels,
-    MigReading,
     Owner,
     PodInfo,
     ProcessCharge,
-    Reading,
     Snapshot,
     Unknown,
     Use,
@@ -52,47 +50,59 @@ class Family:
 
     metric: Metric
     samples: list[Sample] = field(default_factory=list)
+    profile: str = ""
+    """The compatibility profile that it is from; empty for a metric of ours."""
+    also: tuple[str, ...] = ()
+    """Other groups, whose samples it has too."""
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The names by which a scrape selects it."""
+        return (self.profile or self.metric.group, *self.also)
 
 
 Holders = Sequence[tuple[Labels, Any]]
 """Objects whose fields fill metrics, each after the leading labels of its samples."""
-ValueOf = Callable[[Any], Any]
 FamiliesOf = Callable[[Snapshot], Sequence[Family]]
 
 
-def build_families(snapshot: Snapshot, exporter: ExporterFacts) -> list[Family]:
-    """Every metric that has at least one sample."""
+def build_families(snapshot: Snapshot, exporter: ExporterFacts, chosen: Chosen = EVERYTHING) -> list[Family]:
+    """The chosen metrics that have at least one sample."""
     readings = [((str(reading.gpu.index), reading.gpu.uuid), reading) for reading in snapshot.readings]
-    books = [((str(book.gpu_index), book.uuid), book) for book in snapshot.gpu_ledgers]
+    ledgers = [((str(ledger.gpu_index), ledger.uuid), ledger) for ledger in snapshot.gpu_ledgers]
     migs = [
         ((str(mig.instance.parent_index), mig.instance.uuid), mig)
         for reading in snapshot.readings
         for mig in reading.mig
     ]
-    book_of = dict(books)
+    ledger_of = dict(ledgers)
     uses, charges = _by_scope(snapshot.uses), _by_scope(snapshot.charges)
     processes = [(_process_labels(process), process) for process in snapshot.processes]
     sources = [((source.name,), source) for source in snapshot.sources]
+
+    def filled(metrics: Iterable[Metric], holders: Holders) -> Iterator[Family]:
+        return fill([chosen[one.name] for one in metrics if one.name in chosen], holders)
+
     families = [
-        _info(GPU_INFO, ((labels, (reading.gpu, book_of.get(labels))) for labels, reading in readings)),
-        *fill(GPU_METRICS, readings, processes=_count_by_kind),
-        *fill(BOOK_METRICS, books),
+        _info(GPU_INFO, ((labels, (reading.gpu, ledger_of.get(labels))) for labels, reading in readings)),
+        *filled(GPU_METRICS, readings),
+        *filled(LEDGER_METRICS, ledgers),
         _info(MIG_INFO, ((labels, (mig.instance,)) for labels, mig in migs)),
-        *fill(MIG_METRICS, migs, processes=_count_by_kind),
-        *fill(POD_METRICS, uses.get(Scope.POD, ())),
-        *fill(POD_CHARGES, charges.get(Scope.POD, ())),
-        *fill(HOST_METRICS, uses.get(Scope.HOST, ())),
-        *fill(HOST_CHARGES, charges.get(Scope.HOST, ())),
-        *fill(UNKNOWN_METRICS, uses.get(Scope.UNKNOWN, ())),
+        *filled(MIG_METRICS, migs),
+        *filled(POD_METRICS, uses.get(Scope.POD, ())),
+        *filled(POD_CHARGES, charges.get(Scope.POD, ())),
+        *filled(HOST_METRICS, uses.get(Scope.HOST, ())),
+        *filled(HOST_CHARGES, charges.get(Scope.HOST, ())),
+        *filled(UNKNOWN_METRICS, uses.get(Scope.UNKNOWN, ())),
         _pod_info(snapshot.pods),
         _node_info(snapshot.node_labels),
-        *fill(PROCESS_METRICS, processes),
-        *fill(SOURCE_METRICS, sources),
+        *filled(PROCESS_METRICS, processes),
+        *filled(SOURCE_METRICS, sources),
         _info(EXPORTER_INFO, [((), (exporter,))]),
-        *fill(SNAPSHOT_METRICS, [((), snapshot)]),
-        *fill(EXPORTER_METRICS, [((), exporter)]),
+        *filled(SNAPSHOT_METRICS, [((), snapshot)]),
+        *filled(EXPORTER_METRICS, [((), exporter)]),
     ]
-    return [family for family in families if family.samples]
+    return [family for family in families if family.samples and family.metric.name in chosen]
 
 
 def merge_families(families: Iterable[Family]) -> list[Family]:
@@ -102,30 +112,38 @@ def merge_families(families: Iterable[Family]) -> list[Family]:
         first = by_name.setdefault(family.metric.name, family)
         if first is not family and first.metric.labels == family.metric.labels:
             samples = {**dict(family.samples), **dict(first.samples)}
-            by_name[family.metric.name] = Family(first.metric, list(samples.items()))
+            by_name[family.metric.name] = replace(
+                first, samples=list(samples.items()), also=(*first.also, *family.groups)
+            )
     return list(by_name.values())
 
 
-def fill(metrics: Iterable[Metric], holders: Holders, **computed: ValueOf) -> Iterator[Family]:
-    """The metrics that have a sample. `computed` replaces the value of a field."""
+def fill(metrics: Iterable[Metric], holders: Holders) -> Iterator[Family]:
+    """The metrics that have a sample."""
     if not holders:
         return
     for metric in metrics:
-        samples = _samples(holders, computed.get(metric.field) or attrgetter(metric.field), metric.per)
+        samples = _samples(metric, holders)
         if samples:
             yield Family(metric, samples)
 
 
-def _samples(holders: Holders, value_of: ValueOf, per: int) -> list[Sample]:
+def _samples(metric: Metric, holders: Holders) -> list[Sample]:
+    value_of, view, usual, per = attrgetter(metric.field), metric.view, metric.usual, metric.per
     samples: list[Sample] = []
     for scope, holder in holders:
         value = value_of(holder)
         if value is None:
             continue
+        if view is not None:
+            value = view(value)
         if isinstance(value, (int, float)):
             samples.append((scope, value / per if per != 1 else value))
-        else:
-            samples += [(scope + labels, number / per) for labels, number in value.items()]
+            continue
+        labelled = value.items()
+        if usual:
+            labelled = [(labels, number) for labels, number in labelled if labels[0] in usual]
+        samples += [(scope + labels, number / per) for labels, number in labelled]
     return samples
 
 
@@ -177,31 +195,31 @@ _IF_ANY = ("node", "claim", "claim_request")
 
 def _pod_info(pods: Sequence[PodInfo]) -> Family:
     """The allowed labels of all pods become label names; a pod without one of them has it empty."""
-    columns = _columns(name for pod in pods for name, _ in pod.labels)
+    allowed = [_by_label_name(pod.labels) for pod in pods]
+    columns = sorted(set().union(*allowed))
     labels = (*POD_INFO.extra_labels, *columns)
     # With honor_labels, an empty `node` would remove the target's own; few clusters have claims.
     unused = {name for name in _IF_ANY if not any(getattr(pod, name) for pod in pods)}
     labels = tuple(name for name in labels if name not in unused)
     samples: list[Sample] = []
-    for pod in pods:
-        allowed = dict(pod.labels)
-        values = _label_values(pod) | {label: allowed.get(name, "") for label, name in columns.items()}
+    for pod, own in zip(pods, allowed, strict=True):
+        values = _label_values(pod) | dict.fromkeys(columns, "") | own
         samples.append(((pod.namespace, pod.pod, *[values[name] for name in labels]), 1))
     return Family(replace(POD_INFO, extra_labels=labels), samples)
 
 
 def _node_info(labels: tuple[tuple[str, str], ...]) -> Family:
-    columns, values = _columns(name for name, _ in labels), dict(labels)
+    columns = dict(sorted(_by_label_name(labels).items()))
     metric = replace(NODE_INFO, extra_labels=tuple(columns))
-    return Family(metric, [(tuple(values[name] for name in columns.values()), 1)] if labels else [])
+    return Family(metric, [(tuple(columns.values()), 1)] if labels else [])
 
 
-def _columns(names: Iterable[str]) -> dict[str, str]:
-    """Prometheus label -> Kubernetes label; the first where two would have the same name."""
-    columns: dict[str, str] = {}
-    for name in sorted(set(names)):
-        columns.setdefault(_label_name(name), name)
-    return columns
+def _by_label_name(labels: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Prometheus label -> value of one object; the first where two of its labels would have the same name."""
+    values: dict[str, str] = {}
+    for name, value in labels:
+        values.setdefault(_label_name(name), value)
+    return values
 
 
 def _label_name(name: str) -> str:
@@ -213,13 +231,3 @@ def _process_labels(process: ProcessCharge) -> Labels:
     scope, labels = _owner_scope(process.owner)
     owner = {Scope.POD: (*labels, ""), Scope.HOST: ("", "", "", *labels)}.get(scope, ("", "", "", ""))
     return (str(process.gpu_index), process.uuid, str(process.pid), process.name, *owner)
-
-
-def _count_by_kind(holder: Reading | MigReading) -> Labelled | None:
-    """Processes of each kind; compute is always included, so that a GPU without processes has a 0."""
-    if holder.processes is None:
-        return None
-    counts: dict[Labels, float] = {("compute",): 0}
-    for process in holder.processes:
-        counts[(process.kind,)] = counts.get((process.kind,), 0) + 1
-    return counts

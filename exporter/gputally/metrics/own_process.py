@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gputally.model import LABEL, counter, gauge
+from gputally.declarations import LABEL, STANDARD, counter, gauge
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SELF = Path("/proc/self")
@@ -20,10 +20,10 @@ class ExporterFacts:
     version: str = field(metadata=LABEL)
     python: str = field(metadata=LABEL)
     hostname: str = field(metadata=LABEL)
-    cpu_seconds: float | None = counter("CPU time of the exporter, user and system.")
-    resident_memory_bytes: int | None = gauge("Resident memory of the exporter.")
-    open_fds: int | None = gauge("Open file descriptors of the exporter.")
-    start_time_seconds: float | None = gauge("Unix time at which the exporter started.")
+    cpu_seconds: float | None = counter("CPU time of the exporter, user and system.", set=STANDARD)
+    resident_memory_bytes: int | None = gauge("Resident memory of the exporter.", set=STANDARD)
+    open_fds: int | None = gauge("Open file descriptors of the exporter.", set=STANDARD)
+    start_time_seconds: float | None = gauge("Unix time at which the exporter started.", set=STANDARD)
 
 
 def read_exporter_facts(version: str, hostname: str) -> ExporterFacts:

@@ -1,18 +1,25 @@
 """The exporter's endpoints by path: metrics, landing page and readiness, updated with every snapshot."""
 
+import logging
 import re
+import threading
 import time
-from io import BytesIO
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputally import __version__
+from gputally.ledger.clock import since_boot_us
 from gputally.metrics.exposition import OPENMETRICS, TEXT, Exposition
 from gputally.metrics.families import FamiliesOf
-from gputally.model import Snapshot
+from gputally.model import Snapshot, SourceState
+from gputally.pages.narrowed import BadQueryError, Narrow
 from gputally.server import Endpoint, Response, text_response
 
 if TYPE_CHECKING:
-    from gputally.relay import Relayed, Upstream
+    from gputally.relay import Upstream
+
+log = logging.getLogger(__name__)
 
 LANDING = "/"
 NO_SNIFFING = ("X-Content-Type-Options", "nosniff")
@@ -20,21 +27,54 @@ NO_SNIFFING = ("X-Content-Type-Options", "nosniff")
 ONLY_STYLE = ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
 METRICS_HEADERS = (("Vary", "Accept, Accept-Encoding"), NO_SNIFFING)
 GZIP = ("Content-Encoding", "gzip")
-_EOF = b"# EOF\n"
-_NAME = re.compile(rb"^(?:# (?:HELP|TYPE|UNIT) )?([a-zA-Z_:][a-zA-Z0-9_:]*)", re.MULTILINE)
+_TYPE = re.compile(rb"^# TYPE (\S+) ", re.MULTILINE)
+
+RelayedFamilies = Sequence[tuple[bytes, bytes]]
+"""Names, each with the text of the family."""
 
 
 class MetricsEndpoint(Endpoint):
-    """The newest snapshot as metrics."""
+    """The newest snapshot as metrics. With `narrow`, a query can select groups of them."""
 
-    def __init__(self, families_of: FamiliesOf) -> None:
+    def __init__(self, families_of: FamiliesOf, narrow: Narrow | None = None) -> None:
         nothing_yet = Snapshot(taken_at_seconds=time.time(), age_seconds=0, readings=(), sources=())
         self.exposition = Exposition(families_of, nothing_yet)
+        self._narrow = narrow
 
     def respond(self, openmetrics: bool, gzip: bool) -> Response:
-        body = self.exposition.body(openmetrics=openmetrics, gzipped=gzip)
-        headers = (*METRICS_HEADERS, GZIP) if gzip else METRICS_HEADERS
-        return Response(200, OPENMETRICS if openmetrics else TEXT, body, headers)
+        return _metrics(openmetrics, gzip, self.exposition.body(openmetrics=openmetrics, gzipped=gzip))
+
+    def narrowed(self, query: str) -> Endpoint:
+        try:
+            groups = None if self._narrow is None else self._narrow.groups(query)
+        except BadQueryError as error:
+            return RefusedEndpoint(str(error))
+        return self if groups is None else SelectedEndpoint(self.exposition, groups)
+
+    def publish(self, snapshot: Snapshot) -> None:
+        self.exposition.publish(snapshot)
+
+
+class SelectedEndpoint(Endpoint):
+    """Some groups of the metrics."""
+
+    def __init__(self, exposition: Exposition, groups: frozenset[str]) -> None:
+        self._exposition = exposition
+        self._groups = groups
+
+    def respond(self, openmetrics: bool, gzip: bool) -> Response:
+        pieces = self._exposition.selected(self._groups, openmetrics=openmetrics, gzipped=gzip)
+        return _metrics(openmetrics, gzip, more=pieces)
+
+
+class RefusedEndpoint(Endpoint):
+    """400 with the reason."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def respond(self, openmetrics: bool, gzip: bool) -> Response:  # noqa: ARG002
+        return text_response(400, self._reason)
 
 
 class LandingEndpoint(Endpoint):
@@ -65,42 +105,66 @@ class ReadyEndpoint(Endpoint):
         self._max_age_seconds = max_age_seconds
 
     def respond(self, openmetrics: bool, gzip: bool) -> Response:  # noqa: ARG002
-        ready, reason = readiness(self._exposition.snapshot, time.time(), self._max_age_seconds)
+        ready, reason = readiness(self._exposition.snapshot, self._max_age_seconds)
         return text_response(200 if ready else 503, reason)
 
 
+class CurrentEndpoint(Endpoint):
+    """Another endpoint, after what is too old has been replaced."""
+
+    def __init__(self, endpoint: Endpoint, replace_stale: Callable[[], None]) -> None:
+        self._endpoint = endpoint
+        self._replace_stale = replace_stale
+
+    def respond(self, openmetrics: bool, gzip: bool) -> Response:
+        self._replace_stale()
+        return self._endpoint.respond(openmetrics, gzip)
+
+    def narrowed(self, query: str) -> Endpoint:
+        narrowed = self._endpoint.narrowed(query)
+        return self if narrowed is self._endpoint else CurrentEndpoint(narrowed, self._replace_stale)
+
+
 class RelayedEndpoint(Endpoint):
-    """The relayed text; a 503 with the reason while there is none, so that the target is down."""
+    """The relayed families; a 503 with the reason while there is none, so that the target is down."""
 
     def __init__(self) -> None:
         self._response = _unavailable("the first sample is not finished")
 
-    def publish(self, relayed: "Relayed | None", reason: str) -> None:
-        """`reason` is why there is no text."""
-        self._response = _response(relayed, relayed.text) if relayed else _unavailable(reason)
+    def publish(self, relayed: RelayedFamilies | None, reason: str) -> None:
+        """`reason` is why there are none."""
+        if relayed is None:
+            self._response = _unavailable(reason)
+        else:
+            self._response = _text(b"".join(text for _, text in relayed))
 
     def respond(self, openmetrics: bool, gzip: bool) -> Response:  # noqa: ARG002
-        """In the format in which it was received: the formats cannot always be converted."""
         return self._response
 
 
 class JoinedEndpoint(Endpoint):
-    """Our metrics and then the relayed text, all in the format in which that was received."""
+    """Our metrics and then the relayed ones, in the text format."""
 
     def __init__(self, ours: MetricsEndpoint) -> None:
         self._ours = ours
         self._response: Response | None = None
 
-    def publish(self, relayed: "Relayed | None") -> None:
-        """Call it after `ours` has its snapshot."""
+    def publish(self, relayed: RelayedFamilies | None) -> None:
+        """Call it after `ours` has its snapshot. A name that we serve must not occur twice."""
         if relayed is None:
             self._response = None
             return
-        ours = self._ours.exposition.body(openmetrics=relayed.openmetrics, gzipped=False)
-        self._response = _response(relayed, joined(ours, relayed.text))
+        ours = self._ours.exposition.body(openmetrics=False, gzipped=False)
+        known = set(_TYPE.findall(ours))
+        self._response = _text(b"".join([ours, *(text for name, text in relayed if name not in known)]))
 
     def respond(self, openmetrics: bool, gzip: bool) -> Response:
         return self._response or self._ours.respond(openmetrics, gzip)
+
+    def narrowed(self, query: str) -> Endpoint:
+        """The relayed text has no groups: a selection is of our metrics only."""
+        found = self._ours.narrowed(query)
+        return self if found is self._ours else found
 
 
 class RelayEndpoints:
@@ -119,66 +183,116 @@ class RelayEndpoints:
 
 
 class Endpoints:
-    """`by_path` is served; `publish` updates it. `metrics` is the exposition at the metrics path."""
+    """`by_path` and `ready` are served; `publish` updates them. `metrics` is that at the metrics path."""
 
     def __init__(
-        self, families_of: FamiliesOf, *, metrics_path: str, hostname: str, max_age_seconds: float
+        self,
+        families_of: FamiliesOf,
+        *,
+        narrow: Narrow | None = None,
+        metrics_path: str,
+        hostname: str,
+        max_age_seconds: float,
     ) -> None:
-        self._main = MetricsEndpoint(families_of)
+        self._main = MetricsEndpoint(families_of, narrow)
         self.metrics = self._main.exposition
-        self.ready = ReadyEndpoint(self.metrics, max_age_seconds)
         self._metrics_path = metrics_path
+        self._max_age_us = round(max_age_seconds * 1_000_000)
+        self._publishing = threading.Lock()
+        self._published_us = since_boot_us()
+        self._stopped = False
+        self.ready = self._current(ReadyEndpoint(self.metrics, max_age_seconds))
         # With the metrics path / there is no landing page.
         self.by_path: dict[str, Endpoint] = {
-            LANDING: LandingEndpoint(self.metrics, hostname, metrics_path),
-            metrics_path: self._main,
+            LANDING: self._current(LandingEndpoint(self.metrics, hostname, metrics_path)),
+            metrics_path: self._current(self._main),
         }
-        self._others: Exposition | None = None
+        self._others: MetricsEndpoint | None = None
         self._relay: RelayEndpoints | None = None
 
     def add_metrics(self, path: str, families_of: FamiliesOf) -> None:
         """Serve other metrics of the snapshot at a path of their own."""
-        endpoint = MetricsEndpoint(families_of)
-        self._others = endpoint.exposition
-        self.by_path[path] = endpoint
+        self._others = endpoint = MetricsEndpoint(families_of)
+        self.by_path[path] = self._current(endpoint)
 
     def add_relay(self, path: str, upstream: "Upstream", *, append: bool) -> None:
         """Serve the relayed series at `path`; with `append`, at the metrics path as well."""
         self._relay = RelayEndpoints(upstream, self._main if append else None)
-        self.by_path[path] = self._relay.relayed
+        self.by_path[path] = self._current(self._relay.relayed)
         if self._relay.joined is not None:
-            self.by_path[self._metrics_path] = self._relay.joined
+            self.by_path[self._metrics_path] = self._current(self._relay.joined)
 
     def publish(self, snapshot: Snapshot) -> None:
-        self.metrics.publish(snapshot)
+        with self._publishing:
+            if self._stopped:
+                log.warning("sampling continues")
+            self._stopped, self._published_us = False, since_boot_us()
+            self._serve(snapshot)
+
+    def _current(self, endpoint: Endpoint) -> Endpoint:
+        return CurrentEndpoint(endpoint, self._replace_stale)
+
+    def _replace_stale(self) -> None:
+        """Sampling isolates what can block; if it stops all the same, its last readings become too old."""
+        if self._stopped or since_boot_us() - self._published_us <= self._max_age_us:
+            return
+        if not self._publishing.acquire(blocking=False):
+            return  # there is a new snapshot
+        try:
+            age_seconds = (since_boot_us() - self._published_us) // 1_000_000
+            log.error(
+                "no sample for %d s: the GPUs are reported as down until sampling continues", age_seconds
+            )
+            self._stopped = True
+            self._serve(stopped(self.metrics.snapshot, age_seconds))
+        finally:
+            self._publishing.release()
+
+    def _serve(self, snapshot: Snapshot) -> None:
+        self._main.publish(snapshot)
         if self._others is not None:
             self._others.publish(snapshot)
         if self._relay is not None:
             self._relay.publish(snapshot)
 
 
-def readiness(snapshot: Snapshot, now_seconds: float, max_age_seconds: float) -> tuple[bool, str]:
+def stopped(snapshot: Snapshot, age_seconds: float) -> Snapshot:
+    """What is left of a snapshot when sampling has stopped: the ledger, and the GPUs, all down."""
+    sampling = SourceState(
+        name="sampling", up=False, reason=f"no sample for {age_seconds:.0f} s", fix="restart the exporter"
+    )
+    return replace(
+        snapshot,
+        age_seconds=age_seconds,
+        readings=tuple(reading.lost() for reading in snapshot.readings),
+        sources=(*snapshot.sources, sampling),
+        uses=(),
+        processes=(),
+    )
+
+
+def readiness(snapshot: Snapshot, max_age_seconds: float) -> tuple[bool, str]:
     """Ready once every source was sampled, even if it failed, and while the readings are not too old."""
     if not snapshot.sources:
         return False, "not ready: the first sample is not finished"
     down = "; ".join(f"{source.name}: {source.reason}" for source in snapshot.sources if not source.up)
-    age = snapshot.age_seconds + max(0.0, now_seconds - snapshot.taken_at_seconds)
-    if age > max_age_seconds:
-        return False, f"not ready: the readings are {age:.0f} s old" + (f" ({down})" if down else "")
+    if snapshot.age_seconds > max_age_seconds:
+        age = f"the readings are {snapshot.age_seconds:.0f} s old"
+        return False, f"not ready: {age}" + (f" ({down})" if down else "")
     gpus = sum(reading.up for reading in snapshot.readings)
     return True, f"ready: {gpus} GPUs" + (f" ({down})" if down else "")
 
 
-def _response(relayed: "Relayed", body: bytes) -> Response:
-    return Response(200, relayed.content_type, body, METRICS_HEADERS)
+def _metrics(
+    openmetrics: bool, gzip: bool, body: bytes = b"", more: tuple[bytes | memoryview, ...] = ()
+) -> Response:
+    headers = (*METRICS_HEADERS, GZIP) if gzip else METRICS_HEADERS
+    return Response(200, OPENMETRICS if openmetrics else TEXT, body, headers, more)
+
+
+def _text(body: bytes) -> Response:
+    return Response(200, TEXT, body, METRICS_HEADERS)
 
 
 def _unavailable(reason: str) -> Response:
     return text_response(503, f"no relayed series: {reason}", *METRICS_HEADERS)
-
-
-def joined(ours: bytes, theirs: bytes) -> bytes:
-    """Both texts as one. A family of ours is removed from theirs: a name must not occur twice."""
-    known = set(_NAME.findall(ours))
-    kept = (line for line in BytesIO(theirs) if (name := _NAME.match(line)) is None or name[1] not in known)
-    return ours.removesuffix(_EOF) + b"".join(kept)

@@ -8,6 +8,7 @@ from html import escape
 
 from gputally.devices.vendors import vendor_of
 from gputally.model import MigReading, Reading, Snapshot, SourceState
+from gputally.printable import printable
 
 RELOAD_SECONDS = 10
 GIB = 1024**3
@@ -20,7 +21,7 @@ def render_landing(
     """The whole page, as UTF-8."""
     now = time.time() if now_seconds is None else now_seconds
     age = snapshot.age_seconds + max(0.0, now - snapshot.taken_at_seconds)
-    title = f"{escape(hostname)} &middot; GPUTally"
+    title = f"{_text(hostname)} &middot; GPUTally"
     page = f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -32,7 +33,7 @@ def render_landing(
 </head>
 <body>
 <header>
-<div><p class="brand">GPUTally <span>{escape(version)}</span></p><h1>{escape(hostname)}</h1></div>
+<div><p class="brand">GPUTally <span>{_text(version)}</span></p><h1>{_text(hostname)}</h1></div>
 {_summary(snapshot)}
 </header>
 <main>
@@ -47,14 +48,18 @@ def render_landing(
 </section>
 </main>
 <footer><nav>
-<a href="{escape(metrics_path)}">{escape(metrics_path)}<span>for Prometheus</span></a>
+<a href="{_text(metrics_path)}">{_text(metrics_path)}<span>for Prometheus</span></a>
 <a href="/healthz">/healthz<span>liveness probe</span></a>
 <a href="/readyz">/readyz<span>readiness probe</span></a>
 </nav></footer>
 </body>
 </html>
 """
-    return page.encode("utf-8", "replace")
+    return page.encode()
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))
 
 
 def _summary(snapshot: Snapshot) -> str:
@@ -86,8 +91,8 @@ def _problems(snapshot: Snapshot) -> str:
 
 
 def _note(problem: str, fix: str) -> str:
-    remedy = f'<p class="fix">{escape(fix)}</p>' if fix else ""
-    return f'<div class="note"><p>{escape(problem)}</p>{remedy}</div>'
+    remedy = f'<p class="fix">{_text(fix)}</p>' if fix else ""
+    return f'<div class="note"><p>{_text(problem)}</p>{remedy}</div>'
 
 
 def _gpus(snapshot: Snapshot) -> str:
@@ -121,7 +126,7 @@ def _gpu_row(reading: Reading) -> str:
     badge = ' <span class="badge">simulated</span>' if gpu.simulated else ""
     return (
         f'<tr{"" if reading.up else " class=lost"}><td class="number">{gpu.index}</td>'
-        f'<td><b>{escape(gpu.model)}</b>{badge}<span class="uuid">{escape(gpu.uuid)}</span></td>'
+        f'<td><b>{_text(gpu.model)}</b>{badge}<span class="uuid">{_text(gpu.uuid)}</span></td>'
         f"<td>{_state(reading.up, 'up', 'lost')}</td>"
         f"<td>{_ratio(reading.gpu_utilization_ratio)}</td>"
         f"<td>{_memory(reading.memory_used_bytes, reading.memory_total_bytes)}</td>"
@@ -136,7 +141,7 @@ def _mig_row(vendor: str, reading: MigReading) -> str:
     name = label.format(number=instance.gpu_instance_id, profile=instance.profile or "").strip()
     busy = reading.graphics_active_ratio if reading.sm_active_ratio is None else reading.sm_active_ratio
     return (
-        f'<tr class="mig"><td></td><td>{escape(name)}<span class="uuid">{escape(instance.uuid)}</span></td>'
+        f'<tr class="mig"><td></td><td>{_text(name)}<span class="uuid">{_text(instance.uuid)}</span></td>'
         f"<td></td><td>{_ratio(busy)}</td>"
         f"<td>{_memory(reading.memory_used_bytes, reading.memory_total_bytes)}</td><td></td><td></td></tr>"
     )
@@ -157,7 +162,7 @@ def _source_row(source: SourceState, now: float) -> str:
     last = source.last_success_seconds
     took = source.duration_seconds
     return (
-        f"<tr><td><b>{escape(source.name)}</b></td><td>{_state(source.up, 'up', 'down')}</td>"
+        f"<tr><td><b>{_text(source.name)}</b></td><td>{_state(source.up, 'up', 'down')}</td>"
         f'<td class="number">{source.gpus}</td>'
         f'<td class="number">{"never" if last is None else _duration(max(0.0, now - last)) + " ago"}</td>'
         f'<td class="number">{UNKNOWN if took is None else _duration(took)}</td>'

@@ -1,6 +1,7 @@
 """Reads another exporter of the same GPUs and adds pod labels to its series. Imported only for --relay.
 
-The source `relay` reads over HTTP (`fetch`) or from files and drops invalid lines; `relabel` adds labels.
+The source `relay` reads over HTTP (`fetch`) or from files, keeps what is valid (`text`), and adds labels
+(`relabel`).
 """
 
 import logging
@@ -8,41 +9,34 @@ import os
 import stat
 import time
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from glob import glob
-from io import BytesIO
 
 from gputally.model import Snapshot, Unavailable
-from gputally.relay.fetch import Fetched, TargetError, fetch, parse_url
-from gputally.relay.relabel import Attributed, find_attributed, find_only_pods, is_valid, relabel
+from gputally.relay.fetch import TargetError, fetch, parse_url
+from gputally.relay.relabel import find_only_pods, render
+from gputally.relay.text import MAX_BYTES, Family, Text
 from gputally.sampling.guard import Attempt, Guarded, Record
 
 log = logging.getLogger(__name__)
 
-TEXT = "text/plain; version=0.0.4; charset=utf-8"
-OPENMETRICS = "application/openmetrics-text"
-MAX_BYTES = 16 * 2**20
+_OPENMETRICS = "application/openmetrics-text"
 _EOF = b"# EOF"
+_TAIL_BYTES = 64
+_PIECE_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class Relayed:
-    """The text of one read."""
+    """What one read found."""
 
-    text: bytes
-    content_type: str
+    families: Sequence[Family]
     samples: int
-    attributed: Attributed = frozenset()
-    """Metrics that the exporter labels with pods itself."""
     errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """(subject, error) -> count since the relay was created."""
     partial: tuple[str, str] | None = None
     """Reason and fix when a part is missing: then the source is not up."""
-
-    @property
-    def openmetrics(self) -> bool:
-        return self.content_type.startswith(OPENMETRICS)
 
 
 class Relay:
@@ -66,67 +60,42 @@ class Relay:
 
     def read(self) -> Relayed:
         """Read once. Raises Unavailable."""
+        text = Text(self._max_bytes)
         if self._url is not None:
-            fetched = fetch(self._url, timeout_seconds=self._timeout_seconds, max_bytes=self._max_bytes)
+            with fetch(self._url, timeout_seconds=self._timeout_seconds, max_bytes=self._max_bytes) as got:
+                text.add(got.pieces, openmetrics=got.content_type.startswith(_OPENMETRICS))
         else:
-            fetched = self._read_files()
-        content_type = _content_type(fetched)
+            for path in sorted(glob(self._pattern)) or [self._pattern]:  # noqa: PTH207  # an absolute pattern
+                self._add_file(path, text)
+        self._report(text)
         partial = None
-        if fetched.truncated:
-            self._errors["text", "too_large"] += 1
+        if text.cut:
             partial = (
-                f"{self._pattern} is larger than {self._max_bytes // 2**20} MiB: the rest is dropped",
+                f"{self._pattern} has more than {text.cut}: the rest is dropped",
                 "check that it is the intended exporter",
             )
-        text, samples = self._valid_part(fetched, content_type.startswith(OPENMETRICS))
-        attributed = find_attributed(BytesIO(text))
-        return Relayed(text, content_type, samples, attributed, dict(self._errors), partial)
+        return Relayed(text.families(), text.samples, dict(self._errors), partial)
 
     def close(self) -> None:
         """Nothing stays open between two reads."""
 
-    def _valid_part(self, fetched: Fetched, openmetrics: bool) -> tuple[bytes, int]:
-        """The text without its invalid lines, and its number of samples."""
-        kept = bytearray()
-        samples = invalid = first_invalid = 0
-        for number, line in enumerate(BytesIO(_whole_lines(fetched)), 1):
-            if openmetrics and line.rstrip() == _EOF:
-                continue
-            if not is_valid(line, openmetrics=openmetrics):
-                invalid += 1
-                first_invalid = first_invalid or number
-                continue
-            samples += line.lstrip()[:1] not in (b"", b"#")
-            kept += line
-        if openmetrics:
-            kept += _EOF + b"\n"
-        self._report_invalid(invalid, first_invalid, samples)
-        return bytes(kept), samples
-
-    def _report_invalid(self, invalid: int, first: int, samples: int) -> None:
-        where = f"line {first} of {self._pattern}"
-        if invalid and not samples:
+    def _report(self, text: Text) -> None:
+        where = f"line {text.first_invalid} of {self._pattern}"
+        if text.invalid and not text.samples:
             raise Unavailable(
                 f"{where} is not Prometheus text, nor is any other line", "check that it is an exporter"
             )
-        if invalid:
-            self._errors["line", "invalid"] += invalid
-            if not self._lines_were_invalid:
-                log.warning("%s is invalid: %d lines are dropped", where, invalid)
-        self._lines_were_invalid = bool(invalid)
+        counts = {
+            ("line", "invalid"): text.invalid,
+            ("series", "duplicate"): text.duplicates,
+            ("text", "too_large"): int(bool(text.cut)),
+        }
+        self._errors.update({error: count for error, count in counts.items() if count})
+        if text.invalid and not self._lines_were_invalid:
+            log.warning("%s is invalid: %d lines are dropped", where, text.invalid)
+        self._lines_were_invalid = bool(text.invalid)
 
-    def _read_files(self) -> Fetched:
-        """All files, in the order of their names."""
-        paths = sorted(glob(self._pattern)) or [self._pattern]  # noqa: PTH207  # an absolute pattern
-        body = bytearray()
-        for path in paths:
-            if body and not body.endswith(b"\n"):
-                body += b"\n"
-            body += self._read_file(path, self._max_bytes + 1 - len(body))
-        truncated = len(body) > self._max_bytes
-        return Fetched(bytes(body[: self._max_bytes]), "", truncated)
-
-    def _read_file(self, path: str, room: int) -> bytes:
+    def _add_file(self, path: str, text: Text) -> None:
         try:
             # Opening a pipe must not block.
             with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
@@ -139,7 +108,10 @@ class Relay:
                         f"{path} was written {age:.0f} s ago",
                         "check that the exporter that writes it is running",
                     )
-                return file.read(max(0, room))
+                file.seek(max(0, status.st_size - _TAIL_BYTES))
+                openmetrics = file.read(_TAIL_BYTES).rstrip().endswith(b"\n" + _EOF)
+                file.seek(0)
+                text.add(iter(lambda: file.read(_PIECE_BYTES), b""), openmetrics=openmetrics)
         except OSError as error:
             raise Unavailable(
                 f"{path} cannot be read: {error.strerror}",
@@ -156,12 +128,11 @@ class Upstream(Guarded):
         self._relayed: Relayed | None = None
         self._read_at = time.monotonic()
 
-    def relabelled(self, snapshot: Snapshot) -> Relayed | None:
-        """Its text with the pods of the snapshot; None while there is no current one."""
+    def relabelled(self, snapshot: Snapshot) -> list[tuple[bytes, bytes]] | None:
+        """Name and text of its families, with the pods of the snapshot; None while there are none."""
         if self._relayed is None or time.monotonic() - self._read_at > self._max_age_seconds:
             return None
-        lines = relabel(BytesIO(self._relayed.text), find_only_pods(snapshot), self._relayed.attributed)
-        return replace(self._relayed, text=b"".join(lines))
+        return list(render(self._relayed.families, find_only_pods(snapshot)))
 
     def _take_in(self, one: Attempt, record: Record) -> None:
         self._relayed = one.result
@@ -174,18 +145,3 @@ class Upstream(Guarded):
             record.mark_down(*self._relayed.partial)
         else:
             record.succeed(one, f"{self._relayed.samples} samples")
-
-
-def _whole_lines(fetched: Fetched) -> bytes:
-    if fetched.truncated:
-        return fetched.body[: fetched.body.rfind(b"\n") + 1]
-    return fetched.body if fetched.body.endswith(b"\n") or not fetched.body else fetched.body + b"\n"
-
-
-def _content_type(fetched: Fetched) -> str:
-    declared = fetched.content_type
-    if declared.startswith((OPENMETRICS, "text/plain")):
-        return declared
-    if not declared and fetched.body.rstrip().endswith(b"\n" + _EOF):
-        return f"{OPENMETRICS}; version=1.0.0; charset=utf-8"
-    return TEXT

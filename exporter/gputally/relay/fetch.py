@@ -1,4 +1,4 @@
-"""One GET with a deadline and a size limit, whatever the server sends.
+"""One GET with a deadline and in constant memory, whatever the server sends.
 
 No proxy, redirect, cookie or retry. Not by http.client, which imports ssl and email (6 MiB of memory) and
 whose time-out starts again with every byte.
@@ -7,6 +7,8 @@ whose time-out starts again with every byte.
 import socket
 import time
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -38,11 +40,10 @@ class Url:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The body; `truncated` where it was larger than the limit."""
+    """The body, in pieces of at most 64 KiB."""
 
-    body: bytes
-    content_type: str
-    truncated: bool
+    pieces: Iterator[bytes]
+    content_type: str = ""
 
 
 def parse_url(text: str) -> Url:
@@ -63,13 +64,16 @@ def parse_url(text: str) -> Url:
     return Url(text, parts.hostname, port or (443 if secure else 80), target, secure)
 
 
-def fetch(url: Url, *, timeout_seconds: float, max_bytes: int) -> Fetched:
-    """Raises Unavailable."""
+@contextmanager
+def fetch(url: Url, *, timeout_seconds: float, max_bytes: int) -> Iterator[Fetched]:
+    """Raises Unavailable, also while the pieces are read. The body ends for who stops reading it."""
     deadline = time.monotonic() + timeout_seconds
     try:
         with _connected(url, timeout_seconds) as connection:
             connection.sendall(_request(url))
-            return _receive(url, connection, deadline, max_bytes)
+            response = _Response(url, connection, deadline, max_bytes)
+            response.receive_head()
+            yield Fetched(response.pieces(), response.header(b"content-type"))
     except TimeoutError:
         raise Unavailable(f"{url.text} did not respond within {timeout_seconds:g} s", _FIX) from None
     except OSError as error:
@@ -97,91 +101,93 @@ def _request(url: Url) -> bytes:
     ).encode()
 
 
-class _Head:
-    """Receives the callbacks of the parser."""
+class _Response:
+    """Receives the bytes of the connection, and the callbacks of the parser."""
 
-    def __init__(self) -> None:
-        self.headers: dict[bytes, str] = {}
-        self.read = False
-        self.complete = False
-        self.pieces: list[bytes] = []
+    def __init__(self, url: Url, connection: socket.socket, deadline: float, max_bytes: int) -> None:
+        self._url = url
+        self._connection = connection
+        self._deadline = deadline
+        self._most_received = _MAX_HEADER_BYTES + 2 * max_bytes
+        self._received = 0
+        self._parser = HttpResponseParser(self)
+        self._headers: dict[bytes, str] = {}
+        self._head_complete = False
+        self._complete = False
+        self._body: list[bytes] = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers[name.lower()] = value.decode("latin-1").strip()
+        if not self._head_complete:  # trailers have no end
+            self._headers[name.lower()] = value.decode("latin-1").strip()
 
     def on_headers_complete(self) -> None:
-        self.read = True
+        self._head_complete = True
 
     def on_body(self, data: bytes) -> None:
-        self.pieces.append(data)
+        self._body.append(data)
 
     def on_message_complete(self) -> None:
-        self.complete = True
+        self._complete = True
 
-    @property
-    def ends_with_connection(self) -> bool:
-        return b"content-length" not in self.headers and b"transfer-encoding" not in self.headers
+    def header(self, name: bytes) -> str:
+        return self._headers.get(name, "")
 
+    def receive_head(self) -> None:
+        while not self._head_complete:
+            if not self._receive():
+                raise Unavailable(f"the response of {self._url.text} is incomplete", _FIX)
+            if not self._head_complete and self._received > _MAX_HEADER_BYTES:
+                raise Unavailable(f"the response of {self._url.text} has more than 64 KiB of headers")
+        _check_status(self._url, self._parser.get_status_code(), self._headers)
 
-class _Body:
-    """The decompressed body, up to `max_bytes`."""
+    def pieces(self) -> Iterator[bytes]:
+        """The decompressed body."""
+        unzip = _decompressor(self.header(b"content-encoding").lower())
+        while True:
+            data = b"".join(self._body)
+            self._body.clear()
+            if unzip is None:
+                yield data
+            else:
+                yield from _decompressed(unzip, data)
+            if self._complete or not self._receive():
+                break
+        ends_with_connection = not self._headers.keys() & {b"content-length", b"transfer-encoding"}
+        if (unzip is not None and not unzip.eof) or not (self._complete or ends_with_connection):
+            raise Unavailable(f"the response of {self._url.text} is incomplete", _FIX)
 
-    def __init__(self, encoding: str, max_bytes: int) -> None:
-        if encoding.lower() not in ("", "identity", "gzip"):
-            raise Unavailable(f"the response has the content encoding {encoding!r}, which was not requested")
-        self._unzip = zlib.decompressobj(_GZIP) if encoding.lower() == "gzip" else None
-        self._max_bytes = max_bytes
-        self._content = bytearray()
-
-    def add(self, data: bytes) -> None:
-        room = self._max_bytes + 1 - len(self._content)
-        if self._unzip is not None:
-            try:
-                data = self._unzip.decompress(data, room)
-            except zlib.error as error:
-                raise Unavailable(f"the response cannot be decompressed: {error}") from error
-        self._content += data[:room]
-
-    @property
-    def too_large(self) -> bool:
-        return len(self._content) > self._max_bytes
-
-    @property
-    def whole(self) -> bool:
-        return self._unzip is None or (self._unzip.eof and not self._unzip.unused_data)
-
-    def content(self) -> bytes:
-        return bytes(self._content[: self._max_bytes])
-
-
-def _receive(url: Url, connection: socket.socket, deadline: float, max_bytes: int) -> Fetched:
-    head = _Head()
-    parser = HttpResponseParser(head)
-    body: _Body | None = None
-    received = 0
-    while not head.complete:
-        data = _next(connection, deadline)
-        if not data:
-            break
-        received += len(data)
+    def _receive(self) -> bool:
+        data = _next(self._connection, self._deadline)
+        self._received += len(data)
+        if self._received > self._most_received:
+            raise Unavailable(
+                f"{self._url.text} sends more than {self._most_received / 2**20:.1f} MiB",
+                "check that it is the intended exporter",
+            )
         try:
-            parser.feed_data(data)
+            self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
-            if not head.complete:
-                raise Unavailable(f"{url.text} does not respond with HTTP", _FIX) from None
-        if head.read and body is None:
-            _check_status(url, parser.get_status_code(), head.headers)
-            body = _Body(head.headers.get(b"content-encoding", ""), max_bytes)
-        elif not head.read and received > _MAX_HEADER_BYTES:
-            raise Unavailable(f"the response of {url.text} has more than 64 KiB of headers")
-        if body is not None:
-            body.add(b"".join(head.pieces))
-            head.pieces.clear()
-            if body.too_large:
-                return Fetched(body.content(), head.headers.get(b"content-type", ""), True)
-    if body is None or not body.whole or not (head.complete or head.ends_with_connection):
-        raise Unavailable(f"the response of {url.text} is incomplete", _FIX)
-    return Fetched(body.content(), head.headers.get(b"content-type", ""), False)
+            if not self._complete:
+                raise Unavailable(f"{self._url.text} does not respond with HTTP", _FIX) from None
+        return bool(data)
+
+
+def _decompressor(encoding: str) -> "zlib._Decompress | None":
+    if encoding not in ("", "identity", "gzip"):
+        raise Unavailable(f"the response has the content encoding {encoding!r}, which was not requested")
+    return zlib.decompressobj(_GZIP) if encoding == "gzip" else None
+
+
+def _decompressed(unzip: "zlib._Decompress", data: bytes) -> Iterator[bytes]:
+    """In pieces, so that a small body that grows without end is read only as far as it is used."""
+    try:
+        while piece := unzip.decompress(data, _RECEIVE_BYTES):
+            yield piece
+            data = unzip.unconsumed_tail
+    except zlib.error as error:
+        raise Unavailable(f"the response cannot be decompressed: {error}") from error
+    if unzip.unused_data:
+        raise Unavailable("the response cannot be decompressed: there is more after its end")
 
 
 def _next(connection: socket.socket, deadline: float) -> bytes:

@@ -8,20 +8,31 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputally.attribution import OwnerFinder
-from gputally.attribution.owners import Attribution, Attributor
-from gputally.attribution.resolve import PodIndex, index_pods
+from gputally.attribution.owners import Attribution
+from gputally.attribution.resolve import index_pods
 from gputally.ledger import Ledger
-from gputally.model import Reading, Snapshot, SourceState
+from gputally.ledger.clock import suspended_us
+from gputally.model import Charge, GpuLedger, ProcessCharge, Reading, Snapshot, SourceState
 from gputally.sampling.guard import Guarded, Record, attempt
+from gputally.sampling.owners import GuardedAttributor
 from gputally.sampling.sources import GuardedPodSource, GuardedReaders
 
 if TYPE_CHECKING:
     from gputally.sampling.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
+
+
+class Published(NamedTuple):
+    """What the ledger serves. The energy of each GPU is the sum of all parts."""
+
+    gpu_ledgers: tuple[GpuLedger, ...] = ()
+    charges: tuple[Charge, ...] = ()
+    processes: tuple[ProcessCharge, ...] = ()
 
 
 class Collector:
@@ -43,14 +54,15 @@ class Collector:
         self._readers = tuple(readers)
         self._pod_sources = tuple(pod_sources)
         self._other_sources = tuple(other_sources)
-        self._attributor = Attributor(owners)
+        self._attributor = GuardedAttributor(owners)
         self._ledger = ledger
         self._checkpoint = checkpoint
-        self._attribution_record = Record("cgroup")
         self._ledger_record = Record("ledger")
         self._timeout_seconds = timeout_seconds
         self._max_age_seconds = max_age_seconds
         self._settled_us: dict[str, int] = {}  # uuid -> time of the reading
+        self._published: Published | None = None
+        self._attributed_at = time.monotonic()
 
     def sample(self) -> Snapshot:
         """Reads every source, in parallel, in no more than the timeout."""
@@ -63,22 +75,21 @@ class Collector:
         readings = {readers: readers.readings(self._max_age_seconds) for readers in self._readers}
         every = tuple(reading for some in readings.values() for reading in some)
         pods = index_pods({source.name: source.report for source in self._pod_sources})
-        attribution = self._attribute(every, pods)
-        self._settle(readings, attribution)
-        charges = self._ledger.charges()
-        if self._checkpoint is not None:
-            # Before it is published: an exporter that is killed now resumes from no less than was scraped.
-            self._checkpoint.write(self._ledger.state(), self._timeout_seconds)
+        attribution = self._attributor.attribute(every, pods, self._timeout_seconds)
+        published = self._publish(readings, attribution)
+        attribution = attribution or Attribution()
         return Snapshot(
             taken_at_seconds=time.time(),
             age_seconds=max(*(readers.age_seconds for readers in self._readers), _age_of_late(every)),
             readings=every,
             sources=tuple(self._states()),
             uses=attribution.uses,
-            gpu_ledgers=self._ledger.gpu_ledgers(),
-            charges=charges,
-            processes=self._ledger.processes(),
-            pods=self._attributor.with_exited(attribution.pods, (charge.owner for charge in charges)),
+            gpu_ledgers=published.gpu_ledgers,
+            charges=published.charges,
+            processes=published.processes,
+            pods=self._attributor.with_exited(
+                attribution.pods, (charge.owner for charge in published.charges)
+            ),
             node_labels=pods.node_labels,
         )
 
@@ -88,53 +99,60 @@ class Collector:
     def _states(self) -> Iterable[SourceState]:
         for guarded in (*self._readers, *self._pod_sources):
             yield from guarded.states()
-        yield self._attribution_record.state()
+        yield self._attributor.state()
         yield self._ledger_record.state()
         for guarded in self._other_sources:
             yield from guarded.states()
         if self._checkpoint is not None:
             yield self._checkpoint.state()
 
-    def _attribute(self, readings: tuple[Reading, ...], pods: PodIndex) -> Attribution:
-        record = self._attribution_record
-        tried = attempt(record.name, lambda: self._attributor.attribute(readings, pods))
-        if tried.result is None:
-            record.fail(tried)
-            return Attribution()
-        attribution: Attribution = tried.result
-        if attribution.other_pid_namespace:
-            record.mark_down(
-                "none of the driver's processes is visible: the exporter is in another pid namespace",
-                "share the host's pid namespace (hostPID: true, docker run --pid=host), or set --procfs",
-            )
-        else:
-            record.succeed(tried, f"{attribution.processes} processes")
-        return attribution
-
-    def _settle(
-        self, readings: Mapping[GuardedReaders, tuple[Reading, ...]], attribution: Attribution
-    ) -> None:
-        """Feeds the ledger with new readings; those of a reader or GPU that hangs were settled before."""
-
-        def settle() -> int:
-            for readers, some in readings.items():
-                self._ledger.settle(
-                    at_us=readers.read_at_us,
-                    now_seconds=time.time(),
-                    readings=[one for one in some if not one.up or self._is_new(one, readers.read_at_us)],
-                    residents=attribution.residents,
-                    holders=attribution.holders,
-                )
-            self._ledger.expire(round(time.monotonic() * 1_000_000))
-            return len(readings)
-
+    def _publish(
+        self, readings: Mapping[GuardedReaders, tuple[Reading, ...]], attribution: Attribution | None
+    ) -> Published:
+        """Settles the ledger; what it may serve now."""
         record = self._ledger_record
-        settled = attempt(record.name, settle)
+        settled = attempt(record.name, lambda: self._settle(readings, attribution))
+        # Before it is published: an exporter that is killed now resumes from no less than was scraped.
+        saved = self._checkpoint is None or self._checkpoint.write(
+            self._ledger.state(), self._timeout_seconds
+        )
         if settled.result is None:
             record.fail(settled)
-        else:
+        elif saved:
             record.succeed(settled, "the ledger is open")
-            record.read_errors = dict(self._ledger.problems())
+        else:
+            record.mark_down(
+                "charges are withheld: the state file can be neither replaced nor removed, and an exporter "
+                "that resumes from it would charge them again",
+                "mend the source state_file, or set another --state-file",
+            )
+        record.read_errors = dict(self._ledger.problems())
+        now = Published(self._ledger.gpu_ledgers(), self._ledger.charges(), self._ledger.processes())
+        if saved:
+            self._published = now
+        return self._published or Published(tuple(map(_unopened, now.gpu_ledgers)))
+
+    def _settle(
+        self, readings: Mapping[GuardedReaders, tuple[Reading, ...]], attribution: Attribution | None
+    ) -> int:
+        """Feeds the ledger with new readings; those of a reader or GPU that hangs were settled before."""
+        now_seconds, suspended = time.monotonic(), suspended_us()
+        if attribution is not None:
+            self._attributed_at = now_seconds
+        elif now_seconds - self._attributed_at <= self._max_age_seconds:
+            return 0  # the window stays open: its energy is charged once the owners are known again
+        for readers, some in readings.items():
+            new = [one for one in some if not one.up or self._is_new(one, readers.read_at_us)]
+            self._ledger.settle(
+                at_us=readers.read_at_us,
+                suspended_us=suspended,
+                now_seconds=time.time(),
+                readings=new if attribution else list(map(_without_processes, new)),
+                residents=attribution.residents if attribution else (),
+                holders=attribution.holders if attribution else (),
+            )
+        self._ledger.expire(round(now_seconds * 1_000_000) + suspended)
+        return len(readings)
 
     def _is_new(self, reading: Reading, read_at_us: int) -> bool:
         at_us = read_at_us if reading.read_at_us is None else reading.read_at_us
@@ -158,7 +176,18 @@ class Collector:
         for one in self._guarded():
             one.close(wait_seconds)
         if self._checkpoint is not None:
-            self._checkpoint.close(wait_seconds, self._ledger.state())
+            self._checkpoint.close(wait_seconds)
+
+
+def _unopened(ledger: GpuLedger) -> GpuLedger:
+    """The energy of a GPU whose accounts must not be served yet."""
+    return replace(ledger, unattributed_millijoules={("initial",): ledger.energy_millijoules})
+
+
+def _without_processes(reading: Reading) -> Reading:
+    """A reading whose processes are not known."""
+    mig = tuple(replace(one, processes=None) for one in reading.mig)
+    return replace(reading, processes=None, mig=mig)
 
 
 def _age_of_late(readings: Iterable[Reading]) -> float:

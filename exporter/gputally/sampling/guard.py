@@ -5,7 +5,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -44,7 +44,7 @@ class Record:
     overruns: int = 0
     exit_code: int | None = None
     read_errors: dict[tuple[str, str], int] = field(default_factory=dict)
-    implausible: Counter[tuple[str, str]] = field(default_factory=Counter)
+    dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def succeed(self, attempt: Attempt, summary: str) -> None:
         if not self.up:
@@ -69,6 +69,14 @@ class Record:
         self.tried, self.up, self.reason, self.fix, self.gpus = True, False, reason, fix, 0
         self.exit_code = None
 
+    def leave_out(self, left_out: Mapping[str, int]) -> None:
+        """Counts what is beyond a limit, and reports each kind of object once."""
+        for kind, number in left_out.items():
+            if number and not self.dropped[kind, "limit"]:
+                log.warning("source %s: %d %s are beyond the limit and left out", self.name, number, kind)
+            if number:
+                self.dropped[kind, "limit"] += number
+
     def state(self) -> SourceState:
         return SourceState(
             name=self.name,
@@ -81,7 +89,7 @@ class Record:
             failures=self.failures,
             overruns=self.overruns,
             exit_code=self.exit_code,
-            errors={**self.read_errors, **self.implausible},
+            errors={**self.read_errors, **self.dropped},
         )
 
 

@@ -87,7 +87,7 @@ class GuardedReaders(Guarded):
 
 def _plausible(reading: Reading, record: Record) -> Reading:
     reading, dropped = drop_implausible(reading)
-    record.implausible.update((name, "implausible") for name in dropped)
+    record.dropped.update((name, "implausible") for name in dropped)
     return reading
 
 
@@ -104,6 +104,7 @@ class GuardedPodSource(Guarded):
             record.fail(one)
             return
         self.report = one.result
+        record.leave_out(self.report.left_out)
         if self.report.stale:
             record.mark_down(*self.report.stale)
         else:

@@ -69,9 +69,9 @@ class Server:
         limits: Limits | None = None,
     ) -> None:
         self._host, self._port = parse_address(listen)
-        self._security = _web_security(web_config) if web_config is not None else None
-        self._routes = Routes(endpoints, ready, self._security)
         self._limits = _within_descriptors(limits or Limits())
+        self._security = _web_security(web_config, self._limits) if web_config is not None else None
+        self._routes = Routes(endpoints, ready, self._security)
         self._sockets: list[socket.socket] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -157,16 +157,17 @@ class Server:
             if time.monotonic() - self._warned_at >= WARNING_INTERVAL_SECONDS:
                 self._warned_at = time.monotonic()
                 log.warning("cannot accept connections: %s", error.strerror)
-        elif isinstance(error, OSError):
-            log.debug("a client's connection failed: %s", error)  # ssl.SSLError is an OSError
+        elif isinstance(error, OSError | UnicodeDecodeError):
+            # ssl.SSLError is an OSError; a name in a client's certificate may not be text.
+            log.debug("a client's connection failed: %s", error)
         else:
             loop.default_exception_handler(dict(context))
 
 
-def _web_security(path: Path) -> "WebSecurity":
+def _web_security(path: Path, limits: Limits) -> "WebSecurity":
     from gputally.server.web_security import WebSecurity  # noqa: PLC0415  # YAML, TLS and bcrypt cost memory
 
-    return WebSecurity(path)
+    return WebSecurity(path, limits.waiting_logins)
 
 
 def _within_descriptors(limits: Limits) -> Limits:
@@ -204,7 +205,9 @@ def open_sockets(host: str, port: int) -> list[socket.socket]:
     try:
         if host in ALL_ADDRESSES:
             return [_open_all(port)]
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # As bytes, because text loads the tables of international names: 0.2 MiB.
+        name = host.encode() if host.isascii() else host
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise ListenError(f"cannot listen on {host}:{port}: {error.strerror}") from error
     except OSError as error:

@@ -6,6 +6,7 @@ output on top of the kernel's buffers: bodies are shared between clients and sen
 
 import asyncio
 import time
+from collections import deque
 from typing import Protocol
 
 from gputally.server.http1 import RequestParser, Response, encode_head
@@ -13,6 +14,8 @@ from gputally.server.limits import Limits
 from gputally.server.routes import Routes
 
 CHUNK = 64 * 1024
+READ = 16 * 1024
+"""Parsed at once; asyncio's 256 KiB would occupy the loop for milliseconds, in each turn, for each client."""
 SWEEP_SECONDS = 0.25
 """Deadlines are kept to within this, so that a thousand of them cost one wake-up and not a thousand."""
 
@@ -161,17 +164,29 @@ class Connection(asyncio.Protocol):
         self._responding = False  # a response is in progress
         self._keep_alive = True  # after this response
         self._head_only = False  # of this response
-        self._unsent = memoryview(b"")
+        self._unsent: deque[memoryview] = deque()
         self._full = False  # the kernel's buffer is full
 
         self.known = False
         self.deadline = 0.0
+
+    @property
+    def address(self) -> str:
+        """The client's IP address."""
+        peer = self._transport.get_extra_info("peername") if self._transport is not None else None
+        return str(peer[0]) if peer else ""
+
+    @property
+    def gone(self) -> bool:
+        """The connection is closed, by either side."""
+        return self._transport is None
 
     # --- the transport's calls -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - narrows the type for mypy
+        transport.max_size = READ  # type: ignore[attr-defined]  # of asyncio's socket transports
         self._start(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - a lost client is no error
@@ -179,7 +194,7 @@ class Connection(asyncio.Protocol):
         self._pool.remove(self)
         self._parser.close()
         self._transport = None
-        self._unsent = memoryview(b"")
+        self._unsent.clear()
 
     def data_received(self, data: bytes) -> None:
         """The client has sent data."""
@@ -212,7 +227,8 @@ class Connection(asyncio.Protocol):
         """The transport has sent everything."""
         self._full = False
         if self._responding:
-            self._send_rest()
+            # Later: asyncio's transport, which calls this, is not prepared to be closed by it.
+            self._loop.call_soon(self._send_rest)
 
     # --- the pool's calls ------------------------------------------------------------------------
 
@@ -248,29 +264,41 @@ class Connection(asyncio.Protocol):
         else:
             self.known = True
             self._head_only = request.method == "HEAD"
-            self._routes.answer(request, self._send)
+            self._routes.answer(request, self, self._send)
 
     def _send(self, response: Response) -> None:
         if self._transport is None or self._transport.is_closing():
             return
         self._keep_alive = bool(self._parser.queue) or not self._parser.complete
         head = encode_head(response, time.time(), self._keep_alive)
-        body = b"" if self._head_only else response.body
-        self._unsent = memoryview(body)[CHUNK:]
-        self._transport.write(head + body[:CHUNK])
+        self._unsent.clear()
+        if not self._head_only:
+            self._unsent.extend(map(memoryview, (response.body, *response.more)))
+        self._transport.write(head + self._next_chunk())
         self._send_rest()
 
+    def _next_chunk(self) -> bytes | memoryview:
+        if not self._unsent:
+            return b""
+        piece = self._unsent.popleft()
+        if len(piece) > CHUNK:
+            self._unsent.appendleft(piece[CHUNK:])
+        return piece[:CHUNK]
+
     def _send_rest(self) -> None:
-        if self._transport is None:
+        transport = self._transport
+        if transport is None:
             return
-        while len(self._unsent) and not self._full:
-            chunk, self._unsent = self._unsent[:CHUNK], self._unsent[CHUNK:]
-            self._transport.write(chunk)
+        # A client can reset the connection between two writes; asyncio logs further ones as warnings.
+        while self._unsent and not self._full and not transport.is_closing():
+            transport.write(self._next_chunk())
+        if transport.is_closing():
+            return
         if self._full:
             self._pool.stall(self, self._limits.stall_seconds)
         else:
             self._responding = False
-            self._carry_on(self._transport)
+            self._carry_on(transport)
 
     def _carry_on(self, transport: asyncio.Transport) -> None:
         """The response is sent: wait for the next request, take it from the queue, or close."""

@@ -1,12 +1,17 @@
 """HTTP/1.x: bytes to requests, and responses to bytes. llhttp (through httptools) parses the requests."""
 
+import logging
+import re
 import time
 from collections import deque
 from dataclasses import dataclass
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 
+from gputally.printable import printable
 from gputally.server.limits import Limits
+
+log = logging.getLogger(__name__)
 
 REASONS = {
     200: "OK",
@@ -23,8 +28,14 @@ REASONS = {
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 PLAIN = "text/plain; charset=utf-8"
-NEEDED_HEADERS = frozenset((b"accept", b"accept-encoding", b"authorization", b"content-length", b"host"))
+NEEDED_HEADERS = frozenset(
+    (b"accept", b"accept-encoding", b"authorization", b"content-length", b"host", b"transfer-encoding")
+)
 SUPPORTED_VERSIONS = ("1.0", "1.1")
+LONGEST_LENGTH = 20
+"""Digits of a Content-Length, including leading zeros: as many as a number of 64 bits has."""
+HOST = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*")
+"""The characters of `uri-host [":" port]` (RFC 3986, section 3.2.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +44,7 @@ class Request:
 
     method: str
     path: str
+    query: str = ""
     accept: str = ""
     accept_encoding: str = ""
     authorization: str = ""
@@ -40,17 +52,18 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """`body` is shared between clients and is never copied as a whole."""
+    """`body` and `more`, which follows it, are shared between clients and never copied as a whole."""
 
     status: int
     content_type: str
     body: bytes
     headers: tuple[tuple[str, str], ...] = ()
+    more: tuple[bytes | memoryview, ...] = ()
 
 
 def text_response(status: int, line: str, *headers: tuple[str, str]) -> Response:
     """One line of plain text."""
-    return Response(status, PLAIN, f"{line}\n".encode(), headers)
+    return Response(status, PLAIN, f"{printable(line)}\n".encode(), headers)
 
 
 def encode_head(response: Response, now: float, keep_alive: bool) -> bytes:
@@ -60,7 +73,7 @@ def encode_head(response: Response, now: float, keep_alive: bool) -> bytes:
         f"HTTP/1.1 {response.status} {REASONS[response.status]}\r\n"
         f"Date: {_http_date(int(now))}\r\n"
         f"Content-Type: {response.content_type}\r\n"
-        f"Content-Length: {len(response.body)}\r\n"
+        f"Content-Length: {len(response.body) + sum(map(len, response.more))}\r\n"
         f"Connection: {'keep-alive' if keep_alive else 'close'}\r\n"
         "Cache-Control: no-store\r\n"
     )
@@ -89,6 +102,20 @@ class _Stop(Exception):
     """Raised inside a callback of the parser to stop it: no more requests from this client are read."""
 
 
+class _Refused(_Stop):
+    """The request is answered with this status and line."""
+
+    def __init__(self, status: int, line: str) -> None:
+        super().__init__(status, line)
+        self.response = text_response(status, line)
+
+
+NOT_HTTP = 400, "not an HTTP request"
+HOST_INVALID = 400, "one valid Host header is required"
+BODY_REFUSED = 413, "requests with a body are not accepted"
+TOO_LARGE = 431, "request header too large"
+
+
 class RequestParser:
     """Fills `queue` with requests. The last entry is a response if the rest of the input is refused."""
 
@@ -103,7 +130,7 @@ class RequestParser:
         self.began_now = False
         """The request began in the bytes of the last `feed`."""
         self._received = 0  # bytes of the request, not counting those of the feed in which it began
-        self._header_bytes = 0
+        self._header_bytes = self._header_fields = 0
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
 
@@ -117,15 +144,14 @@ class RequestParser:
         except HttpParserUpgrade:
             pass  # the request is in the queue like any other
         except HttpParserCallbackError as error:
-            if not isinstance(error.__context__, _Stop):
-                raise
+            self._stop(error.__context__)
         except HttpParserError:
-            self._refuse(400, "not an HTTP request")
+            self._stop(_Refused(*NOT_HTTP))
         if self.inside and not self.began_now and not self.complete:
             # A header field that never ends causes no callback that could count its bytes.
             self._received += len(data)
             if self._received > self._limits.header_bytes + self._limits.body_bytes:
-                self._refuse(431, "request header too large")
+                self._stop(_Refused(*TOO_LARGE))
 
     def close(self) -> None:
         """Drop the queue and read no more requests."""
@@ -140,7 +166,7 @@ class RequestParser:
         self.inside = self.began_now = True
         self._url = b""
         self._headers = {}
-        self._header_bytes = self._received = 0
+        self._header_bytes = self._header_fields = self._received = 0
 
     def on_url(self, url: bytes) -> None:
         """The request target, or a part of it."""
@@ -149,37 +175,42 @@ class RequestParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header field."""
+        self._header_fields += 1
         self._count_header_bytes(len(name) + len(value) + 4)
         name = name.lower()
-        if name == b"transfer-encoding":
-            self._refuse(413, "requests with a body are not accepted")
-            raise _Stop
         if name in NEEDED_HEADERS:
             before = self._headers.get(name)
+            if name == b"host" and (before is not None or not HOST.fullmatch(value.strip(b" \t"))):
+                raise _Refused(*HOST_INVALID)
             self._headers[name] = value if before is None else before + b", " + value
 
     def on_headers_complete(self) -> None:
         """The header is complete; a small body is discarded, a larger one refused."""
-        # llhttp guarantees that it is one number.
-        if int(self._headers.get(b"content-length", b"0")) > self._limits.body_bytes:
-            self._refuse(413, "requests with a body are not accepted")
-            raise _Stop
+        length = self._headers.get(b"content-length", b"0")
+        if b"transfer-encoding" in self._headers:
+            if self._version() != "1.1" or b"content-length" in self._headers:
+                raise _Refused(400, "the length of the body is ambiguous")
+            raise _Refused(*BODY_REFUSED)
+        # llhttp guarantees that it is one number, of any number of digits.
+        if len(length) > LONGEST_LENGTH:
+            raise _Refused(*NOT_HTTP)
+        if int(length) > self._limits.body_bytes:
+            raise _Refused(*BODY_REFUSED)
 
     def on_message_complete(self) -> None:
         """The request is complete."""
         assert self._parser is not None  # noqa: S101 - narrows the type for mypy
         self.inside = False
-        version = self._parser.get_http_version()
+        version = self._version()
         if version not in SUPPORTED_VERSIONS:
-            self._refuse(505, "only HTTP/1.0 and HTTP/1.1 are supported")
-            raise _Stop
+            raise _Refused(505, "only HTTP/1.0 and HTTP/1.1 are supported")
         if version == "1.1" and b"host" not in self._headers:
-            self._refuse(400, "a Host header is required")
-            raise _Stop
+            raise _Refused(*HOST_INVALID)
         self.queue.append(
             Request(
                 method=self._parser.get_method().decode("latin-1"),
                 path=path_of(self._url.decode("latin-1")),
+                query=self._url.partition(b"?")[2].decode("latin-1"),
                 accept=self._header(b"accept"),
                 accept_encoding=self._header(b"accept-encoding"),
                 authorization=self._header(b"authorization"),
@@ -197,14 +228,24 @@ class RequestParser:
 
     def _count_header_bytes(self, count: int) -> None:
         self._header_bytes += count
-        if self._header_bytes > self._limits.header_bytes:
-            self._refuse(431, "request header too large")
-            raise _Stop
+        limits = self._limits
+        if self._header_bytes > limits.header_bytes or self._header_fields > limits.header_fields:
+            raise _Refused(*TOO_LARGE)
 
-    def _refuse(self, status: int, line: str) -> None:
+    def _stop(self, reason: BaseException | None) -> None:
+        """Read no more. The last response is that of the refusal, if there is one."""
         self.complete = True
         self.inside = False
-        self.queue.append(text_response(status, line))
+        if not isinstance(reason, _Stop):
+            # A fault of ours. Not above debug, because a client can repeat it without end.
+            log.debug("a request cannot be read: %r", reason)
+            reason = _Refused(*NOT_HTTP)
+        if isinstance(reason, _Refused):
+            self.queue.append(reason.response)
+
+    def _version(self) -> str:
+        assert self._parser is not None  # noqa: S101 - narrows the type for mypy
+        return self._parser.get_http_version()
 
     def _header(self, name: bytes) -> str:
         return self._headers.get(name, b"").decode("latin-1")

@@ -24,6 +24,12 @@ class Limits:
     connections: int = 256
     pipelined_requests: int = 16
     header_bytes: int = 16 * 1024
+    header_fields: int = 128
     body_bytes: int = 4 * 1024
     discarded_bytes: int = 256 * 1024
     """Sent by a client after its request was refused, while it reads the refusal."""
+
+    @property
+    def waiting_logins(self) -> int:
+        """Connections whose passwords are to be verified: the other half stays free."""
+        return (self.connections + 1) // 2

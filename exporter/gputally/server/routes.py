@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from gputally.server.errors import PathError
 from gputally.server.http1 import Request, Response, text_response
 
 if TYPE_CHECKING:
+    from gputally.server.basic_auth import Client
     from gputally.server.web_security import WebSecurity
 
 HEALTH, READY = "/healthz", "/readyz"
@@ -17,10 +19,9 @@ METHODS = ("GET", "HEAD")
 OPENMETRICS = "application/openmetrics-text"
 OPENMETRICS_VERSIONS = ("", "1.0.0", "0.0.1")
 TEXT_VERSIONS = ("", "0.0.4")
-# Scrapers send the same header every time. Only short ones are cached: a hostile client can send many
-# long ones.
 CACHED_HEADERS = 64
-CACHED_LENGTH = 1024
+LONGEST_HEADER = 1024
+"""A longer one is ignored: it would take milliseconds of the event loop for each request."""
 
 
 class Endpoint(ABC):
@@ -32,6 +33,10 @@ class Endpoint(ABC):
 
         It is called on the event loop and must return from memory, in microseconds.
         """
+
+    def narrowed(self, query: str) -> "Endpoint":  # noqa: ARG002
+        """The endpoint that answers a request with this query; most ignore it."""
+        return self
 
 
 class Health(Endpoint):
@@ -55,7 +60,7 @@ class Routes:
         self._endpoints: Mapping[str, Endpoint] = {**endpoints, HEALTH: Health(), READY: ready}
         self._security = security
 
-    def answer(self, request: Request, reply: Callable[[Response], None]) -> None:
+    def answer(self, request: Request, client: "Client", reply: Callable[[Response], None]) -> None:
         """Call `reply` with the response, now or when a password has been verified."""
         security = self._security
         if security is None:
@@ -64,7 +69,9 @@ class Routes:
             reply(_with(self.respond(request), security.headers))
         else:
             security.admit(
-                request, lambda refusal: reply(_with(refusal or self.respond(request), security.headers))
+                request,
+                client,
+                lambda refusal: reply(_with(refusal or self.respond(request), security.headers)),
             )
 
     def respond(self, request: Request) -> Response:
@@ -74,6 +81,8 @@ class Routes:
             return text_response(404, f"not found; paths: {', '.join(self._endpoints)}")
         if request.method not in METHODS:
             return text_response(405, "only GET and HEAD", ("Allow", ", ".join(METHODS)))
+        if request.query:
+            endpoint = endpoint.narrowed(request.query)
         return endpoint.respond(wants_openmetrics(request.accept), wants_gzip(request.accept_encoding))
 
 
@@ -83,21 +92,20 @@ def _with(response: Response, headers: tuple[tuple[str, str], ...]) -> Response:
         return response
     names = {name for name, _ in headers}
     kept = tuple(header for header in response.headers if header[0] not in names)
-    return Response(response.status, response.content_type, response.body, kept + headers)
+    return replace(response, headers=kept + headers)
 
 
 def wants_openmetrics(accept: str) -> bool:
     """Whether the client accepts OpenMetrics by name, and prefers no kind of plain text to it."""
-    return _openmetrics(accept) if len(accept) > CACHED_LENGTH else _cached_openmetrics(accept)
+    return len(accept) <= LONGEST_HEADER and _openmetrics(accept)
 
 
 def wants_gzip(accept_encoding: str) -> bool:
     """Whether the client accepts gzip and does not prefer an uncompressed body."""
-    if len(accept_encoding) > CACHED_LENGTH:
-        return _gzip(accept_encoding)
-    return _cached_gzip(accept_encoding)
+    return len(accept_encoding) <= LONGEST_HEADER and _gzip(accept_encoding)
 
 
+@lru_cache(CACHED_HEADERS)
 def _openmetrics(accept: str) -> bool:
     openmetrics = 0.0
     plain = {"text/plain": -1.0, "text/*": -1.0, "*/*": -1.0}
@@ -114,6 +122,7 @@ def _openmetrics(accept: str) -> bool:
     return openmetrics > 0 and openmetrics >= text
 
 
+@lru_cache(CACHED_HEADERS)
 def _gzip(accept_encoding: str) -> bool:
     qualities: dict[str, float] = {}
     for coding, _, quality in _elements(accept_encoding):
@@ -121,10 +130,6 @@ def _gzip(accept_encoding: str) -> bool:
         qualities[name] = max(qualities.get(name, 0.0), quality)
     gzip = qualities.get("gzip", qualities.get("*", 0.0))
     return gzip > 0 and gzip >= qualities.get("identity", 0.0)
-
-
-_cached_openmetrics = lru_cache(CACHED_HEADERS)(_openmetrics)
-_cached_gzip = lru_cache(CACHED_HEADERS)(_gzip)
 
 
 def _elements(header: str) -> list[tuple[str, dict[str, str], float]]:

@@ -9,12 +9,14 @@ from asyncio.sslproto import SSLProtocol
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from gputally.files import read_regular
 from gputally.server.connection import Connection, ConnectionPool
 from gputally.server.limits import Limits
 from gputally.server.routes import Routes
-from gputally.server.web_config import TlsSettings
+from gputally.server.web_config import MOST_BYTES, TlsSettings
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,7 @@ CIPHERS = {
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
 }
 TLS13_CIPHERS = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
+SAN_KINDS = ("DNS", "email", "IP Address", "URI")
 CURVES = {"CurveP256": "prime256v1", "CurveP384": "secp384r1", "CurveP521": "secp521r1", "X25519": "X25519"}
 
 
@@ -51,15 +54,18 @@ class Tls:
     """The settings of a handshake."""
 
     context: ssl.SSLContext
-    allowed_sans: frozenset[str]
-    """A client's certificate must have one of these names; empty where any verified one is accepted."""
+    allowed_sans: frozenset[str] | None
+    """A client's certificate must have one of these names; None where the handshake alone decides."""
 
     def admits(self, certificate: Mapping[str, Any] | None) -> bool:
-        """Whether a client with this verified certificate (or with none) is admitted."""
-        if not self.allowed_sans or not certificate:
-            return True  # the handshake has checked whether one is required
-        names = {_canonical(kind, name) for kind, name in certificate.get("subjectAltName", ())}
-        return not names.isdisjoint(self.allowed_sans)
+        """Whether a client with this verified certificate (or with none) is admitted.
+
+        Raises ValueError for a malformed name.
+        """
+        if self.allowed_sans is None:
+            return True
+        names = (certificate or {}).get("subjectAltName", ())
+        return any(kind in SAN_KINDS and _canonical(kind, name) in self.allowed_sans for kind, name in names)
 
 
 def build_tls(settings: TlsSettings) -> Tls:
@@ -74,7 +80,8 @@ def build_tls(settings: TlsSettings) -> Tls:
     _choose_curve(settings, context)
     _load_certificate(settings, context)
     _require_client_certificate(settings, context)
-    return Tls(context, frozenset(settings.client_allowed_sans))
+    sans = settings.client_allowed_sans
+    return Tls(context, None if sans is None else frozenset(sans))
 
 
 def _choose_ciphers(settings: TlsSettings, context: ssl.SSLContext) -> None:
@@ -82,6 +89,11 @@ def _choose_ciphers(settings: TlsSettings, context: ssl.SSLContext) -> None:
         if name not in TLS13_CIPHERS:
             _choice(settings, "cipher_suites", name, CIPHERS)
     chosen = [CIPHERS[name] for name in settings.cipher_suites if name in CIPHERS]
+    if settings.cipher_suites and not chosen:
+        # Only suites of TLS 1.3: older versions have none, not OpenSSL's default ones.
+        if context.maximum_version < ssl.TLSVersion.TLSv1_3:
+            raise settings.error("cipher_suites", f"none of them is of {settings.max_version}")
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
     if chosen:
         try:
             context.set_ciphers(":".join(chosen))
@@ -96,8 +108,10 @@ def _choose_ciphers(settings: TlsSettings, context: ssl.SSLContext) -> None:
 def _choose_curve(settings: TlsSettings, context: ssl.SSLContext) -> None:
     curves = [_choice(settings, "curve_preferences", name, CURVES) for name in settings.curve_preferences]
     if len(curves) > 1:
-        raise settings.error(
-            "curve_preferences", "Python's TLS supports one curve only: name one, or omit the list"
+        log.warning(
+            "%s: curve_preferences: Python's TLS supports one curve: %s, the first, is used",
+            settings.file,
+            settings.curve_preferences[0],
         )
     if curves:
         context.set_ecdh_curve(curves[0])
@@ -119,21 +133,21 @@ def _load_certificate(settings: TlsSettings, context: ssl.SSLContext) -> None:
 
 @contextmanager
 def _as_file(settings: TlsSettings, key: str, inline: str | None, path: str | None) -> Iterator[str]:
-    """A path for OpenSSL. Inline text is passed in memory, never on disk."""
-    if path is not None:
-        try:
-            with open(path, "rb"):  # noqa: PTH123 - only for an error that names the file
-                pass
-        except OSError as error:
-            raise settings.error(f"{key}_file", f"cannot read {path}: {error.strerror}") from error
-        yield path
-        return
+    """A path for OpenSSL, which would wait for a pipe. The text is passed in memory, never on disk."""
+    content = _read(settings, f"{key}_file", path) if path is not None else (inline or "").encode()
     descriptor = os.memfd_create(f"gputally-{key}")
     try:
-        os.write(descriptor, (inline or "").encode())
+        os.write(descriptor, content)
         yield f"/proc/self/fd/{descriptor}"
     finally:
         os.close(descriptor)
+
+
+def _read(settings: TlsSettings, key: str, path: str) -> bytes:
+    try:
+        return read_regular(Path(path), MOST_BYTES)
+    except OSError as error:
+        raise settings.error(key, f"cannot read {path}: {error.strerror}") from error
 
 
 def _require_client_certificate(settings: TlsSettings, context: ssl.SSLContext) -> None:
@@ -154,24 +168,21 @@ def _require_client_certificate(settings: TlsSettings, context: ssl.SSLContext) 
             raise settings.error(
                 "client_auth_type", f"{policy} leaves the client CA unused: use RequireAndVerifyClientCert"
             )
-        if settings.client_allowed_sans:
+        if settings.client_allowed_sans is not None:
             raise settings.error(
                 "client_allowed_sans", f"not checked with {policy}: use RequireAndVerifyClientCert"
             )
         return
     try:
         if settings.client_ca_file:
-            context.load_verify_locations(cafile=settings.client_ca_file)
+            with _as_file(settings, "client_ca", None, settings.client_ca_file) as file:
+                context.load_verify_locations(cafile=file)
         elif settings.client_ca:
             context.load_verify_locations(cadata=settings.client_ca)
         else:
             context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
     except ssl.SSLError as error:
         raise settings.error("client_ca", f"no certificate in it ({error.reason or error})") from error
-    except OSError as error:
-        raise settings.error(
-            "client_ca_file", f"cannot read {settings.client_ca_file}: {error.strerror}"
-        ) from error
 
 
 def _choice(settings: TlsSettings, key: str, value: str, allowed: Mapping[str, Any]) -> Any:
@@ -219,19 +230,19 @@ class TlsConnection(Connection):
                 ssl_handshake_timeout=self._limits.handshake_seconds,
                 ssl_shutdown_timeout=self._limits.linger_seconds,
             )
-        except OSError as error:  # ssl.SSLError is one
+            if secured is not None and self._admits(secured):
+                self._raw = None
+                self._start(secured)
+        except (OSError, ValueError) as error:
+            # ssl.SSLError is an OSError; a malformed name in a client's certificate is a ValueError.
             # The traceback is a reference cycle that would keep the buffers until a garbage collection.
             error.__traceback__ = None
-            raw.abort()
-            return
-        self._raw = None
-        if secured is None or not self._admits(secured):
-            raw.abort()
-            return
-        self._start(secured)
+        finally:
+            if self._raw is not None:
+                raw.abort()
         # The first request can be decrypted before this task runs again.
         early, self._early = b"".join(self._early), []
-        if early:
+        if early and self._raw is None:
             self.data_received(early)
 
     def _admits(self, transport: asyncio.Transport) -> bool:

@@ -4,9 +4,9 @@ The files are checked on a connection or request, at most once a second. A new v
 logged once and the old one stays in force. So does the old one when the new version has no TLS or no
 logins any more, because a file that is being rewritten can be incomplete: that takes a restart.
 
-`/healthz` and `/readyz` need no login and have no rate limit, unlike in exporter-toolkit: they contain
-nothing about the host, and the kubelet's probes cannot send a password. Where a client certificate is
-required, they need it too.
+`/healthz` and `/readyz` need no login and have no rate limit, unlike in exporter-toolkit: they only say
+what works and why a source does not, and the kubelet's probes cannot send a password. Where a client
+certificate is required, they need it too.
 """
 
 import logging
@@ -15,9 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputally.server.basic_auth import Logins, Verdict
+from gputally.server.basic_auth import Client, Logins, Verdict
 from gputally.server.errors import WebConfigError
 from gputally.server.http1 import Request, Response, text_response
+from gputally.server.limits import Limits
 from gputally.server.tls import Tls, build_tls
 from gputally.server.web_config import RateLimit, WebConfig, load_web_config
 
@@ -39,10 +40,15 @@ class _Active:
 class WebSecurity:
     """Admits requests according to the file. Raises WebConfigError where it is invalid at start-up."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        path: Path,
+        waiting_logins: int = Limits().waiting_logins,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._path = path
         self._clock = clock
-        self._logins = Logins()
+        self._logins = Logins(waiting_logins)
         # Before reading, so that a change during the read is noticed.
         self._seen = _states((path,))
         self._active = _load(path)
@@ -61,7 +67,7 @@ class WebSecurity:
         """For every response."""
         return self._active.config.headers
 
-    def admit(self, request: Request, then: Callable[[Response | None], None]) -> None:
+    def admit(self, request: Request, client: Client, then: Callable[[Response | None], None]) -> None:
         """Call `then` with the refusal, or with None when the request is admitted."""
         self._refresh()
         if not self._bucket.take():
@@ -71,7 +77,7 @@ class WebSecurity:
         if not users:
             then(None)
             return
-        self._logins.check(request.authorization, users, lambda verdict: then(_refusal(verdict)))
+        self._logins.check(request.authorization, users, client, lambda verdict: then(_refusal(verdict)))
 
     def _refresh(self) -> None:
         now = self._clock()

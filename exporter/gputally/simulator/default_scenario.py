@@ -11,8 +11,8 @@ from gputally.simulator.ownership import HostOwner, PodOwner
 from gputally.simulator.scenario import (
     DEFAULT_GPUS,
     DEFAULT_MODEL,
-    Fault,
-    FaultKind,
+    GpuFault,
+    GpuFaultKind,
     Memory,
     Scenario,
     Shape,
@@ -137,11 +137,11 @@ def _in_turns(gpus: int) -> tuple[Workload, ...]:
     return (*workloads, *_visitors((gpus - 1,)))
 
 
-def _faults(gpus: int, card: AnyModel) -> tuple[Fault, ...]:
+def _faults(gpus: int, card: AnyModel) -> tuple[GpuFault, ...]:
     second, last = min(1, gpus - 1), gpus - 1
     faults = [
-        Fault(
-            kind=FaultKind.THROTTLE,
+        GpuFault(
+            kind=GpuFaultKind.THROTTLE,
             gpus=(second,),
             reason="hw_thermal_slowdown",
             span=Span(20 * _MINUTE, 30 * _MINUTE, 2 * _HOUR),
@@ -150,15 +150,17 @@ def _faults(gpus: int, card: AnyModel) -> tuple[Fault, ...]:
     gone = 3 * _HOUR
     if gpus > 1:
         faults.append(
-            Fault(kind=FaultKind.LOST, gpus=(last,), span=Span(gone, gone + 4 * _MINUTE, 12 * _HOUR))
+            GpuFault(kind=GpuFaultKind.LOST, gpus=(last,), span=Span(gone, gone + 4 * _MINUTE, 12 * _HOUR))
         )
     if isinstance(card, NvidiaModel):
         hanging = (6,) if gpus >= len(_ROLES) else (last,)
         faults.append(
-            Fault(kind=FaultKind.XID, gpus=hanging, code=31, moment=Moment(12 * _MINUTE, 4 * _HOUR))
+            GpuFault(kind=GpuFaultKind.XID, gpus=hanging, code=31, moment=Moment(12 * _MINUTE, 4 * _HOUR))
         )
         if gpus > 1:
-            faults.append(Fault(kind=FaultKind.XID, gpus=(last,), code=79, moment=Moment(gone, 12 * _HOUR)))
+            faults.append(
+                GpuFault(kind=GpuFaultKind.XID, gpus=(last,), code=79, moment=Moment(gone, 12 * _HOUR))
+            )
         faults += _nvidia_faults(second, card)
     else:
         faults += _amd_faults(card)
@@ -169,20 +171,20 @@ _BITS_FLIP = Moment(40 * _MINUTE, 3 * _HOUR)
 _LINK_IS_DOWN = Span(2 * _HOUR, 2 * _HOUR + 5 * _MINUTE, 8 * _HOUR)
 
 
-def _nvidia_faults(second: int, card: NvidiaModel) -> Iterator[Fault]:
+def _nvidia_faults(second: int, card: NvidiaModel) -> Iterator[GpuFault]:
     if card.ecc == "on":
-        yield Fault(kind=FaultKind.ECC, gpus=(0,), corrected=1, moment=_BITS_FLIP)
+        yield GpuFault(kind=GpuFaultKind.ECC, gpus=(0,), corrected=1, moment=_BITS_FLIP)
     if card.remap_banks or card.retires_pages:
         night = Span(8 * _HOUR, 9 * _HOUR, 24 * _HOUR)
-        yield Fault(kind=FaultKind.ROW_REMAP_PENDING, gpus=(second,), span=night)
+        yield GpuFault(kind=GpuFaultKind.ROW_REMAP_PENDING, gpus=(second,), span=night)
         if card.recovery_action:
-            yield Fault(kind=FaultKind.RECOVERY, gpus=(second,), span=night, action="gpu_reset")
+            yield GpuFault(kind=GpuFaultKind.RECOVERY, gpus=(second,), span=night, action="gpu_reset")
     if card.links:
-        yield Fault(kind=FaultKind.NVLINK_DOWN, gpus=(0,), links=(3,), span=_LINK_IS_DOWN)
+        yield GpuFault(kind=GpuFaultKind.NVLINK_DOWN, gpus=(0,), links=(3,), span=_LINK_IS_DOWN)
 
 
-def _amd_faults(card: AmdModel) -> Iterator[Fault]:
+def _amd_faults(card: AmdModel) -> Iterator[GpuFault]:
     if card.ras_blocks:
-        yield Fault(kind=FaultKind.RAS, gpus=(0,), block="umc", type="corrected", moment=_BITS_FLIP)
+        yield GpuFault(kind=GpuFaultKind.RAS, gpus=(0,), block="umc", type="corrected", moment=_BITS_FLIP)
     if card.links:
-        yield Fault(kind=FaultKind.XGMI_DOWN, gpus=(0,), links=(3,), span=_LINK_IS_DOWN)
+        yield GpuFault(kind=GpuFaultKind.XGMI_DOWN, gpus=(0,), links=(3,), span=_LINK_IS_DOWN)

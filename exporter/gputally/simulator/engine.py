@@ -11,8 +11,8 @@ from gputally.simulator.amd_gpu import AmdGpu
 from gputally.simulator.gpu import Pids, ReadingTime, SimulatedGpu
 from gputally.simulator.gpu_models import AmdModel
 from gputally.simulator.nvidia_gpu import NvidiaGpu
-from gputally.simulator.scenario import FaultKind, Scenario
-from gputally.simulator.workload_processes import Run, runs_between
+from gputally.simulator.scenario import GpuFaultKind, Scenario
+from gputally.simulator.workload_processes import WorkloadRun, runs_between
 
 
 class Engine:
@@ -48,13 +48,13 @@ class Engine:
         """Whether the scenario declares this source down then."""
         second, _ = split_seconds(elapsed_seconds)
         return any(
-            fault.kind is FaultKind.SOURCE_DOWN
+            fault.kind is GpuFaultKind.SOURCE_DOWN
             and fault.source == source
             and fault.span.began(second) is not None
             for fault in self.scenario.faults
         )
 
-    def runs(self, first: int, end: int) -> Iterator[Run]:
+    def runs(self, first: int, end: int) -> Iterator[WorkloadRun]:
         """The runs on the GPUs in any of the seconds from `first` up to `end`."""
         for gpu in self.gpus:
             yield from runs_between(gpu.places, first, end)

@@ -25,7 +25,7 @@ from gputally.simulator.workloads import (
     minute_load,
 )
 
-Value = TypeVar("Value")
+Item = TypeVar("Item")
 
 PEAK = 1.08
 """The draw of the heaviest load, in default power limits: slightly above the limit."""
@@ -138,10 +138,6 @@ class GpuPhysics:
             shares += share[max(0, first - number * MINUTE) : end - number * MINUTE]
         return shares
 
-    def idle_mw(self, minute: Minute, slot: int) -> int:
-        """The draw of the idle GPU in that second."""
-        return minute.demand_mw[slot] - self._span_mw * minute.intensity[slot] // 1000
-
     def temperature(self, second: int) -> float:
         """The core's temperature: it follows the power with a lag."""
         number, slot = divmod(second, MINUTE)
@@ -253,7 +249,7 @@ class GpuPhysics:
         return array("q", [value if value < limit else limit for value in demand]), demand
 
 
-def _kept(store: OrderedDict[int, Value], number: int, compute: Callable[[int], Value]) -> Value:
+def _kept(store: OrderedDict[int, Item], number: int, compute: Callable[[int], Item]) -> Item:
     """The value of that minute, from the cache of the last ones or computed."""
     value = store.get(number)
     if value is None:

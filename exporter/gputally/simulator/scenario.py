@@ -91,7 +91,7 @@ class Workload:
     """None: unknown."""
 
 
-class FaultKind(StrEnum):
+class GpuFaultKind(StrEnum):
     """The kinds of faults."""
 
     XID = "xid"
@@ -113,14 +113,14 @@ class FaultKind(StrEnum):
     SOURCE_DOWN = "source_down"
 
 
-MOMENTARY = frozenset({FaultKind.XID, FaultKind.ECC, FaultKind.RAS})
+MOMENTARY = frozenset({GpuFaultKind.XID, GpuFaultKind.ECC, GpuFaultKind.RAS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class GpuFault:
     """One fault, at a moment (XID, ECC, RAS) or for a span (the others)."""
 
-    kind: FaultKind
+    kind: GpuFaultKind
     gpus: tuple[int, ...]
     moment: Moment = AT_ONCE
     span: Span = ALWAYS
@@ -170,7 +170,7 @@ class Scenario:
     power_limit_watts: int | None = None
     """None: the default of the model."""
     workloads: tuple[Workload, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[GpuFault, ...] = ()
     mig: tuple[MigLayout, ...] = ()
 
     def __post_init__(self) -> None:
@@ -257,17 +257,17 @@ class Scenario:
                     f"allowed: 0 to {instances - 1}"
                 )
 
-    def _check_fault(self, where: str, fault: Fault) -> None:
+    def _check_fault(self, where: str, fault: GpuFault) -> None:
         self._check_gpus(where, fault.gpus)
         if fault.kind in MOMENTARY:
             _check_every(where, fault.moment.every, 1)
         else:
             _check_span(where, fault.span)
-        if fault.kind is FaultKind.XID and not 1 <= fault.code <= 999:
+        if fault.kind is GpuFaultKind.XID and not 1 <= fault.code <= 999:
             raise ScenarioError(f"{where}: code: {fault.code} is not allowed; allowed: 1 to 999")
-        if fault.kind is FaultKind.ECC and fault.corrected + fault.uncorrected == 0:
+        if fault.kind is GpuFaultKind.ECC and fault.corrected + fault.uncorrected == 0:
             raise ScenarioError(f"{where}: needs corrected or uncorrected, at least 1")
-        if fault.kind is FaultKind.PCIE_DEGRADED and fault.generation is None and fault.width is None:
+        if fault.kind is GpuFaultKind.PCIE_DEGRADED and fault.generation is None and fault.width is None:
             raise ScenarioError(f"{where}: needs generation or width")
         if not 0 <= fault.margin_celsius <= 20:
             raise ScenarioError(f"{where}: margin: {fault.margin_celsius} is not allowed; allowed: 0 to 20")
@@ -283,7 +283,7 @@ def find_model(model: str) -> AnyModel:
     return card
 
 
-def _check_fault_on(where: str, fault: Fault, card: AnyModel) -> None:
+def _check_fault_on(where: str, fault: GpuFault, card: AnyModel) -> None:
     if lacking := _lacking(fault.kind, card):
         raise ScenarioError(f"{where}: kind: {fault.kind} cannot be, {card.name} has no {lacking}")
     for key, value, allowed in (
@@ -321,28 +321,28 @@ def _fabric_faults(card: AnyModel) -> tuple[str, ...]:
     return tuple(fault for fault in FABRIC_FAULTS if tells_problems or fault not in FABRIC_PROBLEMS)
 
 
-def _lacking(kind: FaultKind, card: AnyModel) -> str | None:
+def _lacking(kind: GpuFaultKind, card: AnyModel) -> str | None:
     """The capability that this fault needs and the model lacks."""
     nvidia = card if isinstance(card, NvidiaModel) else None
     amd = card if isinstance(card, AmdModel) else None
-    has: dict[FaultKind, tuple[str, object]] = {
-        FaultKind.XID: ("XID errors", nvidia),
-        FaultKind.ECC: (
+    has: dict[GpuFaultKind, tuple[str, object]] = {
+        GpuFaultKind.XID: ("XID errors", nvidia),
+        GpuFaultKind.ECC: (
             "ECC by location: take ras" if amd and amd.ras_blocks else "ECC",
             nvidia and nvidia.ecc == "on",
         ),
-        FaultKind.ROW_REMAP_PENDING: (
+        GpuFaultKind.ROW_REMAP_PENDING: (
             "spare memory rows",
             nvidia and (nvidia.remap_banks or nvidia.retires_pages),
         ),
-        FaultKind.ROW_REMAP_FAILURE: ("spare memory rows", nvidia and nvidia.remap_banks),
-        FaultKind.NVLINK_DOWN: ("NVLink", nvidia and nvidia.links),
-        FaultKind.NVLINK_ERRORS: ("NVLink", nvidia and nvidia.links),
-        FaultKind.RECOVERY: ("recovery action", nvidia and nvidia.recovery_action),
-        FaultKind.FABRIC: ("NVLink fabric", nvidia and nvidia.fabric),
-        FaultKind.RAS: ("RAS errors", amd and amd.ras_blocks),
-        FaultKind.XGMI_DOWN: ("XGMI links", amd and amd.links),
-        FaultKind.ENERGY_STUCK: ("energy counter", card.energy_counter),
+        GpuFaultKind.ROW_REMAP_FAILURE: ("spare memory rows", nvidia and nvidia.remap_banks),
+        GpuFaultKind.NVLINK_DOWN: ("NVLink", nvidia and nvidia.links),
+        GpuFaultKind.NVLINK_ERRORS: ("NVLink", nvidia and nvidia.links),
+        GpuFaultKind.RECOVERY: ("recovery action", nvidia and nvidia.recovery_action),
+        GpuFaultKind.FABRIC: ("NVLink fabric", nvidia and nvidia.fabric),
+        GpuFaultKind.RAS: ("RAS errors", amd and amd.ras_blocks),
+        GpuFaultKind.XGMI_DOWN: ("XGMI links", amd and amd.links),
+        GpuFaultKind.ENERGY_STUCK: ("energy counter", card.energy_counter),
     }
     what, there = has.get(kind, ("", True))
     return None if there else what

@@ -23,8 +23,8 @@ from gputally.simulator.scenario import (
     MOST_GPUS,
     MOST_RATE,
     SOURCES,
-    Fault,
-    FaultKind,
+    GpuFault,
+    GpuFaultKind,
     Memory,
     MigLayout,
     Scenario,
@@ -69,27 +69,27 @@ _WORKLOAD = (
     "owner",
 )
 _FAULT = {
-    FaultKind.XID: ("at", "every", "code"),
-    FaultKind.ECC: ("at", "every", "corrected", "uncorrected", "location"),
-    FaultKind.THROTTLE: ("start", "stop", "every", "reason"),
-    FaultKind.LOST: ("start", "stop", "every"),
-    FaultKind.ROW_REMAP_PENDING: ("start", "stop", "every"),
-    FaultKind.NVLINK_DOWN: ("start", "stop", "every", "links"),
-    FaultKind.RECOVERY: ("start", "stop", "every", "action"),
-    FaultKind.ROW_REMAP_FAILURE: ("start", "stop", "every"),
-    FaultKind.RAS: ("at", "every", "block", "type", "count"),
-    FaultKind.XGMI_DOWN: ("start", "stop", "every", "links"),
-    FaultKind.NVLINK_ERRORS: ("start", "stop", "every", "links", "type", "rate"),
-    FaultKind.PCIE_DEGRADED: ("start", "stop", "every", "generation", "width"),
-    FaultKind.PCIE_REPLAYS: ("start", "stop", "every", "rate"),
-    FaultKind.HOT: ("start", "stop", "every", "margin"),
-    FaultKind.ENERGY_STUCK: ("start", "stop", "every"),
-    FaultKind.FABRIC: ("start", "stop", "every", "problem"),
-    FaultKind.SOURCE_DOWN: ("start", "stop", "every", "source"),
+    GpuFaultKind.XID: ("at", "every", "code"),
+    GpuFaultKind.ECC: ("at", "every", "corrected", "uncorrected", "location"),
+    GpuFaultKind.THROTTLE: ("start", "stop", "every", "reason"),
+    GpuFaultKind.LOST: ("start", "stop", "every"),
+    GpuFaultKind.ROW_REMAP_PENDING: ("start", "stop", "every"),
+    GpuFaultKind.NVLINK_DOWN: ("start", "stop", "every", "links"),
+    GpuFaultKind.RECOVERY: ("start", "stop", "every", "action"),
+    GpuFaultKind.ROW_REMAP_FAILURE: ("start", "stop", "every"),
+    GpuFaultKind.RAS: ("at", "every", "block", "type", "count"),
+    GpuFaultKind.XGMI_DOWN: ("start", "stop", "every", "links"),
+    GpuFaultKind.NVLINK_ERRORS: ("start", "stop", "every", "links", "type", "rate"),
+    GpuFaultKind.PCIE_DEGRADED: ("start", "stop", "every", "generation", "width"),
+    GpuFaultKind.PCIE_REPLAYS: ("start", "stop", "every", "rate"),
+    GpuFaultKind.HOT: ("start", "stop", "every", "margin"),
+    GpuFaultKind.ENERGY_STUCK: ("start", "stop", "every"),
+    GpuFaultKind.FABRIC: ("start", "stop", "every", "problem"),
+    GpuFaultKind.SOURCE_DOWN: ("start", "stop", "every", "source"),
 }
-_LINKED = {FaultKind.NVLINK_DOWN, FaultKind.NVLINK_ERRORS, FaultKind.XGMI_DOWN}
-_TYPED = {FaultKind.RAS, FaultKind.NVLINK_ERRORS}
-_RATED = {FaultKind.PCIE_REPLAYS, FaultKind.NVLINK_ERRORS}
+_LINKED = {GpuFaultKind.NVLINK_DOWN, GpuFaultKind.NVLINK_ERRORS, GpuFaultKind.XGMI_DOWN}
+_TYPED = {GpuFaultKind.RAS, GpuFaultKind.NVLINK_ERRORS}
+_RATED = {GpuFaultKind.PCIE_REPLAYS, GpuFaultKind.NVLINK_ERRORS}
 _MIG = ("gpus", "profiles")
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
@@ -212,28 +212,28 @@ def _owner(table: _TomlTable, shape: Shape) -> PodOwner | HostOwner | None:
     )
 
 
-def _fault(table: _TomlTable, gpus: int) -> Fault:
-    kind = FaultKind(table.need("kind", _one_of(*FaultKind)))
+def _fault(table: _TomlTable, gpus: int) -> GpuFault:
+    kind = GpuFaultKind(table.need("kind", _one_of(*GpuFaultKind)))
     # A source is always down for all GPUs.
-    of_gpus = kind is not FaultKind.SOURCE_DOWN
+    of_gpus = kind is not GpuFaultKind.SOURCE_DOWN
     table.allow(("kind", *(["gpus"] if of_gpus else []), *_FAULT[kind]))
     momentary = kind in MOMENTARY
-    return Fault(
+    return GpuFault(
         kind=kind,
         gpus=table.get("gpus", tuple(range(gpus)), _indexes(gpus)) if of_gpus else (),
         moment=Moment(table.need("at", _seconds), table.get("every", None, _seconds))
         if momentary
         else Moment(0),
         span=Span() if momentary else _span(table),
-        code=table.need("code", _integer) if kind is FaultKind.XID else 0,
+        code=table.need("code", _integer) if kind is GpuFaultKind.XID else 0,
         corrected=table.get("corrected", 0, _count),
         uncorrected=table.get("uncorrected", 0, _count),
         location=table.get("location", ECC_LOCATIONS[0], _one_of(*ECC_LOCATIONS)),
-        reason=table.need("reason", _one_of(*FAULT_THROTTLES)) if kind is FaultKind.THROTTLE else "",
+        reason=table.need("reason", _one_of(*FAULT_THROTTLES)) if kind is GpuFaultKind.THROTTLE else "",
         links=table.need("links", _integers) if kind in _LINKED else (),
-        action=table.need("action", _one_of(*RECOVERY_ACTIONS)) if kind is FaultKind.RECOVERY else "",
-        problem=table.need("problem", _one_of(*FABRIC_FAULTS)) if kind is FaultKind.FABRIC else "",
-        block=table.need("block", _text) if kind is FaultKind.RAS else "",
+        action=table.need("action", _one_of(*RECOVERY_ACTIONS)) if kind is GpuFaultKind.RECOVERY else "",
+        problem=table.need("problem", _one_of(*FABRIC_FAULTS)) if kind is GpuFaultKind.FABRIC else "",
+        block=table.need("block", _text) if kind is GpuFaultKind.RAS else "",
         type=table.need("type", _text) if kind in _TYPED else "",
         count=table.get("count", 1, _at_least_one),
         rate=table.need("rate", _rate) if kind in _RATED else 0.0,

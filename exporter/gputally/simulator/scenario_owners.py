@@ -13,7 +13,7 @@ from gputally.devices.vendors import vendor_of
 from gputally.model import Owner, PodInfo, Unknown
 from gputally.simulator import SimulatedReader
 from gputally.simulator.ownership import HostOwner, PodOwner
-from gputally.simulator.workload_processes import DRIVER_BUFFER_SECONDS, FIRST_PID, Run
+from gputally.simulator.workload_processes import DRIVER_BUFFER_SECONDS, FIRST_PID, WorkloadRun
 
 _MPS_SERVICE = Owner("service", "service/nvidia-mps.service")
 _AHEAD_SECONDS = 5
@@ -39,7 +39,7 @@ class SimulatedOwners:
         """None: simulated pods hold a GPU only while they run."""
         return frozenset()
 
-    def _whose(self, pid: int, run: Run | None) -> FoundOwner:
+    def _whose(self, pid: int, run: WorkloadRun | None) -> FoundOwner:
         if pid < FIRST_PID:
             return FoundOwner(_MPS_SERVICE, self._reader.began_at)
         if run is None:
@@ -84,18 +84,18 @@ class SimulatedPods:
         """There is nothing to release."""
 
 
-def _recent_runs(reader: SimulatedReader) -> list[Run]:
+def _recent_runs(reader: SimulatedReader) -> list[WorkloadRun]:
     """The present runs, and those that ended so recently that the driver may still report them."""
     now = int(reader.elapsed_seconds)
     return list(reader.engine.runs(max(0, now - 2 * DRIVER_BUFFER_SECONDS), now + _AHEAD_SECONDS))
 
 
-def _numbered_owner(run: Run) -> PodOwner | HostOwner | None:
+def _numbered_owner(run: WorkloadRun) -> PodOwner | HostOwner | None:
     owner = run.workload.owner
     return None if owner is None else owner.of_run(run.number)
 
 
-def _owner(run: Run, seed: int) -> Owner | Unknown:
+def _owner(run: WorkloadRun, seed: int) -> Owner | Unknown:
     owner = _numbered_owner(run)
     if owner is None:
         return Unknown("unknown_container")

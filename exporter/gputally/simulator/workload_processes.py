@@ -48,7 +48,7 @@ class WorkloadProcesses:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class WorkloadRun:
     """One run of a workload on one device."""
 
     workload: Workload
@@ -61,14 +61,14 @@ class Run:
     pids: tuple[int, ...]
 
 
-def runs_between(places: Iterable[WorkloadProcesses], first: int, end: int) -> Iterator[Run]:
+def runs_between(places: Iterable[WorkloadProcesses], first: int, end: int) -> Iterator[WorkloadRun]:
     """The runs in any of the seconds from `first` up to `end`, including those without a process."""
     for place in places:
         workload = place.resident.workload
         for number in workload.span.runs(first, end):
             pids = tuple(place.pids(number))
             began = workload.span.start_of(number)
-            yield Run(workload, number, began, place.vendor, place.device_uuid, pids)
+            yield WorkloadRun(workload, number, began, place.vendor, place.device_uuid, pids)
 
 
 def processes_at(places: Iterable[WorkloadProcesses], second: int) -> tuple[Process, ...]:

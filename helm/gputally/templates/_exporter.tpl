@@ -39,6 +39,9 @@ The type of the value decides how it is passed: true is the flag alone, a list i
 - [exporter.retention, --retention]
 - [exporter.logLevel, --log-level]
 - [exporter.logFormat, --log-format]
+- [exporter.metrics, --metrics]
+- [exporter.metricsInclude, --metrics-include]
+- [exporter.metricsExclude, --metrics-exclude]
 - [exporter.compat, --compat]
 - [kubernetes.nodeLabels, --node-labels]
 - [kubernetes.podAnnotations, --pod-annotations]
@@ -178,6 +181,36 @@ Then the GPU operators and node labellers, and the cloud providers.
 {{- end }}
 {{- end -}}
 
+{{/*
+The peers that may scrape, as a list; empty if none is known. A pod counts as a scraper only in a named namespace.
+Labels: the Prometheus and VictoriaMetrics operators and charts, Grafana's charts alloy and k8s-monitoring, the
+OpenTelemetry operator and chart, the Datadog operator and chart.
+*/}}
+{{- define "gputally.exporter.scrapers" -}}
+{{- range $scraper := .Values.networkPolicy.scrapers }}
+{{- $labels := get (dict
+      "prometheus" (list (dict "app.kubernetes.io/name" "prometheus"))
+      "prometheus-agent" (list (dict "app.kubernetes.io/name" "prometheus-agent"))
+      "vmagent" (list (dict "app.kubernetes.io/name" "vmagent") (dict "app.kubernetes.io/name" "victoria-metrics-agent"))
+      "alloy" (list (dict "app.kubernetes.io/name" "alloy") (dict "app.kubernetes.io/name" "alloy-metrics"))
+      "opentelemetry" (list (dict "app.kubernetes.io/component" "opentelemetry-collector") (dict "app.kubernetes.io/name" "opentelemetry-collector"))
+      "datadog" (list (dict "agent.datadoghq.com/component" "agent") (dict "app.kubernetes.io/component" "agent"))) $scraper }}
+{{- range $labels }}
+- namespaceSelector:
+    matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: {{ toJson $.Values.networkPolicy.scraperNamespaces }}}]
+  podSelector:
+    matchLabels: {{ toJson . }}
+{{- end }}
+{{- end }}
+{{- with .Values.networkPolicy.from }}
+{{ toYaml . }}
+{{- end }}
+{{- if .Values.stack.enabled }}
+- podSelector:
+    matchLabels: {{ include "gputally.selectorLabels" (dict "context" $ "component" "prometheus") | fromYaml | toJson }}
+{{- end }}
+{{- end -}}
+
 {{/* The selector labels of the exporter's pods, as a map in JSON. */}}
 {{- define "gputally.exporter.selector" -}}
 {{- include "gputally.selectorLabels" (dict "context" . "component" "exporter") | fromYaml | toJson -}}
@@ -241,8 +274,10 @@ basicAuth:
 {{- define "gputally.exporter.mounts" -}}
 {{- with .Values.privileges }}
 {{- if .podLogs }}
-- {name: pod-logs, mountPath: /var/log/pods, readOnly: true}
 - {name: container-logs, mountPath: /var/log/containers, readOnly: true}
+{{- end }}
+{{- if .podLogDirectories }}
+- {name: pod-logs, mountPath: /var/log/pods, readOnly: true}
 {{- end }}
 {{- if .podResources }}
 - {name: pod-resources, mountPath: /var/lib/kubelet/pod-resources, readOnly: true}
@@ -270,8 +305,10 @@ basicAuth:
 {{- define "gputally.exporter.volumes" -}}
 {{- with .Values.privileges }}
 {{- if .podLogs }}
-- {name: pod-logs, hostPath: {path: /var/log/pods, type: DirectoryOrCreate}}
 - {name: container-logs, hostPath: {path: /var/log/containers, type: DirectoryOrCreate}}
+{{- end }}
+{{- if .podLogDirectories }}
+- {name: pod-logs, hostPath: {path: /var/log/pods, type: DirectoryOrCreate}}
 {{- end }}
 {{- $kubelet := trimSuffix "/" .kubeletDirectory }}
 {{- if .podResources }}

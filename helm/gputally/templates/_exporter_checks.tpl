@@ -56,6 +56,13 @@
 {{- fail "web.basicAuth.enabled with service.type NodePort: passwords would leave the cluster unencrypted; set web.tls.enabled" -}}
 {{- end -}}
 {{- end -}}
+{{- with $values.networkPolicy -}}
+{{- if and .scrapers (not .scraperNamespaces) -}}
+{{- fail "networkPolicy.scraperNamespaces: required with networkPolicy.scrapers; set the namespaces of the scrapers, for example [monitoring]" -}}
+{{- else if and .scraperNamespaces (not .scrapers) -}}
+{{- fail "networkPolicy.scraperNamespaces: without effect; set networkPolicy.scrapers, for example [prometheus]" -}}
+{{- end -}}
+{{- end -}}
 {{- with $values.kubernetes -}}
 {{- range $list := list "podLabels" "podAnnotations" -}}
 {{- if and (get $values.kubernetes $list) (not $values.kubernetes.enabled) (not $values.privileges.kubeletPods) -}}
@@ -84,6 +91,9 @@
 {{- end -}}
 {{- end -}}
 {{- with $values.privileges -}}
+{{- if and .podLogDirectories (not .podLogs) -}}
+{{- fail "privileges.podLogDirectories: requires privileges.podLogs" -}}
+{{- end -}}
 {{- if and .privileged .capabilities -}}
 {{- fail "privileges.capabilities: a privileged container has all capabilities; remove them, or set privileges.privileged=false" -}}
 {{- end -}}

@@ -50,8 +50,22 @@ Warnings:
 {{- end -}}
 {{- if .Values.exporter.enabled -}}
 {{- $parts = append $parts (printf "the exporter on %s%s" (ternary "every GPU node" "every node" .Values.exporter.gpuNodesOnly) (ternary "" (printf ", %s" (join ", and " $scrapers)) (empty $scrapers))) -}}
-{{- if .Values.networkPolicy.enabled -}}
-{{- $parts = append $parts "a NetworkPolicy: only networkPolicy.scrapers, the stack's Prometheus and `helm test` can reach the exporter" -}}
+{{- with .Values.networkPolicy -}}
+{{- $admitted := list -}}
+{{- with .scrapers -}}
+{{- $admitted = append $admitted (printf "%s in %s" (join ", " .) (join ", " $.Values.networkPolicy.scraperNamespaces)) -}}
+{{- end -}}
+{{- if .from -}}
+{{- $admitted = append $admitted "the peers of networkPolicy.from" -}}
+{{- end -}}
+{{- if $.Values.stack.enabled -}}
+{{- $admitted = append $admitted "the stack's Prometheus" -}}
+{{- end -}}
+{{- if and .enabled $admitted -}}
+{{- $parts = append $parts (printf "a NetworkPolicy: only %s and `helm test` can reach the exporter" (join ", " $admitted)) -}}
+{{- else -}}
+{{- $parts = append $parts "no restriction of who reads the metrics: every pod of the cluster can; name your scrapers in networkPolicy.scrapers and networkPolicy.scraperNamespaces" -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if .Values.stack.enabled -}}

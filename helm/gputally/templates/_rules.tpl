@@ -714,7 +714,7 @@ groups:
                 )
               or
                 label_replace(
-                      max by (cluster, node, gpu, uuid) (gputally_gpu_recovery_action{action="none"} == 0)
+                      max by (cluster, node, gpu, uuid) (gputally_gpu_recovery_action{action!="none"} == 1)
                     * 0
                   + 3,
                   "problem", "recovery action needed", "uuid", ".*"
@@ -804,7 +804,7 @@ groups:
             avg_over_time(gpu:gputally_anomaly:input{anomaly_strategy="adaptive"}[1h])
           or
             quantile_over_time(0.5, gpu:gputally_anomaly:input{anomaly_strategy="robust"}[1h])
-      - record: gpu:gputally_anomaly:center
+      - record: gpu:gputally_anomaly:centre
         expr: |2-
             gpu:gputally_anomaly:hourly{anomaly_strategy="adaptive"} offset 30m
           or
@@ -816,7 +816,7 @@ groups:
             abs(
                 gpu:gputally_anomaly:input{anomaly_strategy="robust"}
               -
-                gpu:gputally_anomaly:center{anomaly_strategy="robust"}
+                gpu:gputally_anomaly:centre{anomaly_strategy="robust"}
             )
       - record: gpu:gputally_anomaly:margin
         expr: |2-
@@ -833,23 +833,23 @@ groups:
                     )
                 >
                   (
-                        {{ $settings.anomalyMarginRatio }} * gpu:gputally_anomaly:center
+                        {{ $settings.anomalyMarginRatio }} * gpu:gputally_anomaly:centre
                       >
                         {{ $settings.anomalyFloorRatio }} * max_over_time(gpu:gputally_anomaly:hourly[1d:15m])
                     or
                       {{ $settings.anomalyFloorRatio }} * max_over_time(gpu:gputally_anomaly:hourly[1d:15m])
                     or
-                      {{ $settings.anomalyMarginRatio }} * gpu:gputally_anomaly:center
+                      {{ $settings.anomalyMarginRatio }} * gpu:gputally_anomaly:centre
                   )
               or
                 (
-                      {{ $settings.anomalyMarginRatio }} * gpu:gputally_anomaly:center
+                      {{ $settings.anomalyMarginRatio }} * gpu:gputally_anomaly:centre
                     >
                       {{ $settings.anomalyFloorRatio }} * max_over_time(gpu:gputally_anomaly:hourly[1d:15m])
                   or
                     {{ $settings.anomalyFloorRatio }} * max_over_time(gpu:gputally_anomaly:hourly[1d:15m])
                   or
-                    {{ $settings.anomalyMarginRatio }} * gpu:gputally_anomaly:center
+                    {{ $settings.anomalyMarginRatio }} * gpu:gputally_anomaly:centre
                 )
               or
                   {{ $settings.anomalyDeviations }}
@@ -869,13 +869,13 @@ groups:
         expr: |-
           (
                 (
-                      gpu:gputally_anomaly:center
+                      gpu:gputally_anomaly:centre
                     >
                       max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                   or
                     max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                   or
-                    gpu:gputally_anomaly:center
+                    gpu:gputally_anomaly:centre
                 )
               >
                 max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
@@ -883,13 +883,13 @@ groups:
               max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
             or
               (
-                    gpu:gputally_anomaly:center
+                    gpu:gputally_anomaly:centre
                   >
                     max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                 or
                   max_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                 or
-                  gpu:gputally_anomaly:center
+                  gpu:gputally_anomaly:centre
               )
           )
       - record: gpu:gputally_anomaly:upper
@@ -905,13 +905,13 @@ groups:
           clamp_min(
               (
                     (
-                          gpu:gputally_anomaly:center
+                          gpu:gputally_anomaly:centre
                         <
                           min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                       or
                         min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                       or
-                        gpu:gputally_anomaly:center
+                        gpu:gputally_anomaly:centre
                     )
                   <
                     min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
@@ -919,13 +919,13 @@ groups:
                   min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
                 or
                   (
-                        gpu:gputally_anomaly:center
+                        gpu:gputally_anomaly:centre
                       <
                         min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                     or
                       min_over_time(gpu:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                     or
-                      gpu:gputally_anomaly:center
+                      gpu:gputally_anomaly:centre
                   )
               )
             -
@@ -937,7 +937,7 @@ groups:
             avg_over_time(namespace:gputally_anomaly:input{anomaly_strategy="adaptive"}[1h])
           or
             quantile_over_time(0.5, namespace:gputally_anomaly:input{anomaly_strategy="robust"}[1h])
-      - record: namespace:gputally_anomaly:center
+      - record: namespace:gputally_anomaly:centre
         expr: |2-
             namespace:gputally_anomaly:hourly{anomaly_strategy="adaptive"} offset 30m
           or
@@ -949,7 +949,7 @@ groups:
             abs(
                 namespace:gputally_anomaly:input{anomaly_strategy="robust"}
               -
-                namespace:gputally_anomaly:center{anomaly_strategy="robust"}
+                namespace:gputally_anomaly:centre{anomaly_strategy="robust"}
             )
       - record: namespace:gputally_anomaly:margin
         expr: |2-
@@ -968,7 +968,7 @@ groups:
                     )
                 >
                   (
-                        {{ $settings.anomalyMarginRatio }} * namespace:gputally_anomaly:center
+                        {{ $settings.anomalyMarginRatio }} * namespace:gputally_anomaly:centre
                       >
                           {{ $settings.anomalyFloorRatio }}
                         *
@@ -976,17 +976,17 @@ groups:
                     or
                       {{ $settings.anomalyFloorRatio }} * max_over_time(namespace:gputally_anomaly:hourly[1d:15m])
                     or
-                      {{ $settings.anomalyMarginRatio }} * namespace:gputally_anomaly:center
+                      {{ $settings.anomalyMarginRatio }} * namespace:gputally_anomaly:centre
                   )
               or
                 (
-                      {{ $settings.anomalyMarginRatio }} * namespace:gputally_anomaly:center
+                      {{ $settings.anomalyMarginRatio }} * namespace:gputally_anomaly:centre
                     >
                       {{ $settings.anomalyFloorRatio }} * max_over_time(namespace:gputally_anomaly:hourly[1d:15m])
                   or
                     {{ $settings.anomalyFloorRatio }} * max_over_time(namespace:gputally_anomaly:hourly[1d:15m])
                   or
-                    {{ $settings.anomalyMarginRatio }} * namespace:gputally_anomaly:center
+                    {{ $settings.anomalyMarginRatio }} * namespace:gputally_anomaly:centre
                 )
               or
                   {{ $settings.anomalyDeviations }}
@@ -1008,13 +1008,13 @@ groups:
         expr: |-
           (
                 (
-                      namespace:gputally_anomaly:center
+                      namespace:gputally_anomaly:centre
                     >
                       max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                   or
                     max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                   or
-                    namespace:gputally_anomaly:center
+                    namespace:gputally_anomaly:centre
                 )
               >
                 max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
@@ -1022,13 +1022,13 @@ groups:
               max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
             or
               (
-                    namespace:gputally_anomaly:center
+                    namespace:gputally_anomaly:centre
                   >
                     max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                 or
                   max_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                 or
-                  namespace:gputally_anomaly:center
+                  namespace:gputally_anomaly:centre
               )
           )
       - record: namespace:gputally_anomaly:upper
@@ -1046,13 +1046,13 @@ groups:
           clamp_min(
               (
                     (
-                          namespace:gputally_anomaly:center
+                          namespace:gputally_anomaly:centre
                         <
                           min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                       or
                         min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                       or
-                        namespace:gputally_anomaly:center
+                        namespace:gputally_anomaly:centre
                     )
                   <
                     min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
@@ -1060,13 +1060,13 @@ groups:
                   min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 6d22h30m)
                 or
                   (
-                        namespace:gputally_anomaly:center
+                        namespace:gputally_anomaly:centre
                       <
                         min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                     or
                       min_over_time(namespace:gputally_anomaly:hourly[3h:15m] offset 22h30m)
                     or
-                      namespace:gputally_anomaly:center
+                      namespace:gputally_anomaly:centre
                   )
               )
             -
@@ -1350,18 +1350,14 @@ groups:
       - record: gpu:gputally_gpu_nvlink_up:sum
         expr: |2-
             (
-              sum by (cluster, node, gpu, uuid) (
-                max by (cluster, node, gpu, uuid, link) (gputally_gpu_nvlink_up)
-              )
+              max by (cluster, node, gpu, uuid) (gputally_gpu_nvlinks{state="up"})
             )
           * on (cluster, node, uuid) group_left (pci_bus_id, model)
             max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
       - record: gpu:gputally_gpu_xgmi_up:sum
         expr: |2-
             (
-              sum by (cluster, node, gpu, uuid) (
-                max by (cluster, node, gpu, uuid, link) (gputally_gpu_xgmi_up)
-              )
+              max by (cluster, node, gpu, uuid) (gputally_gpu_xgmi_links{state="up"})
             )
           * on (cluster, node, uuid) group_left (pci_bus_id, model)
             max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
@@ -1733,7 +1729,7 @@ groups:
           summary: |-
             GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} has many NVLink CRC errors.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} has {{`{{ $value | humanize }}`}} CRC errors per second on one of its NVLinks: packets are sent again. Jobs on several GPUs are slow. Plan a reset, and a repair if the errors return.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} has {{`{{ $value | humanize }}`}} CRC errors per second on its NVLinks: packets are sent again. Jobs on several GPUs are slow. Plan a reset, and a repair if the errors return.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyNvlinkCrcErrors.md
       {{- end }}
       {{- end }}
@@ -1743,7 +1739,7 @@ groups:
         expr: |2-
             (
               sum by (cluster, node, gpu, uuid) (
-                max by (cluster, node, gpu, uuid, link, type) (
+                max by (cluster, node, gpu, uuid, type) (
                   increase(gputally_gpu_nvlink_errors_total{type!~"crc_.*"}[1h])
                 )
               ) > 0
@@ -1839,7 +1835,7 @@ groups:
       {{- if .enabled }}
       - alert: GPUTallyFabricDegraded
         expr: |2-
-            (max by (cluster, node, gpu, uuid, problem) (gputally_gpu_fabric_problem) == 1)
+            (max by (cluster, node, gpu, uuid, problem) (gputally_gpu_fabric_problem{problem!="none"}) == 1)
           * on (cluster, node, uuid) group_left (pci_bus_id, model)
             max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
@@ -2604,7 +2600,7 @@ groups:
           summary: |-
             Source {{`{{ $labels.source }}`}} on {{`{{ $labels.node }}`}} has many read errors.
           description: |-
-            On node {{`{{ $labels.node }}`}}, {{`{{ printf "%.0f" $value }}`}} values from source {{`{{ $labels.source }}`}} failed or were implausible in 15 minutes. These samples are missing. The labels field and error of gputally_source_errors_total show which values, and why.
+            On node {{`{{ $labels.node }}`}}, {{`{{ printf "%.0f" $value }}`}} values from source {{`{{ $labels.source }}`}} failed or were implausible in 15 minutes. These samples are missing. The labels field and error of gputally_source_field_errors show which values, and why.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyReadErrors.md
       {{- end }}
       {{- end }}

@@ -11,7 +11,7 @@ import yaml
 from alerts.rules import rule_groups
 from tools.replay.alert_states import record_alerts
 from tools.replay.blocks import write_history
-from tools.replay.fleet import Node, Period
+from tools.replay.fleet import GpuNode, Period
 from tools.replay.rules import record_rules
 
 HOUR = 3600
@@ -23,7 +23,7 @@ DAY = Period(START, END, STEP)
 LAST_HOURS = Period(END - 4 * HOUR, END, STEP)
 
 _DIRECTORY = Path(__file__).parent
-_HOPPER = Node(
+_HOPPER = GpuNode(
     name="gpu-h100-01",
     scenario=_DIRECTORY / "hopper.toml",
     compat=("dcgm", "nvidia-smi"),
@@ -31,8 +31,8 @@ _HOPPER = Node(
     down=((END - 2 * HOUR, END - 2 * HOUR + 600),),
 )
 _OTHERS = [
-    Node(name="gpu-a100-01", scenario=_DIRECTORY / "ampere.toml"),
-    Node(name="gpu-mi300x-01", scenario=_DIRECTORY / "instinct.toml", pcie_throughput=True),
+    GpuNode(name="gpu-a100-01", scenario=_DIRECTORY / "ampere.toml"),
+    GpuNode(name="gpu-mi300x-01", scenario=_DIRECTORY / "instinct.toml", pcie_throughput=True),
 ]
 
 

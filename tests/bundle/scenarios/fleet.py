@@ -12,10 +12,10 @@ import yaml
 
 from alerts.filling import fill_record
 from alerts.groups import GROUPS
-from alerts.model import Alert, Group, Record
+from alerts.model import Alert, Group, RecordingRule
 from alerts.rules import rule_groups
 from tools.replay.blocks import write_history
-from tools.replay.fleet import Node, Period
+from tools.replay.fleet import GpuNode, Period
 from tools.replay.rule_files import names_in
 from tools.replay.rules import record_rules
 
@@ -59,8 +59,8 @@ def _groups() -> Iterator[Group]:
         yield replace(group, rules=tuple(filled for rule in group.rules for filled in _with_budgets(rule)))
 
 
-def _with_budgets(rule: Alert | Record) -> Sequence[Alert | Record]:
-    if not isinstance(rule, Record) or rule.each not in _BUDGETS:
+def _with_budgets(rule: Alert | RecordingRule) -> Sequence[Alert | RecordingRule]:
+    if not isinstance(rule, RecordingRule) or rule.each not in _BUDGETS:
         return [rule]
     rows = _BUDGETS[rule.each].items()
     return [replace(fill_record(rule, {"key": key, "value": value}), each="") for key, value in rows]
@@ -101,30 +101,30 @@ def _small(seed: int, more: str = "", model: str = "l4", gpus: int = 1) -> str:
 
 
 _FOR_TWO_DAYS = [
-    Node(
+    GpuNode(
         name="well-hopper",
         scenario=_FOLDER / "well-hopper.toml",
         # A new version of the exporter, by day.
         down=_minutes_down((33 * 60, 33 * 60 + 4), period=TWO_DAYS),
     ),
-    Node(name="well-ampere", scenario=_FOLDER / "well-ampere.toml"),
-    Node(name="well-ada", scenario=_FOLDER / "well-ada.toml"),
-    Node(name="well-instinct", scenario=_FOLDER / "well-instinct.toml"),
-    Node(name="drifting", scenario=_FOLDER / "drifting.toml", labels={"cluster": "ill"}),
+    GpuNode(name="well-ampere", scenario=_FOLDER / "well-ampere.toml"),
+    GpuNode(name="well-ada", scenario=_FOLDER / "well-ada.toml"),
+    GpuNode(name="well-instinct", scenario=_FOLDER / "well-instinct.toml"),
+    GpuNode(name="drifting", scenario=_FOLDER / "drifting.toml", labels={"cluster": "ill"}),
 ]
-_SPARE = Node(name="spare", scenario=_small(300, model="rtx4090", gpus=3))
-_CROWDED = Node(name="crowded", scenario=_small(309, model="h100", gpus=100))
+_SPARE = GpuNode(name="spare", scenario=_small(300, model="rtx4090", gpus=3))
+_CROWDED = GpuNode(name="crowded", scenario=_small(309, model="h100", gpus=100))
 _FOR_HOURS = [
     _SPARE,
-    Node(name="cards", scenario=_FOLDER / "cards.toml"),
-    Node(name="instinct", scenario=_FOLDER / "instinct.toml"),
-    Node(name="teams", scenario=_FOLDER / "teams.toml"),
-    Node(name="silent", scenario=_small(301), down=_minutes_down((60, 90))),
-    Node(
+    GpuNode(name="cards", scenario=_FOLDER / "cards.toml"),
+    GpuNode(name="instinct", scenario=_FOLDER / "instinct.toml"),
+    GpuNode(name="teams", scenario=_FOLDER / "teams.toml"),
+    GpuNode(name="silent", scenario=_small(301), down=_minutes_down((60, 90))),
+    GpuNode(
         name="driverless",
         scenario=_small(302, '[[fault]]\nkind = "source_down"\nstart = "1h"\nstop = "1h20m"\n'),
     ),
-    Node(
+    GpuNode(
         name="podless",
         scenario=_small(
             303,
@@ -133,32 +133,32 @@ _FOR_HOURS = [
             gpus=2,
         ),
     ),
-    Node(
+    GpuNode(
         name="restarting",
         scenario=_small(305),
         down=_minutes_down(*((at, at + 2) for at in range(60, 120, 10))),
     ),
     # A new exporter takes over, and there is a GPU less; for a while both are there.
-    Node(name="shrunk", scenario=_small(306, gpus=3), down=_minutes_down((120, HOURS_ILL * 60 + 1))),
-    Node(
+    GpuNode(name="shrunk", scenario=_small(306, gpus=3), down=_minutes_down((120, HOURS_ILL * 60 + 1))),
+    GpuNode(
         name="shrunk",
         scenario=_small(306, gpus=2),
         labels={"instance": "shrunk:9401"},
         down=_minutes_down((-10, 110)),
     ),
-    Node(
+    GpuNode(
         name="hungry",
         scenario=_small(
             307, '[[workload]]\nshape = "training"\ngpus = [1]\npod = "lavish/large-0"\n', gpus=2
         ),
     ),
-    Node(
+    GpuNode(
         name="nameless",
         scenario='model = "l4"\ngpus = 1\nseed = 308\n[[workload]]\nshape = "training"\n'
         'start = "1h"\nstop = "4h"\n',
     ),
-    Node(name="full", scenario=_small(310), labels={"cluster": "full"}),
-    Node(
+    GpuNode(name="full", scenario=_small(310), labels={"cluster": "full"}),
+    GpuNode(
         name="dark",
         scenario=_small(311, gpus=2),
         labels={"cluster": "dark"},

@@ -2,14 +2,15 @@
 
 import csv
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputally.attribution import CgroupOwner
-from gputally.attribution.cgroup import parse_cgroup
+from gputally.attribution.cgroup import Trust, parse_cgroup, trust_of
 from gputally.model import UNKNOWN_REASONS, Unknown
 
 LINES = Path(__file__).parents[2] / "fixtures" / "cgroups.tsv"
@@ -64,7 +65,7 @@ def test_every_line_of_the_fixture_is_parsed() -> None:
         (f"/../docker-{ID}.scope", CgroupOwner("docker", container_id=ID, name=ID[:12])),
         # Containers of others.
         (f"/docker/{ID}", CgroupOwner("docker", container_id=ID, name=ID[:12])),
-        (f"/docker/{OTHER_ID}/docker/{ID}/init.scope", CgroupOwner("docker", container_id=ID, name=ID[:12])),
+        (f"/docker/{ID}/docker/{OTHER_ID}/init.scope", CgroupOwner("docker", container_id=ID, name=ID[:12])),
         (f"/system.slice/docker-{ID}.scope", CgroupOwner("docker", container_id=ID, name=ID[:12])),
         ("/docker/buildkit/t4967jvf8rbufklrhkicskyes", CgroupOwner("docker", name="buildkit")),
         (f"/machine.slice/libpod-{ID}.scope", CgroupOwner("podman", container_id=ID, name=ID[:12])),
@@ -97,7 +98,7 @@ def test_every_line_of_the_fixture_is_parsed() -> None:
         ("/system.slice/slurmd.service", CgroupOwner("service", name="slurmd.service")),
         # Services and people.
         ("/system.slice/ollama.service", CgroupOwner("service", name="ollama.service")),
-        ("/system.slice/a.service/b.service/deeper", CgroupOwner("service", name="b.service")),
+        ("/system.slice/a.service/b.service/deeper", CgroupOwner("service", name="a.service")),
         ("/system.slice/system-vllm.slice/vllm@70b.service", CgroupOwner("service", name="vllm@70b.service")),
         ("/system.slice/run-r1f5c.scope", CgroupOwner("service", name="run-r1f5c.scope")),
         ("/user.slice/user-1000.slice/session-3.scope", CgroupOwner("session", name="1000", user="1000")),
@@ -180,7 +181,8 @@ def lines(*paths: str, unified: str = "") -> str:
 
 def test_one_hierarchy_that_names_the_pod_is_enough() -> None:
     node = f"/system.slice/docker-{OTHER_ID}.scope"
-    assert parse_cgroup(lines("/", node, f"{node}/kubelet{POD}", node)) == CgroupOwner("pod", UID, ID)
+    inside = Trust(nodes=(node,))
+    assert parse_cgroup(lines("/", node, f"{node}/kubelet{POD}", node), inside) == CgroupOwner("pod", UID, ID)
     assert parse_cgroup(lines("/", POD, unified="/system.slice/containerd.service")) == CgroupOwner(
         "pod", UID, ID
     )
@@ -291,11 +293,9 @@ def pod_paths(draw: st.DrawFn) -> tuple[str, str, str]:
             [
                 "",
                 "/../..",
-                f"/docker/{node}/kubelet",
-                f"/system.slice/docker-{node}.scope",
                 "/system.slice/k3s.service",
-                "/lxc.payload.node",
-                f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{node}.scope/container",
+                "/system.slice/snap.microk8s.daemon-containerd.service",
+                "/cluster.slice/cluster-gpu.slice",
             ]
         )
     )
@@ -327,6 +327,143 @@ def pod_paths(draw: st.DrawFn) -> tuple[str, str, str]:
         )
     )
     return path + inner, uid, container
+
+
+# Owners that can make cgroups of any name below their own, and their cgroups.
+OUTER = {
+    "/user.slice/user-1000.slice/user@1000.service": CgroupOwner("session", name="1000", user="1000"),
+    "/user.slice/user-1000.slice/session-3.scope": CgroupOwner("session", name="1000", user="1000"),
+    "/../../../../user.slice/user-1000.slice/user@1000.service/app.slice": CgroupOwner(
+        "session", name="1000", user="1000"
+    ),
+    "/user/alice/0": CgroupOwner("session", name="alice", user="alice"),
+    f"/kubepods.slice/kubepods-pod{UID}.slice/cri-containerd-{ID}.scope": CgroupOwner("pod", UID, ID),
+    POD: CgroupOwner("pod", UID, ID),
+    f"/kubepods/burstable/pod{UID}": CgroupOwner("pod", UID),
+    f"/kubepods/pod{UID}/runsc-sandbox": CgroupOwner("pod", UID),
+    f"/../../kubepods-besteffort-pod{UID}.slice/crio-{ID}.scope": CgroupOwner("pod", UID, ID),
+    f"/../{ID}": CgroupOwner("pod", container_id=ID, own_pod=True),
+    f"/k8s.io/{ID}": CgroupOwner("pod", container_id=ID),
+    f"/system.slice/docker-{ID}.scope": CgroupOwner("docker", container_id=ID, name=ID[:12]),
+    f"/docker/{ID}": CgroupOwner("docker", container_id=ID, name=ID[:12]),
+    f"/machine.slice/libpod-{ID}.scope/container": CgroupOwner("podman", container_id=ID, name=ID[:12]),
+    "/lxc.payload.first": CgroupOwner("lxc", name="first"),
+    "/lxc/101/ns": CgroupOwner("lxc", name="101"),
+    "/machine.slice/systemd-nspawn@web.service/payload": CgroupOwner(
+        "service", name="systemd-nspawn@web.service"
+    ),
+    "/machine.slice/machine-qemu\\x2d1\\x2dvm.scope/libvirt": CgroupOwner(
+        "service", name="machine-qemu\\x2d1\\x2dvm.scope"
+    ),
+    "/system.slice/jupyter-alice.service": CgroupOwner("service", name="jupyter-alice.service"),
+    "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0": CgroupOwner(
+        "slurm", name="7", slurm_job="7", slurm_step="0"
+    ),
+    "/slurm/uid_1000/job_7/step_0": CgroupOwner(
+        "slurm", name="7", slurm_job="7", slurm_step="0", user="1000"
+    ),
+}
+levels = st.one_of(
+    st.sampled_from(
+        [
+            *(
+                f"kubepods/pod{OTHER_UID}",
+                "kubepods.slice",
+                "kubelet.slice",
+                "k8s.io",
+                "docker",
+                "moby",
+                "payload",
+            ),
+            f"kubepods-besteffort-pod{OTHER_UID.replace('-', '_')}.slice:cri-containerd:{OTHER_ID}",
+            *("slurm/uid_0/job_46/step_0", "slurmstepd.scope/job_46", "lxc/other", "lxc.payload.other"),
+            *("user.slice/user-0.slice", "user@0.service", "user/root/0", "nvidia-mps.service", "init.scope"),
+            *("k3s.service", "containerd.service", "..", "ecs/" + "a" * 32 + "/" + "a" * 32 + "-1"),
+            *(f"docker-{OTHER_ID}.scope", f"cri-containerd-{OTHER_ID}.scope", OTHER_ID, f"crio-{OTHER_ID}"),
+        ]
+    ),
+    st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), min_size=1, max_size=20),
+)
+
+
+@settings(max_examples=400)
+@given(st.sampled_from(list(OUTER)), st.lists(levels, min_size=1, max_size=5), st.booleans())
+def test_whatever_cgroups_an_owner_makes_below_its_own_it_stays_the_owner(
+    cgroup: str, below: list[str], unified: bool
+) -> None:
+    path = "/".join([cgroup, *below])
+    found = parse_cgroup(f"0::{path}\n" if unified else lines(path, path, unified="/"))
+    assert isinstance(found, CgroupOwner)
+    # Of the pod of a virtual machine or gVisor the next level is taken for its container: it is the same pod.
+    expected = OUTER[cgroup]
+    container_id = (
+        found.container_id if expected.pod_uid and not expected.container_id else expected.container_id
+    )
+    step = found.slurm_step if expected.slurm_job else ""
+    assert found == replace(expected, container_id=container_id, slurm_step=step)
+
+
+NODE = f"/system.slice/docker-{OTHER_ID}.scope"
+NESTED_POD = (
+    f"{NODE}/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{UID.replace('-', '_')}.slice/{ID}"
+)
+EXPORTER_POD = f"{NODE}/kubelet/kubepods/besteffort/pod{'e' * 32}/{'e' * 64}"
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        pytest.param(EXPORTER_POD, id="in a pod"),
+        pytest.param(f"{NODE}/system.slice/gputally.service", id="as a service"),
+    ],
+)
+def test_an_exporter_inside_of_a_node_that_is_a_container_names_the_pods_of_this_node(own: str) -> None:
+    trust = trust_of(f"4:memory:{own}\n0::/\n")
+    assert parse_cgroup(f"0::{NESTED_POD}\n", trust) == CgroupOwner("pod", UID, ID)
+    # What is in the same container and no pod is the container's, and other containers keep what is theirs.
+    assert parse_cgroup(f"0::{NODE}/system.slice/ollama.service\n", trust) == CgroupOwner(
+        "docker", container_id=OTHER_ID, name=OTHER_ID[:12]
+    )
+    other = f"/docker/{ID}"
+    assert parse_cgroup(f"0::{other}/kubepods/pod{UID}/{OTHER_ID}\n", trust) == CgroupOwner(
+        "docker", container_id=ID, name=ID[:12]
+    )
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        f"0::/kubepods/burstable/pod{'e' * 32}/{'e' * 64}\n",
+        f"0::{NODE}\n",
+        "0::/system.slice/gputally.service\n",
+        "0::/user.slice/user-1000.slice/user@1000.service/app.slice/gputally.service\n",
+        "0::/\n",
+        "",
+    ],
+)
+def test_elsewhere_an_exporter_believes_only_outermost_owners(own: str) -> None:
+    assert trust_of(own) == Trust()
+
+
+@pytest.mark.parametrize(
+    ("path", "owner"),
+    [
+        (NESTED_POD, CgroupOwner("pod", UID, ID)),
+        (f"/user.slice/user-1000.slice/user@1000.service/k3s.service{POD}", CgroupOwner("pod", UID, ID)),
+        (
+            f"/user.slice/user-1000.slice/user@1000.service/user.slice/docker-{ID}.scope",
+            CgroupOwner("docker", container_id=ID, name=ID[:12]),
+        ),
+        (f"/lxc/101/ns/docker/{ID}", CgroupOwner("docker", container_id=ID, name=ID[:12])),
+        (f"{POD}/docker/{OTHER_ID}/kubepods/pod{OTHER_UID}/{OTHER_ID}", CgroupOwner("pod", UID, ID)),
+        (
+            "/user.slice/user-1000.slice/user@1000.service/slurm/uid_0/job_46",
+            CgroupOwner("session", name="1000", user="1000"),
+        ),
+    ],
+)
+def test_nested_pods_and_containers_count_where_that_is_set(path: str, owner: CgroupOwner) -> None:
+    assert parse_cgroup(f"0::{path}\n", Trust(nested=True)) == owner
 
 
 @given(pod_paths(), st.booleans())

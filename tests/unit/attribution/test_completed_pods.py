@@ -16,8 +16,8 @@ from gputally.attribution.pod_processes import PodProcesses
 from gputally.attribution.pod_resources import PodResources
 from gputally.attribution.resolve import find_holders, idle_pods, index_pods, list_pods
 from gputally.model import DeviceKey, Gpu, Owner, PodInfo, Process, Reading, Resident, Use
-from tests.support.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
-from tests.support.kubelet_server import kubelet, message
+from tools.standin.kubelet import kubelet, message
+from tools.standin.procfs import FakeProcfs, container_id, pod_cgroup, uid
 
 LIST = "/v1.PodResourcesLister/List"
 READINGS = tuple(

@@ -19,8 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputally.attribution.kubelet_grpc import Reply, exchange
+from gputally.model import Unavailable
 
 LIMIT = 1000
+NOTHING = memoryview(b"")
 OK = [(":status", "200"), ("content-type", "application/grpc")]
 
 
@@ -53,17 +55,26 @@ def whole_reply(*pieces: bytes, status: str = "0", error: str = "") -> bytes:
 
 
 def test_a_message_in_several_frames_is_joined() -> None:
-    assert reply_to(whole_reply(b"\0\0\0", b"\0\5he", b"", b"llo")) == Reply(0, "", b"hello")
+    assert reply_to(whole_reply(b"\0\0\0", b"\0\5he", b"", b"llo")) == Reply(0, "", memoryview(b"hello"))
 
 
 def test_an_error_has_the_message_of_the_server() -> None:
-    assert reply_to(whole_reply(status="8", error="100%25 full%2c")) == Reply(8, "100% full,", b"")
+    assert reply_to(whole_reply(status="8", error="100%25 full%2c")) == Reply(8, "100% full,", NOTHING)
 
 
 def test_an_error_without_a_message() -> None:
     only_trailers = headers(Encoder(), *OK, ("grpc-status", "12"), last=True)
 
-    assert reply_to(frames(only_trailers)) == Reply(12, "", b"")
+    assert reply_to(frames(only_trailers)) == Reply(12, "", NOTHING)
+
+
+def test_the_message_of_an_error_is_cut() -> None:
+    assert reply_to(whole_reply(status="8", error="x" * 9_000)) == Reply(8, "x" * 300, NOTHING)
+
+
+def test_a_reply_of_too_many_bytes_is_refused() -> None:
+    with pytest.raises(Unavailable, match="the kubelet's answer is too large: more than 1000 bytes"):
+        reply_to(whole_reply(b"\0\0\0\x10\0" + bytes(LIMIT)))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +84,6 @@ def test_an_error_without_a_message() -> None:
         (whole_reply(b"\0\0\0\0\1hello"), "whole"),
         (whole_reply(b"\1\0\0\0\5hello"), "uncompressed"),
         (whole_reply(), "whole"),
-        (whole_reply(b"\0\0\0\x10\0" + bytes(LIMIT)), "longer than 1000 bytes"),
         (whole_reply(b"\0\0\0\0\0", status="fine"), "no gRPC status"),
         (frames(headers(Encoder(), (":status", "404"), last=True)), "HTTP status 404"),
         (b"\0\0\5\0\0\0\0\0\0hello", "HTTP/2"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gputally.attribution.kubelet_pods import KubeletPods, parse_pods
 from gputally.attribution.kubernetes_pod import AllowedLabels
 from gputally.model import PodInfo, Unavailable
-from tests.support.kubelet_server import kubelet, message
+from tools.standin.kubelet import kubelet, message
 
 LIST = "/v1alpha1.Pods/ListPods"
 UID = "4a163a05-439d-484b-8e53-2968bc15824f"
@@ -126,7 +126,8 @@ def test_all_fields_of_a_pod_are_read(socket_path: Path) -> None:
             node="gpu-node-7",
             workload="StatefulSet/train",
             requested=True,
-            labels=(("app", "train"), ("notes", "y"), ("team", "vision")),
+            labels=(("app", "train"), ("team", "vision"), ("notes", "y")),
+            full_name_labels=2,
             phase="Running",
             started_at_seconds=1795003200.0,
             claim_requests=(("train-0-own-x7k2p", "gpu"),),
@@ -245,7 +246,7 @@ def test_the_container_id_before_the_last_restart_is_kept() -> None:
 
 
 def test_a_pod_without_a_name_is_left_out() -> None:
-    assert parse_pods(listing(core("Pod"), core("Pod")), AllowedLabels()) == ()
+    assert list(parse_pods(listing(core("Pod"), core("Pod")), AllowedLabels())) == []
 
 
 def test_a_missing_socket_has_the_mount_as_its_fix(socket_path: Path) -> None:
@@ -279,4 +280,4 @@ def test_a_damaged_reply_is_a_value_error_or_some_pods(data: st.DataObject) -> N
     for _ in range(data.draw(st.integers(1, 4))):
         reply[data.draw(st.integers(0, len(reply) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(ValueError):
-        parse_pods(bytes(reply), AllowedLabels(labels=["b"]))
+        list(parse_pods(bytes(reply), AllowedLabels(labels=["b"])))

@@ -214,16 +214,23 @@ def test_no_label_is_exported_by_default() -> None:
     assert facts(pod(**LABELLED)).labels == ()
 
 
-def test_allowed_labels_and_annotations_are_sorted_and_labels_take_precedence() -> None:
+def test_allowed_labels_and_annotations_are_sorted_full_names_first_and_labels_take_precedence() -> None:
     allowed = AllowedLabels(
         labels=("team", "app.kubernetes.io/*", "absent"), annotations=("cost-center", "team")
     )
     assert facts(pod(**LABELLED), allowed).labels == (
-        ("app.kubernetes.io/name", "train"),
-        ("app.kubernetes.io/part-of", "x"),
         ("cost-center", "4711"),
         ("team", "vision"),
+        ("app.kubernetes.io/name", "train"),
+        ("app.kubernetes.io/part-of", "x"),
     )
+
+
+def test_a_tenant_cannot_displace_a_label_that_is_allowed_by_its_full_name() -> None:
+    own = {f"a{n:03}": "x" for n in range(500)} | {"team": "vision", "example-com/team": "other"}
+    shown = facts(pod(metadata={"labels": own}), AllowedLabels(labels=("*", "team"))).labels
+    assert len(shown) == 32
+    assert shown[0] == ("team", "vision")
 
 
 def test_an_asterisk_allows_all_labels_but_no_annotation() -> None:

@@ -16,8 +16,8 @@ from gputally.attribution.owners import Attributor, ProcessOwners
 from gputally.attribution.pod_logs import PodLogs
 from gputally.attribution.resolve import index_pods
 from gputally.model import Owner, PodInfo, Process, Unknown
-from tests.support.fake_procfs import FakeProcfs, container_id, uid
 from tests.support.worlds import world
+from tools.standin.procfs import FakeProcfs, container_id, uid
 
 GUARANTEED, BURSTABLE, BEST_EFFORT, SERVICE, SIBLING = 4001, 4002, 4003, 4004, 4005
 QOS = {GUARANTEED: "", BURSTABLE: "burstable", BEST_EFFORT: "besteffort"}
@@ -104,22 +104,25 @@ def proc(tmp_path: Path) -> FakeProcfs:
 def pod_source(root: Path, *, with_ids: bool) -> PodLogs:
     """The kubelet's log directories, with a pod for each pid; some kubelets make no links with ids."""
     pods, containers = root / "pods", root / "containers"
-    containers.mkdir()
+    containers.mkdir(exist_ok=True)
     for pid in QOS:
         log = pods / f"team-a_train-{pid}_{uid(pid)}" / "main" / "0.log"
-        log.parent.mkdir(parents=True)
+        log.parent.mkdir(parents=True, exist_ok=True)
         if with_ids:
             (containers / f"train-{pid}_team-a_main-{container_id(pid)}.log").symlink_to(log)
     return PodLogs(pods, containers)
 
 
-def owners(proc: FakeProcfs, *pids: int, with_ids: bool = False) -> dict[int, Owner | Unknown]:
+def owners(
+    proc: FakeProcfs, *pids: int, with_ids: bool = False, nested: bool = False
+) -> dict[int, Owner | Unknown]:
     """The owners of these processes, all on one GPU; the exporter knows its own pod by its name only."""
     (gpu,) = world("h100", 1, faults=())
     reading = replace(gpu, processes=tuple(Process(pid, "compute") for pid in pids), process_samples=())
     own = PodReport((PodInfo("gputally", "exporter", EXPORTER, container_names=("exporter", "helper")),))
     known = index_pods({"pod_logs": pod_source(proc.root.parent, with_ids=with_ids).read(), "own_pod": own})
-    found = Attributor(ProcessOwners(proc.root)).attribute([reading], known)
+    finder = ProcessOwners(proc.root, nested=nested)
+    found = Attributor(finder).attribute([reading], known)
     return {resident.process.pid: resident.owner for resident in found.residents}
 
 
@@ -135,9 +138,24 @@ def test_every_pod_is_named_and_a_service_is_not_a_pod(
     for pid, qos in QOS.items():
         proc.start(pid, hierarchies(driver(qos, uid(pid), container_id(pid))))
     proc.start(SERVICE, hierarchies("/system.slice/ollama.service"))
+    # The node of kind and minikube is a container: the exporter runs in a pod of it.
+    proc.start_self(hierarchies(driver("", EXPORTER, EXPORTER_ID)))
 
-    found = owners(proc, *QOS, SERVICE, with_ids=driver is without_pod)
+    nested = driver is DRIVERS["cgroupfs, K3s without root"]
+    found = owners(proc, *QOS, SERVICE, with_ids=driver is without_pod, nested=nested)
     assert found == {**{pid: pod(pid) for pid in QOS}, SERVICE: OLLAMA}
+
+
+@pytest.mark.parametrize("hierarchies", [unified, legacy, hybrid])
+@pytest.mark.parametrize("name", ["systemd, kind", "systemd, minikube", "cgroupfs, kind"])
+def test_outside_of_a_node_that_is_a_container_the_node_pays(
+    proc: FakeProcfs, name: str, hierarchies: Callable[[str], str]
+) -> None:
+    proc.start(GUARANTEED, hierarchies(DRIVERS[name]("", uid(GUARANTEED), container_id(GUARANTEED))))
+    proc.start_self(hierarchies("/system.slice/gputally.service"))
+
+    assert owners(proc, GUARANTEED) == {GUARANTEED: Owner("docker", f"docker/{NODE[:12]}", container_id=NODE)}
+    assert owners(proc, GUARANTEED, nested=True) == {GUARANTEED: pod(GUARANTEED)}
 
 
 @pytest.mark.parametrize("qos", QOS.values())

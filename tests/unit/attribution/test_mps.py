@@ -23,8 +23,8 @@ from gputally.model import (
     Unknown,
     state_set,
 )
-from tests.support.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
 from tests.support.ledger_samples import holds, joules, new_ledger, nobodys, settle
+from tools.standin.procfs import FakeProcfs, container_id, pod_cgroup, uid
 
 GPU = Gpu("GPU-a", 0, "nvidia", "H100")
 A = Owner("pod", namespace="team", pod="a", container="main")
@@ -184,6 +184,37 @@ def test_no_work_is_lost_or_made(clients: list[tuple[Owner, int | None]], ratio:
     assert {one.mediated for one in there.values()} == {
         len({owner.name + owner.pod for owner, _ in clients}) > 1
     }
+
+
+@pytest.mark.parametrize("name", ["jupyter-alice.service", "ollama.service", "amps.service", "mpsd.service"])
+def test_a_service_that_is_not_there_for_mps_cannot_deal_its_work_to_clients_of_others(name: str) -> None:
+    owner = Owner("service", f"service/{name}")
+    there = residents({5: owner, 6: A, 7: B}, client(6), client(7))
+    assert (there[5].owner, busy(there[5])) == (owner, 0.8)
+    assert [busy(there[pid]) for pid in (6, 7)] == [None, None]
+
+
+@pytest.mark.parametrize(
+    "name", ["nvidia-mps.service", "mps@0.service", "nvidia-cuda-mps-control.service", "slurmd.service"]
+)
+def test_a_service_for_mps_is_known_by_its_unit(name: str) -> None:
+    there = residents({5: Owner("service", f"service/{name}"), 6: A, 7: B}, client(6), client(7))
+    assert there.keys() == {6, 7}
+
+
+@given(
+    st.sampled_from(
+        [A, JOB, Owner("session", "session/1000"), Owner("docker", "docker/1"), Unknown("exited")]
+    ),
+    st.booleans(),
+)
+def test_an_owner_that_acts_as_a_server_is_charged_itself(owner: Owner | Unknown, named: bool) -> None:
+    # A client of the same owner may take its work: it is the same account.
+    there = residents({5: owner, 6: A, 7: B}, client(6), client(7), named=(5,) if named else ())
+    work: dict[object, float] = {}
+    for one in there.values():
+        work[one.owner] = work.get(one.owner, 0.0) + (busy(one) or 0.0)
+    assert {who: ratio for who, ratio in work.items() if ratio} == {owner: 0.8}
 
 
 def test_the_name_is_the_one_that_the_kernel_keeps(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from gputally.attribution import FoundOwner, PodReport
 from gputally.attribution.owners import ProcessOwners
 from gputally.attribution.resolve import PodIndex, index_pods
 from gputally.model import Owner, PodInfo, Unknown
-from tests.support.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
+from tools.standin.procfs import FakeProcfs, container_id, pod_cgroup, uid
 
 PODS = tuple(
     PodInfo(f"ns-{n}", f"pod-{n}", uid(n), containers={container_id(n): "main"}, container_names=("main",))

@@ -338,14 +338,14 @@ def test_a_directory_replaced_by_one_of_the_same_mtime_is_listed_again(node: Nod
 def test_a_pod_deleted_during_the_listing_is_omitted(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.run("ml", "leaves", UID_A, "trainer")
     node.run("ml", "stays", UID_B, "trainer")
-    listed = module._pod_directories
+    listed = module._PodsDirectory._pod_directories
 
-    def list_then_delete(descriptor: int) -> dict[str, Owner]:
-        found = listed(descriptor)
+    def list_then_delete(directory: module._PodsDirectory, descriptor: int) -> dict[str, Owner]:
+        found = listed(directory, descriptor)
         (node.pods / f"ml_leaves_{UID_A}").rename(node.pods.parent / "gone")
         return found
 
-    monkeypatch.setattr(module, "_pod_directories", list_then_delete)
+    monkeypatch.setattr(module._PodsDirectory, "_pod_directories", list_then_delete)
     assert [pod.pod for pod in node.facts()] == ["stays"]
 
 
@@ -444,7 +444,7 @@ def test_without_both_directories_the_fix_names_the_mount(tmp_path: Path) -> Non
         PodLogs(tmp_path / "pods", tmp_path / "containers").read()
     assert f"{tmp_path}/pods" in caught.value.reason
     assert f"{tmp_path}/containers" in caught.value.reason
-    assert "hostPath /var/log/pods" in caught.value.fix
+    assert "/var/log/pods" in caught.value.fix
     assert "read-only" in caught.value.fix
 
 

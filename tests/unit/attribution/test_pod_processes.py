@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gputally.attribution.pod_processes import PodProcesses, visible_pods
-from tests.support.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
+from tools.standin.procfs import FakeProcfs, container_id, pod_cgroup, uid
 
 ALL = frozenset({uid(1), uid(2), uid(3)})
 

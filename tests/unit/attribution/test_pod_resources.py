@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from gputally.attribution import Allocation, PodReport
 from gputally.attribution.pod_resources import PodResources, parse_pods
 from gputally.model import Unavailable
-from tests.support.kubelet_server import kubelet, message
+from tools.standin.kubelet import kubelet, message
 
 V1 = "/v1.PodResourcesLister/List"
 V1ALPHA1 = "/v1alpha1.PodResourcesLister/List"
@@ -185,7 +185,7 @@ def test_a_kubelet_that_supports_neither_version_is_unavailable(socket_path: Pat
 
 
 def test_a_reply_of_more_than_ten_megabytes_is_read_completely(socket_path: Path) -> None:
-    ids = [f"{GPU}::{number:0300}" for number in range(30_000)]
+    ids = [f"{GPU}::{number:01200}" for number in range(9_000)]
     reply = listing(pod("train-0", container("main", {"nvidia.com/gpu": ids})))
     assert len(reply) > 10_000_000
     with kubelet(socket_path, {V1: reply}):
@@ -193,8 +193,11 @@ def test_a_reply_of_more_than_ten_megabytes_is_read_completely(socket_path: Path
 
 
 def test_an_endless_reply_is_refused(socket_path: Path) -> None:
-    with kubelet(socket_path, {V1: bytes(65 << 20)}):
-        assert "longer than" in unavailable(PodResources(socket_path, timeout_seconds=60)).reason
+    with kubelet(socket_path, {V1: bytes(17 << 20)}):
+        assert (
+            "too large: more than 16777216 bytes"
+            in unavailable(PodResources(socket_path, timeout_seconds=60)).reason
+        )
 
 
 def test_a_call_that_hangs_times_out_and_is_repeated(socket_path: Path) -> None:

@@ -33,6 +33,7 @@ ID = "25d057a4c6c9555f2a0eb106e8896968c28f1c44aca4754174851aca7f89ad26"
 OTHER_ID = "65d752a38e1db784d521f48c3f1956f4f9a74ebb923377144f253f3aca9fa028"
 POD_CGROUP = f"0::/kubepods/burstable/pod{UID}/{ID}\n".encode()
 EXITING = 0x4
+ROOT = b"Name:\tpython3\nUid:\t0\t0\t0\t0\n"
 
 
 def stat_line(
@@ -213,7 +214,7 @@ def test_a_process_whose_first_thread_has_exited_is_located_by_another_thread(
     process: Callable[..., Path],
 ) -> None:
     ended = stat_line(state="Z", flags=0x400000 | EXITING, threads=2)
-    living = {"task__42__stat": ended, "task__43__stat": stat_line(threads=2)}
+    living = {"task__42__stat": ended, "task__43__stat": stat_line(threads=2), "status": ROOT}
     root_cgroup = b"4:memory:/\n0::/\n"
     root = process(ended, root_cgroup, **living, task__43__cgroup=POD_CGROUP)
     assert read_process(root, 42) == ProcessFacts(42, 728037, "python3", CgroupOwner("pod", UID, ID))
@@ -233,6 +234,21 @@ def test_the_user_of_a_slurm_job_is_read_if_the_path_has_none(process: Callable[
     found = read_process(root, 42)
     assert isinstance(found, ProcessFacts)
     assert found.owner == CgroupOwner("slurm", name="42", slurm_job="42", slurm_step="0", user="1000")
+
+
+def test_where_no_cgroup_has_the_user_the_kernels_user_id_is_the_owner_and_not_the_name(
+    process: Callable[..., Path],
+) -> None:
+    cgroup = b"4:memory:/\n0::/\n"
+    for name in (b"python3", b"ollama", b"nvidia-cuda-mps"):
+        found = read_process(
+            process(stat_line(name=name), cgroup, status=ROOT.replace(b"\t0", b"\t1000")), 42
+        )
+        assert isinstance(found, ProcessFacts)
+        assert found.owner == CgroupOwner("session", name="1000", user="1000")
+    found = read_process(process(cgroup=cgroup, status=ROOT), 42)
+    assert isinstance(found, ProcessFacts)
+    assert found.owner == CgroupOwner("process"), "of root: its programs are the host's"
 
 
 def test_a_long_file_is_read_completely(process: Callable[..., Path]) -> None:

@@ -31,7 +31,7 @@ from gputally.model import (
     Unknown,
     Use,
 )
-from tests.support.fake_procfs import container_id, uid
+from tools.standin.procfs import container_id, uid
 
 TRAIN = PodInfo(
     "team-a", "train-0", uid(1), containers={container_id(1): "main"}, container_names=("main", "sidecar")

@@ -78,7 +78,7 @@ def test_samples_before_the_start_of_a_process_belong_to_the_previous_owner() ->
     assert (now.owner, now.samples, now.ended, now.started_at_seconds) == (NEW, samples[2:], False, BEGAN)
 
 
-def test_they_are_unattributed_if_the_previous_owner_was_unknown() -> None:
+def test_samples_before_the_start_are_unattributed_if_the_previous_owner_was_unknown() -> None:
     found = {7: FoundOwner(NEW, BEGAN, new=True)}
     residents = list_residents([reading(Process(7, "compute"), samples=(sample(7, BEGAN - 3),))], found)
     assert short(residents) == [(7, Unknown("exited"), 1, True), (7, NEW, 0, False)]

@@ -6,7 +6,7 @@ from gputally.attribution import PodReport
 from gputally.attribution.resolve import PodIndex, index_pods
 from gputally.attribution.sidecar import SidecarOwners
 from gputally.model import Owner, PodInfo, Unknown
-from tests.support.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
+from tools.standin.procfs import FakeProcfs, container_id, pod_cgroup, uid
 
 POD = PodInfo("team-a", "train-0", pod_uid=uid(7), container_names=("main",))
 OWNER = Owner("pod", namespace="team-a", pod="train-0", container="main", pod_uid=uid(7))

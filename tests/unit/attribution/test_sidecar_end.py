@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gputally.attribution.sidecar import others_run, sees_containers, watch_containers
-from tests.support.fake_procfs import FakeProcfs, container_id
+from tools.standin.procfs import FakeProcfs, container_id
 
 OWN = "0::/\n"
 SANDBOX = f"0::/../cri-containerd-{container_id(1)}.scope\n"
@@ -47,7 +47,7 @@ def test_the_sandbox_and_its_own_processes_do_not_count_as_containers(pod: FakeP
     assert others_run(pod.root)
 
 
-def test_it_ends_when_all_other_containers_have_ended(pod: FakeProcfs) -> None:
+def test_the_sidecar_ends_when_all_other_containers_have_ended(pod: FakeProcfs) -> None:
     pod.start(30, MAIN)
     pod.start(31, MAIN)
     ended = threading.Event()
@@ -57,7 +57,7 @@ def test_it_ends_when_all_other_containers_have_ended(pod: FakeProcfs) -> None:
     assert not watch.is_set()
 
 
-def test_it_waits_for_a_container_that_has_not_started(pod: FakeProcfs) -> None:
+def test_the_sidecar_waits_for_a_container_that_has_not_started(pod: FakeProcfs) -> None:
     ended = threading.Event()
     watch = Looks(lambda: None, lambda: pod.start(30, MAIN), lambda: None)
     watch_containers(pod.root, ended.set, watch)

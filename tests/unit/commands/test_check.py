@@ -1,15 +1,22 @@
 """`gputally check` on hosts of every kind."""
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from gputally.attribution import PodReport
-from gputally.commands import Finding, report_text
+from gputally.commands import NOTE, OK, PROBLEM, Finding, report_lines
 from gputally.commands.check import check_host, report_json, usable
 from gputally.devices import Report
+from gputally.ledger.clock import since_boot_us
+from gputally.ledger.state_file import Saved, encode
 from gputally.model import Gpu, PodInfo, Process, Reading, Unavailable
+from tests.support.ledger_states import BOOT, state
 from tests.support.texts import missing
+from tools.standin.procfs import FakeProcfs
 
 GPU = Gpu("GPU-a", 0, "nvidia", "NVIDIA T4")
 MI300X = Gpu("GPU-m", 0, "amd", "AMD Instinct MI300X")
@@ -75,7 +82,7 @@ def test_a_host_without_a_gpu_is_not_usable(tmp_path: Path) -> None:
     findings = check(host(tmp_path), nvml)
     assert not usable(findings)
     assert Finding("problem", "nvml", "the NVML library is not here", "install the driver") in findings
-    assert "fix: install the driver" in report_text(findings)
+    assert "fix: install the driver" in "\n".join(report_lines(findings))
 
 
 def test_a_gpu_without_its_module_has_the_command_that_loads_it(tmp_path: Path) -> None:
@@ -109,7 +116,7 @@ def test_a_healthy_host_is_usable(tmp_path: Path) -> None:
 
 def test_fields_that_a_gpu_does_not_support_are_listed(tmp_path: Path) -> None:
     reading = Reading(gpu=GPU, power_watts=30.0)
-    text = report_text(check(host(tmp_path), Fixed("nvml", Report((reading,)))))
+    text = "\n".join(report_lines(check(host(tmp_path), Fixed("nvml", Report((reading,))))))
     assert "NVIDIA T4 does not support: " in text
     assert "energy_millijoules" in text
     assert "power_watts" not in text
@@ -169,7 +176,7 @@ def test_an_amd_gpu_without_its_module_has_the_command_that_loads_it(tmp_path: P
     assert (pci.subject, pci.level) == ("pci", "ok")
     assert missing(pci.text, "1 AMD", "0000:05:00.0") == []
     assert (driver.subject, driver.level, driver.fix) == ("driver", "problem", "modprobe amdgpu")
-    assert "NVIDIA" not in report_text(findings), "an absent vendor is not reported"
+    assert "NVIDIA" not in "\n".join(report_lines(findings)), "an absent vendor is not reported"
 
 
 def test_a_healthy_host_with_amd_gpus_is_usable(tmp_path: Path) -> None:
@@ -192,7 +199,7 @@ def test_a_healthy_host_with_amd_gpus_is_usable(tmp_path: Path) -> None:
 
 
 def test_fields_of_amd_gpus_only_are_not_missing_on_others(tmp_path: Path) -> None:
-    text = report_text(check(host(tmp_path), Fixed("nvml", Report((Reading(gpu=GPU),)))))
+    text = "\n".join(report_lines(check(host(tmp_path), Fixed("nvml", Report((Reading(gpu=GPU),))))))
     assert "nvlink_bytes" in text
     assert "xgmi" not in text
 
@@ -220,7 +227,7 @@ def test_the_fix_for_a_lost_amd_gpu_is_the_reset_command_of_amd(tmp_path: Path) 
 
 
 def test_json_has_the_result_and_the_findings(tmp_path: Path) -> None:
-    report = json.loads(report_json(check(host(tmp_path), Fixed("nvml", Report(())))))
+    report = json.loads("".join(report_json(check(host(tmp_path), Fixed("nvml", Report(()))))))
     assert report["ok"] is False
     assert any("no GPU" in finding["text"] for finding in report["findings"] if finding["subject"] == "nvml")
 
@@ -254,7 +261,48 @@ def test_a_pod_source_is_reported_with_its_counts_or_the_fix(tmp_path: Path) -> 
     read = found(PodReport((PodInfo("a", "b"),)))
     assert (read.level, read.subject) == ("ok", "pod_logs")
     assert "1 pods, 0 GPUs" in read.text
+    beyond = found(PodReport((PodInfo("a", "b"),), left_out={"pods": 0, "containers": 3}))
+    assert (beyond.level, beyond.text) == ("note", "3 containers are beyond the limit and left out")
     failed = found(Unavailable("no /var/log/pods", "mount it"))
     assert (failed.level, failed.subject, failed.fix) == ("note", "pod_logs", "mount it")
     assert "no /var/log/pods" in failed.text
     assert "names of pods" in failed.text
+
+
+def state_finding(tmp_path: Path, path: Path) -> Finding:
+    FakeProcfs(tmp_path / "proc")
+    boot = tmp_path / "proc/sys/kernel/random/boot_id"
+    boot.parent.mkdir(parents=True, exist_ok=True)
+    boot.write_text(BOOT)
+    findings = check_host([], procfs=tmp_path / "proc", sysfs=tmp_path, timeout_seconds=30, state_file=path)
+    (found,) = [finding for finding in findings if finding.subject == "state_file"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("valid_seconds", "boot_id", "level", "text"),
+    [
+        (60, BOOT, OK, "continues the ledger in"),
+        (-1, BOOT, NOTE, "has expired: an exporter that starts now begins a new ledger"),
+        (60, "another", NOTE, "is of another boot"),
+    ],
+)
+def test_whether_the_state_file_is_resumed_from(
+    tmp_path: Path, valid_seconds: int, boot_id: str, level: str, text: str
+) -> None:
+    path = tmp_path / "ledger.json"
+    until_us = since_boot_us() + valid_seconds * 1_000_000
+    path.write_bytes(encode(Saved(state(1, boot_id=boot_id), time.time(), until_us)))
+    found = state_finding(tmp_path, path)
+    assert (found.level, text in found.text) == (level, True)
+    assert path.exists()
+
+
+def test_a_state_file_that_is_missing_damaged_or_cannot_exist(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.json"
+    assert "does not exist" in state_finding(tmp_path, path).text
+    path.write_bytes(b"not ours")
+    found = state_finding(tmp_path, path)
+    assert (found.level, "was not written by GPUTally" in found.text) == (NOTE, True)
+    found = state_finding(tmp_path, tmp_path / "missing" / "ledger.json")
+    assert (found.level, found.fix) == (PROBLEM, f"mkdir -p {tmp_path / 'missing'}")

@@ -119,7 +119,7 @@ def test_without_a_driver_the_reason_is_printed(
     assert missing(capsys.readouterr().err, "gputally enable-accounting: ", reason, "\nfix: ") == []
 
 
-def test_it_releases_the_driver(scenario: Path) -> None:
+def test_the_command_releases_the_driver(scenario: Path) -> None:
     shows(scenario, on(0))
     run()
     held = held_file(scenario)

@@ -74,8 +74,8 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
 
 
 @pytest.mark.parametrize("flags", [(), ("--reader", "acme")], ids=["auto", "by name"])
-def test_its_gpus_are_in_the_scrape(installation: Installation, flags: tuple[str, ...]) -> None:
-    run = installation.gputally("serve", "--once", *flags)
+def test_the_vendors_gpus_are_in_the_scrape(installation: Installation, flags: tuple[str, ...]) -> None:
+    run = installation.gputally("serve", "--once", "--metrics", "full", *flags)
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
     assert 'gputally_gpu_power_watts{gpu="0",uuid="ACME-1"} 42.5' in lines
@@ -109,7 +109,7 @@ def test_a_driver_that_is_not_loaded_gets_its_command(installation: Installation
     assert (findings["acme"]["level"], findings["acme"]["fix"]) == ("problem", "modprobe acme")
 
 
-def test_its_kubernetes_devices_are_matched_to_its_gpus(installation: Installation) -> None:
+def test_the_vendors_kubernetes_devices_are_matched_to_its_gpus(installation: Installation) -> None:
     printed = installation.evaluate(
         "from gputally.attribution.device_ids import is_gpu_resource, match_device",
         "print(is_gpu_resource('acme.example/rocket'), is_gpu_resource('acme.example/anvil'))",
@@ -119,7 +119,7 @@ def test_its_kubernetes_devices_are_matched_to_its_gpus(installation: Installati
     assert printed.splitlines() == ["True False", "(0, 'ACME-1')", "None"]
 
 
-def test_its_gpus_and_partitions_are_on_the_landing_page(installation: Installation) -> None:
+def test_the_vendors_gpus_and_partitions_are_on_the_landing_page(installation: Installation) -> None:
     printed = installation.evaluate(
         "from gputally.model import Snapshot",
         "from gputally.pages.landing import render_landing",
@@ -134,7 +134,9 @@ def test_the_help_of_reader_names_it(installation: Installation) -> None:
     assert "acme, for ACME GPUs" in " ".join(installation.gputally("serve", "--help").stdout.split())
 
 
-def test_its_reader_is_among_those_that_fill_a_field_and_in_the_alerts(installation: Installation) -> None:
+def test_the_vendors_reader_is_among_those_that_fill_a_field_and_in_the_alerts(
+    installation: Installation,
+) -> None:
     printed = installation.evaluate(
         "print(readers_that_fill('power_watts'), readers_that_fill('xid_errors'))",
         "from alerts.settings import FIXED",

@@ -32,7 +32,7 @@ def settle(
 ) -> None:
     look = MeterSample(round(at * SECOND), None if joules is None else round(joules * 1000), None)
     part = DeviceSample(GPU.uuid, residents, holders, **{"visible": True, "sampled": True, **more})
-    ledger.settle(look, [part])
+    ledger.settle(look, [part], room=1000)
 
 
 def charges(ledger: GpuAccounts) -> dict[str, Charge]:
@@ -173,9 +173,9 @@ def test_an_owner_that_left_long_ago_is_removed_and_its_energy_stays_in_the_ledg
     ledger = open_books(process_accounts=True)
     settle(ledger, 0, 0, [resident(1, A)], [B])
     settle(ledger, 5, 100, [], [B])
-    ledger.expire(5 * SECOND, 5 * SECOND)
+    ledger.expire_before(0)
     assert charges(ledger).keys() == {"a", "b"}
-    ledger.expire(5 * SECOND + 1, 5 * SECOND)
+    ledger.expire_before(1)
     assert charges(ledger).keys() == {"b"}
     assert not list(ledger.process_charges())
     assert unattributed(ledger) == {"expired": 50_000}
@@ -184,7 +184,7 @@ def test_an_owner_that_left_long_ago_is_removed_and_its_energy_stays_in_the_ledg
 def test_a_present_owner_is_never_removed() -> None:
     ledger = open_books(process_accounts=True)
     settle(ledger, 0, 0, [resident(1, A)], [B])
-    ledger.expire(10**12, 0)
+    ledger.expire_before(10**12)
     assert charges(ledger).keys() == {"a", "b"}
     assert len(list(ledger.process_charges())) == 1
 
@@ -193,7 +193,7 @@ def test_an_owner_that_returns_after_removal_starts_at_zero() -> None:
     ledger = open_books()
     settle(ledger, 0, 0, [resident(1, A)])
     settle(ledger, 5, 100)
-    ledger.expire(10 * SECOND, 0)
+    ledger.expire_before(10 * SECOND)
     settle(ledger, 10, 200, [resident(1, A)])
     assert total(charges(ledger)["a"]) == 100_000
     assert charges(ledger)["a"].held_microseconds == 5 * SECOND
@@ -204,7 +204,7 @@ def test_an_owner_removed_before_its_last_window_closes_is_charged_as_departed()
     ledger = open_books()
     settle(ledger, 0, 0, [resident(1, A)])
     settle(ledger, 5, None)
-    ledger.expire(10 * SECOND, 0)
+    ledger.expire_before(10 * SECOND)
     settle(ledger, 10, 100)
     assert unattributed(ledger) == {"expired": 100_000}
     assert not charges(ledger)
@@ -214,7 +214,7 @@ def test_on_a_gpu_with_neither_counter_nor_power_no_owner_is_kept() -> None:
     ledger = open_books()
     for at in range(50):
         settle(ledger, at, None, [resident(at, pod(f"pod-{at}"))])
-        ledger.expire(at * SECOND, 0)
+        ledger.expire_before(at * SECOND)
     assert ledger.gpu_ledger() is None
     assert [one.energy_millijoules for one in ledger.charges()] == [None]
     settle(ledger, 50, 0)
@@ -373,9 +373,9 @@ def test_the_time_since_an_owner_left_is_kept_without_the_time_of_the_restart() 
     settle(before, 0, 0, [resident(1, A)])
     settle(before, 10, 0)
     after = resumed(before, 1000, 0)
-    after.expire(1000 * SECOND, 10 * SECOND)
+    after.expire_before(990 * SECOND)
     assert charges(after)
-    after.expire(1000 * SECOND + 1, 10 * SECOND)
+    after.expire_before(990 * SECOND + 1)
     assert not charges(after)
 
 

@@ -258,7 +258,7 @@ def test_a_floor_is_not_learned_while_the_gpu_reports_work_of_processes_that_are
     assert joules(ledger, B) == {}
 
 
-def test_a_floor_is_gone_on_from_after_a_restart() -> None:
+def test_a_floor_is_resumed_after_a_restart() -> None:
     before = new_ledger(boot_id="boot")
     idle_for_two_windows(before, [])
     ledger = new_ledger(boot_id="boot", resume=json.loads(json.dumps(before.state())))
@@ -266,14 +266,6 @@ def test_a_floor_is_gone_on_from_after_a_restart() -> None:
     settle(ledger, 100, reading(1200), there)
     settle(ledger, 105, reading(1700), there)
     assert (joules(ledger, A), joules(ledger, B)) == ({"held": 25, "shared": 450}, {"held": 25})
-
-
-def test_a_state_without_a_floor_is_gone_on_from_too() -> None:
-    state = state_after_a_window()
-    del state["gpus"][GPU.uuid]["power"]
-    ledger = new_ledger(boot_id="boot", resume=state)
-    settle(ledger, 100, reading(1150), [resident(1, A)])
-    assert joules(ledger, A) == {"measured": 100}
 
 
 def test_a_floor_of_mig_devices_goes_by_size_also_to_those_that_are_idle() -> None:
@@ -670,3 +662,29 @@ def test_fifty_thousand_short_pods_leave_only_their_energy_in_memory() -> None:
 @pytest.mark.parametrize("counter", [True, False])
 def test_short_processes_and_a_gpu_without_a_meter_leave_nothing_in_memory(counter: bool) -> None:
     a_day_of_short_pods(new_ledger(process_accounts=True), windows=80, pods=20, counter=counter)
+
+
+def test_with_too_many_owners_those_that_are_absent_for_longest_are_closed_early_and_nothing_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gputally.ledger.MOST_OWNERS", 3)
+    ledger = new_ledger()
+    settle(ledger, 0, reading(0), [resident(1, pod("stays")), resident(100, pod("gone-0"))])
+    for at in range(1, 6):
+        settle(ledger, at, reading(at), [resident(1, pod("stays")), resident(100 + at, pod(f"gone-{at}"))])
+        ledger.expire(at * SECOND)
+        assert_balanced(ledger)
+    assert [charge.owner.pod for charge in ledger.charges()] == ["stays", "gone-4", "gone-5"]
+    assert ledger.problems() == {("owners", "limit"): 4}
+
+
+def test_with_too_many_processes_the_owners_are_still_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gputally.ledger.MOST_PROCESSES", 2)
+    ledger = new_ledger(process_accounts=True)
+    there = [resident(pid, pod(f"pod-{pid}")) for pid in (1, 2, 3)]
+    for at in (0, 1):
+        settle(ledger, at, reading(at), there)
+    assert len(ledger.processes()) == 2
+    assert len(ledger.charges()) == 3
+    assert ledger.problems() == {("processes", "limit"): 2}
+    assert_balanced(ledger)

@@ -62,7 +62,7 @@ def test_idle_windows_with_work_in_between_are_not_in_a_row() -> None:
 
 
 @pytest.mark.parametrize("unknown", [window(5, 70, busy=None), WindowActivity(0, 999_999, 1, True, 0, 0)])
-def test_windows_of_unknown_activity_and_short_ones_teach_nothing(unknown: WindowActivity) -> None:
+def test_windows_of_unknown_activity_and_short_ones_give_no_floor(unknown: WindowActivity) -> None:
     assert learned(unknown, unknown, unknown).floor_milliwatts(resident=True) is None
 
 
@@ -130,11 +130,11 @@ def test_the_weights_are_the_watts_of_the_two_kinds_of_time(watts: tuple[int, in
     assert max(weights) == 1000
 
 
-def test_a_mix_that_never_changes_teaches_nothing() -> None:
+def test_a_mix_that_never_changes_leaves_the_weights_by_sm_time() -> None:
     assert fitted(600, 200, [0.50, 0.52]) == BY_SM_TIME
 
 
-def test_few_minutes_teach_nothing() -> None:
+def test_few_minutes_leave_the_weights_by_sm_time() -> None:
     assert fitted(600, 200, [0.1, 0.9], blocks=9) == BY_SM_TIME
 
 
@@ -145,7 +145,9 @@ def test_a_memory_share_that_does_not_explain_the_power_is_not_used() -> None:
 @pytest.mark.parametrize(
     "shares_watts", [([0.05, 0.4], 600, -200), ([0.6, 0.95], -200, 600), ([0.1, 0.9], 600, 1)]
 )
-def test_no_kind_of_time_is_for_nothing(shares_watts: tuple[list[float], int, int]) -> None:
+def test_the_lower_weight_is_at_least_a_quarter_of_the_higher(
+    shares_watts: tuple[list[float], int, int],
+) -> None:
     shares, compute, memory = shares_watts
     assert sorted(fitted(compute, memory, shares)) == [250, 1000]
 
@@ -156,7 +158,7 @@ def test_no_kind_of_time_is_for_nothing(shares_watts: tuple[list[float], int, in
         max_size=60,
     )
 )
-def test_whatever_is_noted_the_weights_stay_within_their_bounds(
+def test_the_weights_stay_within_their_bounds_for_any_windows(
     windows: list[tuple[int, float, float, int]],
 ) -> None:
     fit = Fit()
@@ -190,7 +192,7 @@ def test_a_window_without_memory_activity_is_not_fitted() -> None:
     assert model.weights == BY_SM_TIME
 
 
-def test_all_of_it_is_gone_on_from() -> None:
+def test_floors_and_weights_are_resumed() -> None:
     model = learned(
         window(0, 60, resident=False), window(5, 60, resident=False), window(10, 90), window(15, 90)
     )

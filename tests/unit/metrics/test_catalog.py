@@ -1,4 +1,4 @@
-"""The catalog follows from the model, and the readers of each metric from what they read on the fixtures."""
+"""The catalogue follows from the model; the readers of each metric, from what they read on the fixtures."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from gputally.declarations import LABEL, STANDARD, Group, counter, gauge, metric, over_first, several, total
 from gputally.devices import Reader
 from gputally.devices.amdgpu import AmdgpuReader
 from gputally.devices.rocm_smi import RocmSmiReader
 from gputally.metrics.catalog import (
-    BOOK_METRICS,
     CATALOG,
     GPU_METRICS,
+    LEDGER_METRICS,
     MIG_METRICS,
     Kind,
     Metric,
@@ -22,17 +23,7 @@ from gputally.metrics.catalog import (
 )
 from gputally.metrics.exposition import render_text
 from gputally.metrics.families import fill
-from gputally.model import (
-    LABEL,
-    Activity,
-    Labelled,
-    MigReading,
-    ProcessSample,
-    Reading,
-    counter,
-    gauge,
-    metric,
-)
+from gputally.model import Activity, Labelled, MigReading, ProcessSample, Reading
 from tests.support.amd_trees import HOSTS, planted
 from tools.rendering.metrics_page import readers_of
 
@@ -86,7 +77,7 @@ def test_a_metric_names_the_readers_that_fill_it(name: str, tmp_path: Path) -> N
     partitions = [mig for reading in readings for mig in reading.mig]
     assert partitions
     claims: tuple[tuple[tuple[Metric, ...], set[str]], ...] = (
-        ((*GPU_METRICS, *BOOK_METRICS), told(readings) | UNSEEN[name]),
+        ((*GPU_METRICS, *LEDGER_METRICS), told(readings) | UNSEEN[name]),
         (MIG_METRICS, told(partitions)),
     )
     for metrics, filled in claims:
@@ -123,14 +114,25 @@ class Thruster(Activity):
     thrust_newtons: float | None = gauge("Thrust of {owner}.")
     burn_microseconds: int | None = counter("Time of burning.")
     fuel_bytes: Labelled | None = counter("Fuel.", "tank", name="propellant_bytes")  # noqa: RUF009
+    plumes: Labelled | None = several(  # noqa: RUF009
+        metric("Plumes.", set=STANDARD, view=total),
+        metric("Plumes by side.", "side", name="side_plumes", view=over_first),
+    )
     heading: float | None = None
 
 
 def test_a_field_with_a_declaration_is_a_metric_without_further_edits() -> None:
     own = metrics_of(Thruster, Scope.POD, "ship", owner="the pod")[:4]
     assert own == (
-        Metric("ship_up", Kind.GAUGE, Scope.POD, "up", "1 when it is on."),
-        Metric("ship_thrust_newtons", Kind.GAUGE, Scope.POD, "thrust_newtons", "Thrust of the pod."),
+        Metric("ship_up", Kind.GAUGE, Scope.POD, "up", "1 when it is on.", group=Group.PODS),
+        Metric(
+            "ship_thrust_newtons",
+            Kind.GAUGE,
+            Scope.POD,
+            "thrust_newtons",
+            "Thrust of the pod.",
+            group=Group.PODS,
+        ),
         Metric(
             "ship_burn_seconds_total",
             Kind.COUNTER,
@@ -138,13 +140,30 @@ def test_a_field_with_a_declaration_is_a_metric_without_further_edits() -> None:
             "burn_microseconds",
             "Time of burning.",
             per=1_000_000,
+            group=Group.PODS,
         ),
-        Metric("ship_propellant_bytes_total", Kind.COUNTER, Scope.POD, "fuel_bytes", "Fuel.", ("tank",)),
+        Metric(
+            "ship_propellant_bytes_total",
+            Kind.COUNTER,
+            Scope.POD,
+            "fuel_bytes",
+            "Fuel.",
+            ("tank",),
+            group=Group.PODS,
+        ),
     )
 
 
+def test_a_field_with_two_declarations_is_two_metrics() -> None:
+    both = metrics_of(Thruster, Scope.GPU, "ship")[4:6]
+    assert [(one.name, one.field, one.set) for one in both] == [
+        ("ship_plumes", "plumes", "standard"),
+        ("ship_side_plumes", "plumes", "full"),
+    ]
+
+
 def test_inherited_fields_follow_the_own_fields() -> None:
-    inherited = metrics_of(Thruster, Scope.GPU, "ship")[4:]
+    inherited = metrics_of(Thruster, Scope.GPU, "ship")[6:]
     assert [one.field for one in inherited] == [one.name for one in fields(Activity)]
 
 
@@ -152,8 +171,14 @@ def test_a_label_of_an_info_metric_is_declared_at_its_field() -> None:
     assert info_labels(Thruster) == {"serial": "serial"}
 
 
-def test_its_values_are_exported() -> None:
-    thruster = Thruster(up=True, thrust_newtons=2.5, burn_microseconds=1_500_000, fuel_bytes={("aft",): 7})
+def test_the_values_of_declared_fields_are_exported() -> None:
+    thruster = Thruster(
+        up=True,
+        thrust_newtons=2.5,
+        burn_microseconds=1_500_000,
+        fuel_bytes={("aft",): 7},
+        plumes={("0", "left"): 1, ("1", "left"): 2, ("2", "right"): 3},
+    )
     families = fill(metrics_of(Thruster, Scope.GPU, "ship"), [(("0", "T-1"), thruster)])
     samples = [line for line in render_text(families).decode().splitlines() if not line.startswith("#")]
     assert samples == [
@@ -161,4 +186,7 @@ def test_its_values_are_exported() -> None:
         'ship_thrust_newtons{gpu="0",uuid="T-1"} 2.5',
         'ship_burn_seconds_total{gpu="0",uuid="T-1"} 1.5',
         'ship_propellant_bytes_total{gpu="0",uuid="T-1",tank="aft"} 7',
+        'ship_plumes{gpu="0",uuid="T-1"} 6',
+        'ship_side_plumes{gpu="0",uuid="T-1",side="left"} 3',
+        'ship_side_plumes{gpu="0",uuid="T-1",side="right"} 3',
     ]

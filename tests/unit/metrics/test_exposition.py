@@ -4,10 +4,12 @@ import gzip
 import re
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
@@ -20,14 +22,17 @@ from gputally.metrics.exposition import (
     render_openmetrics,
     render_text,
 )
-from gputally.metrics.families import Family
-from gputally.model import Snapshot
+from gputally.metrics.families import Family, build_families
+from gputally.metrics.own_process import read_exporter_facts
+from gputally.model import PodInfo, Snapshot
+from tests.support.snapshots import simulated
+from tests.support.text_format import check_openmetrics, check_text
 
 GAUGE = Metric("gputally_gpu_x_watts", Kind.GAUGE, Scope.GPU, "x", 'A "quoted" \\ help\nin two lines.')
 COUNTER = Metric("gputally_gpu_y_joules_total", Kind.COUNTER, Scope.GPU, "y", "Energy.")
 INFO = Metric("gputally_gpu_info", Kind.INFO, Scope.GPU, "info", "Who.", ("model",))
 
-label_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=20)
+label_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\0"), max_size=20)
 numbers = st.one_of(
     st.integers(0, 2**53), st.floats(allow_nan=False, allow_infinity=False, min_value=-1e18, max_value=1e18)
 )
@@ -50,6 +55,62 @@ def test_any_label_and_number_can_be_parsed_from_openmetrics(gpu: str, uuid: str
     assert (family.name, family.type, family.unit) == (GAUGE.name, "gauge", "watts")
     assert family.documentation == GAUGE.help
     assert [(s.labels, s.value) for s in family.samples] == [({"gpu": gpu, "uuid": uuid}, value)]
+
+
+def changed(one: Any, text: Callable[[str], str], number: Callable[[float], float]) -> Any:
+    """The same with every text and number replaced, in all its dataclasses and containers."""
+    if isinstance(one, str):
+        return text(one)
+    if isinstance(one, (int, float)) and not isinstance(one, bool):
+        return number(one)
+    if is_dataclass(one) and not isinstance(one, type):
+        kept = {"kind", "parent_index", "gpu_index", "index", "pid"}  # what tells families and series apart
+        values = {each.name: getattr(one, each.name) for each in fields(one) if each.init}
+        return type(one)(
+            **{name: each if name in kept else changed(each, text, number) for name, each in values.items()}
+        )
+    if isinstance(one, tuple):
+        return tuple(changed(each, text, number) for each in one)
+    if isinstance(one, Mapping):
+        return {changed(key, text, number): changed(each, text, number) for key, each in one.items()}
+    return one
+
+
+HOSTILE = '\0\n\r"\\{}=,# \ud800\x1b\x85\u2028\U0001f600# EOF\n'
+hostile_texts = st.text(st.characters() | st.sampled_from(HOSTILE), max_size=12)
+any_number = st.floats() | st.integers(-(2**200), 2**200)
+counter_number = st.floats(min_value=0, allow_nan=False) | st.integers(0, 2**200)
+everywhere = settings(max_examples=15, deadline=None)
+
+
+def whole(text: str, number: float) -> list[Family]:
+    labels = (("team", "ml"), ("app.kubernetes.io/name", "x"))
+    pods = tuple(PodInfo("u", "ml", f"train-{one}", labels=labels) for one in range(2))
+    taken = changed(
+        replace(simulated(), pods=pods, node_labels=labels), lambda each: text + each, lambda _: number
+    )
+    return build_families(taken, read_exporter_facts("1", text))
+
+
+@everywhere
+@given(hostile_texts, any_number)
+@example(HOSTILE, 10**400)
+@example("\0", float("nan"))
+@example("\ud800", float("-inf"))
+def test_no_text_or_number_of_a_snapshot_makes_the_text_format_invalid(text: str, number: float) -> None:
+    try:
+        families = whole(text, number)
+    except OverflowError:
+        assert abs(number) > 2**1000
+        families = [Family(GAUGE, [((text, ""), number)])]
+    check_text(render_text(families))
+
+
+@everywhere
+@given(hostile_texts, counter_number)
+@example(HOSTILE, float("inf"))
+def test_no_text_or_number_of_a_snapshot_makes_openmetrics_invalid(text: str, number: float) -> None:
+    check_openmetrics(render_openmetrics(whole(text, number)))
 
 
 def test_the_text_format_byte_for_byte() -> None:

@@ -108,11 +108,13 @@ def test_a_lost_gpu_keeps_its_identity_and_xid_errors_and_is_down() -> None:
     answering = Reading(gpu=GPU, power_watts=70.0, processes=(), xid_errors={("79",): 1})
     found = samples(answering.lost())
     assert found["gputally_gpu_up"] == {("3", "GPU-a"): False}
-    assert found["gputally_gpu_xid_errors_total"] == {("3", "GPU-a", "79"): 1}
+    assert found["gputally_gpu_xid_errors_total"] == {("3", "GPU-a"): 1}
+    assert found["gputally_gpu_xid_code_errors"] == {("3", "GPU-a", "79"): 1}
     assert {name for name in found if name.startswith("gputally_gpu_")} == {
         "gputally_gpu_info",
         "gputally_gpu_up",
         "gputally_gpu_xid_errors_total",
+        "gputally_gpu_xid_code_errors",
     }
 
 
@@ -184,8 +186,8 @@ def test_owners_of_each_kind_have_their_own_names_and_labels() -> None:
 
 def test_allowed_labels_become_unique_label_names() -> None:
     pods = (
-        PodInfo("team-a", "a", "u1", "n", "Job/a", True, (("app/x", "1"), ("app.x", "2"), ("team", "red"))),
-        PodInfo("team-b", "b", requested=False),
+        PodInfo("team-a", "a", "u1", "n", "Job/a", True, (("app.x", "2"), ("app/x", "1"), ("team", "red"))),
+        PodInfo("team-b", "b", requested=False, labels=(("app/x", "3"),)),
     )
     labels = (("gpu.model", "h100"), ("zone", "z1"))
     snapshot = Snapshot(
@@ -196,8 +198,8 @@ def test_allowed_labels_become_unique_label_names() -> None:
     assert info.metric.labels[-3:] == ("requested", "label_app_x", "label_team")
     assert [values for values, _ in info.samples] == [
         ("team-a", "a", "u1", "n", "Job/a", "true", "2", "red"),
-        ("team-b", "b", "", "", "", "false", "", ""),
-    ]
+        ("team-b", "b", "", "", "", "false", "3", ""),
+    ], "labels of team-a that are written alike do not empty the one of team-b"
     assert families.keys() <= {metric.name for metric in CATALOG}
     node = families["gputally_node_labels_info"]
     assert (node.metric.labels, node.samples) == (("label_gpu_model", "label_zone"), [(("h100", "z1"), 1)])
@@ -223,7 +225,8 @@ def test_claims_are_labels_where_any_pod_has_one() -> None:
 def test_sources_and_the_exporter_have_their_own_metrics() -> None:
     found = samples(failures=2, errors={("fan_speed_ratio", "Unknown"): 3})
     assert found["gputally_source_failures_total"] == {("nvml",): 2}
-    assert found["gputally_source_errors_total"] == {("nvml", "fan_speed_ratio", "Unknown"): 3}
+    assert found["gputally_source_errors_total"] == {("nvml",): 3}
+    assert found["gputally_source_field_errors"] == {("nvml", "fan_speed_ratio", "Unknown"): 3}
     assert found["gputally_snapshot_timestamp_seconds"] == {(): 1000.0}
     assert found["process_cpu_seconds_total"] == {(): 0.5}
     assert "process_open_fds" not in found

@@ -1,9 +1,15 @@
 """The exporter's endpoints, and when it is ready."""
 
 import zlib
+from dataclasses import replace
 
+import pytest
+
+from gputally import pages
 from gputally.metrics.exposition import OPENMETRICS, TEXT
-from gputally.model import Gpu, Reading, Snapshot, SourceState
+from gputally.metrics.families import build_families
+from gputally.metrics.own_process import read_exporter_facts
+from gputally.model import Gpu, Owner, Reading, Snapshot, SourceState, Use
 from gputally.pages import Endpoints, readiness
 from tests.support.texts import missing, numbers
 
@@ -17,40 +23,94 @@ def snapshot(*sources: SourceState, age: float = 0.0, gpus: int = 0) -> Snapshot
 
 
 def test_not_ready_before_the_first_sample() -> None:
-    ready, text = readiness(snapshot(), 1000.0, 60)
+    ready, text = readiness(snapshot(), 60)
     assert not ready
     assert "first sample" in text
 
 
 def test_ready_with_gpus() -> None:
-    ready, text = readiness(snapshot(UP, gpus=2), 1001.0, 60)
+    ready, text = readiness(snapshot(UP, gpus=2), 60)
     assert (ready, numbers(text)) == (True, [2])
 
 
 def test_ready_without_a_gpu_and_the_reason_is_reported() -> None:
-    ready, text = readiness(snapshot(DOWN), 1001.0, 60)
+    ready, text = readiness(snapshot(DOWN), 60)
     assert (ready, numbers(text)) == (True, [0])
     assert f"nvml: {DOWN.reason}" in text
 
 
-def test_not_ready_when_sampling_has_stopped() -> None:
-    ready, text = readiness(snapshot(UP, gpus=1), 1061.5, 60)
-    assert (ready, numbers(text)) == (False, [62])
-
-
 def test_not_ready_when_a_source_hangs_for_too_long() -> None:
     hanging = SourceState(name="nvml", up=False, reason="no answer within 4 s")
-    ready, text = readiness(snapshot(hanging, age=75.0, gpus=1), 1001.0, 60)
+    ready, text = readiness(snapshot(hanging, age=75.0, gpus=1), 60)
     assert not ready
-    assert missing(text, "76 s", f"nvml: {hanging.reason}") == []
-
-
-def test_readings_are_not_stale_after_the_clock_was_set_back() -> None:
-    assert readiness(snapshot(UP), 10.0, 60)[0]
+    assert missing(text, "75 s", f"nvml: {hanging.reason}") == []
 
 
 def endpoints(metrics_path: str = "/metrics") -> Endpoints:
     return Endpoints(lambda _: [], metrics_path=metrics_path, hostname="node-1", max_age_seconds=60)
+
+
+class Boot:
+    """The clock of the boot, moved by the test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seconds = 1000
+        monkeypatch.setattr(pages, "since_boot_us", lambda: self.seconds * 1_000_000)
+
+
+@pytest.fixture
+def boot(monkeypatch: pytest.MonkeyPatch) -> Boot:
+    return Boot(monkeypatch)
+
+
+def test_when_sampling_stops_its_last_readings_are_served_no_longer_than_the_maximum_age(
+    boot: Boot, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = Endpoints(
+        lambda now: list(build_families(now, read_exporter_facts("1", "node-1"))),
+        metrics_path="/metrics",
+        hostname="node-1",
+        max_age_seconds=60,
+    )
+    on_gpu = replace(snapshot(UP, gpus=2), uses=(Use(0, "GPU-0", Owner("service", "service/a"), 1, 2**30),))
+    served.publish(on_gpu)
+
+    def scrape() -> str:
+        return served.by_path["/metrics"].respond(False, False).body.decode()
+
+    def ready() -> tuple[int, str]:
+        response = served.ready.respond(False, False)
+        return response.status, response.body.decode()
+
+    boot.seconds += 60
+    fresh = scrape()
+    assert missing(fresh, 'gputally_gpu_up{gpu="1",uuid="GPU-1"} 1', "gputally_host_memory_used_bytes{") == []
+    assert ready()[0] == 200
+    boot.seconds += 1
+    stale = scrape()
+    assert (
+        missing(stale, 'gputally_gpu_up{gpu="0",uuid="GPU-0"} 0', 'gputally_gpu_up{gpu="1",uuid="GPU-1"} 0')
+        == []
+    )
+    assert 'gputally_source_up{source="sampling"} 0' in stale
+    assert "gputally_host_memory_used_bytes" not in stale
+    status, reason = ready()
+    assert (status, missing(reason, "61 s old", "sampling: no sample for 61 s")) == (503, [])
+    assert caplog.text.count("no sample for 61 s") == 1
+    served.publish(on_gpu)
+    assert (
+        missing(scrape(), *(line for line in fresh.splitlines() if line.startswith("gputally_gpu_up"))) == []
+    )
+    assert ready()[0] == 200
+    assert "sampling continues" in caplog.text
+
+
+def test_a_first_sample_that_never_ends_is_reported(boot: Boot, caplog: pytest.LogCaptureFixture) -> None:
+    served = endpoints()
+    assert "first sample" in served.ready.respond(False, False).body.decode()
+    boot.seconds += 61
+    assert "sampling: no sample for 61 s" in served.ready.respond(False, False).body.decode()
+    assert "no sample for 61 s" in caplog.text
 
 
 def test_metrics_have_the_format_and_encoding_that_the_client_prefers() -> None:

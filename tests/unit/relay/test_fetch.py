@@ -12,16 +12,21 @@ import pytest
 import trustme
 
 from gputally.model import Unavailable
-from gputally.relay.fetch import Fetched, TargetError, fetch, parse_url
+from gputally.relay.fetch import TargetError, Url, fetch, parse_url
 from tests.unit.relay.dcgm_texts import NEW
 from tests.unit.relay.raw_server import Script, answers, raw_server
 
 MIB = 2**20
 
 
-def fetched(script: Script, *, timeout_seconds: float = 60.0, max_bytes: int = MIB) -> Fetched:
+def body_of(url: Url, *, timeout_seconds: float = 60.0) -> bytes:
+    with fetch(url, timeout_seconds=timeout_seconds, max_bytes=MIB) as answer:
+        return b"".join(answer.pieces)
+
+
+def fetched(script: Script, *, timeout_seconds: float = 60.0) -> bytes:
     with raw_server(script) as server:
-        return fetch(parse_url(server.url), timeout_seconds=timeout_seconds, max_bytes=max_bytes)
+        return body_of(parse_url(server.url), timeout_seconds=timeout_seconds)
 
 
 def refusal(script: Script, *, timeout_seconds: float = 60.0) -> Unavailable:
@@ -30,10 +35,13 @@ def refusal(script: Script, *, timeout_seconds: float = 60.0) -> Unavailable:
     return refused.value
 
 
-def test_it_sends_one_request_for_text_and_closes() -> None:
-    with raw_server(answers(NEW, "Content-Type: text/plain; version=0.0.4")) as server:
-        answer = fetch(parse_url(server.url), timeout_seconds=60, max_bytes=MIB)
-    assert answer == Fetched(NEW.encode(), "text/plain; version=0.0.4", False)
+def test_a_fetch_sends_one_request_for_text_and_closes() -> None:
+    with (
+        raw_server(answers(NEW, "Content-Type: text/plain; version=0.0.4")) as server,
+        fetch(parse_url(server.url), timeout_seconds=60, max_bytes=MIB) as answer,
+    ):
+        assert answer.content_type == "text/plain; version=0.0.4"
+        assert b"".join(answer.pieces) == NEW.encode()
     (request,) = server.requests
     lines = request.decode().split("\r\n")
     assert lines[:2] == ["GET /metrics HTTP/1.1", f"Host: {server.address}"]
@@ -42,19 +50,19 @@ def test_it_sends_one_request_for_text_and_closes() -> None:
 
 def test_a_chunked_body() -> None:
     body = "".join(f"{len(line):x}\r\n{line}\r\n" for line in NEW.splitlines(keepends=True)) + "0\r\n\r\n"
-    assert fetched(answers(body, "Transfer-Encoding: chunked", length=False)).body == NEW.encode()
+    assert fetched(answers(body, "Transfer-Encoding: chunked", length=False)) == NEW.encode()
 
 
 def test_a_body_that_ends_with_the_connection() -> None:
-    assert fetched(answers(NEW, length=False)).body == NEW.encode()
+    assert fetched(answers(NEW, length=False)) == NEW.encode()
 
 
 def test_a_compressed_body() -> None:
-    assert fetched(answers(gzip.compress(NEW.encode()), "Content-Encoding: gzip")).body == NEW.encode()
+    assert fetched(answers(gzip.compress(NEW.encode()), "Content-Encoding: gzip")) == NEW.encode()
 
 
 def test_an_empty_body() -> None:
-    assert fetched(answers("")) == Fetched(b"", "", False)
+    assert fetched(answers("")) == b""
 
 
 def test_a_slow_body_that_ends_is_read() -> None:
@@ -65,7 +73,7 @@ def test_a_slow_body_that_ends_is_read() -> None:
         for byte in head + body:
             connection.sendall(bytes([byte]))
 
-    assert fetched(drip).body == body
+    assert fetched(drip) == body
 
 
 @pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nA: ", b"HTTP/1.1 200 OK\r\n\r\n"])
@@ -79,25 +87,35 @@ def test_an_endless_slow_body_ends_at_the_deadline(head: bytes) -> None:
 
     with raw_server(drip) as server:
         with pytest.raises(Unavailable, match=r"within 0\.3 s"):
-            fetch(parse_url(server.url), timeout_seconds=0.3, max_bytes=MIB)
+            body_of(parse_url(server.url), timeout_seconds=0.3)
         over.set()
 
 
-def test_a_large_body_is_truncated() -> None:
-    body = b"x" * (50 * MIB)
-    answer = fetched(answers(body, length=False), max_bytes=MIB)
-    assert (len(answer.body), answer.truncated) == (MIB, True)
+def test_a_body_larger_than_any_text_that_is_used_is_refused() -> None:
+    refused = refusal(answers(b"x" * (50 * MIB), length=False))
+    assert "sends more than 2.1 MiB" in refused.reason
 
 
-def test_a_body_of_the_maximum_size_is_complete() -> None:
-    answer = fetched(answers(b"x" * MIB))
-    assert (len(answer.body), answer.truncated) == (MIB, False)
-
-
-def test_a_decompression_bomb_is_truncated() -> None:
+def test_who_stops_reading_a_decompression_bomb_gets_only_what_was_read() -> None:
     bomb = gzip.compress(bytes(200 * MIB))
-    answer = fetched(answers(bomb, "Content-Encoding: gzip"))
-    assert (answer.body, answer.truncated) == (bytes(MIB), True)
+    with (
+        raw_server(answers(bomb, "Content-Encoding: gzip")) as server,
+        fetch(parse_url(server.url), timeout_seconds=60, max_bytes=MIB) as answer,
+    ):
+        assert all(len(next(answer.pieces)) <= 65536 for _ in range(20))
+
+
+def test_compressed_data_without_content_has_an_end() -> None:
+    """Empty deflate blocks decompress to nothing."""
+    empty_blocks = gzip.compress(b"")[:10] + b"\0\0\0\xff\xff" * (10 * MIB)
+    assert "sends more than" in refusal(answers(empty_blocks, "Content-Encoding: gzip")).reason
+
+
+def test_endless_trailers() -> None:
+    flood = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"".join(
+        b"x-%d: y\r\n" % number for number in range(500_000)
+    )
+    assert "sends more than" in refusal(lambda connection: connection.sendall(flood)).reason
 
 
 def test_an_endless_header() -> None:
@@ -113,6 +131,7 @@ def test_an_endless_header() -> None:
         (answers("", status="204 No Content"), "204"),
         (answers("", "Location: http://elsewhere/", status="301 Moved Permanently"), "redirect"),
         (answers(b"junk", "Content-Encoding: gzip"), "decompressed"),
+        (answers(gzip.compress(b"up 1\n") * 2, "Content-Encoding: gzip"), "more after its end"),
         (answers(gzip.compress(NEW.encode())[:-9], "Content-Encoding: gzip"), "incomplete"),
         (answers(b"?", "Content-Encoding: br"), "'br'"),
         (lambda connection: connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n"), "HTTP"),
@@ -142,13 +161,13 @@ def test_a_refused_connection() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = parse_url(f"http://127.0.0.1:{listening.getsockname()[1]}")
     with pytest.raises(Unavailable, match="Connection refused"):
-        fetch(url, timeout_seconds=60, max_bytes=MIB)
+        body_of(url)
 
 
 def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    assert fetched(answers("up 1\n")).body == b"up 1\n"
+    assert fetched(answers("up 1\n")) == b"up 1\n"
 
 
 def test_https_with_an_untrusted_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,10 +193,10 @@ def test_https_with_an_untrusted_certificate(monkeypatch: pytest.MonkeyPatch) ->
         thread.start()
         url = parse_url(f"https://127.0.0.1:{listening.getsockname()[1]}/metrics")
         with pytest.raises(Unavailable, match="certificate"):
-            fetch(url, timeout_seconds=60, max_bytes=MIB)
+            body_of(url)
         with authority.cert_pem.tempfile() as known:
             monkeypatch.setenv("SSL_CERT_FILE", known)
-            assert fetch(url, timeout_seconds=60, max_bytes=MIB).body == b"up 1\n"
+            assert body_of(url) == b"up 1\n"
         listening.shutdown(socket.SHUT_RDWR)
         thread.join(60)
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gputally.model import Charge, Owner, Unknown
-from gputally.relay.relabel import DeviceLabels, PodLabels, find_only_pods
+from gputally.relay.relabel import PodLabels, find_only_pods
+from gputally.relay.text import DeviceLabels
 from tests.unit.relay.dcgm_texts import SHARED, SLICED, SLICES, TRAIN, gpu, node, pod, snapshot, use
 
 TRAINER = PodLabels("ml", "train-0", "main")

@@ -4,12 +4,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from gputally.model import Unavailable
-from gputally.relay import TEXT, Relay, Relayed, Upstream
-from gputally.relay.relabel import DeviceLabels
-from tests.unit.relay.dcgm_texts import OLD, TRAIN, node, snapshot
+from gputally.model import Snapshot, Unavailable
+from gputally.relay import Relay, Relayed, Upstream
+from tests.unit.relay.dcgm_texts import OLD, node, snapshot
+from tests.unit.relay.texts import parsed, rendered
 
-WHOLE = Relayed(OLD.encode(), TEXT, 6, errors={("line", "invalid"): 3})
+WHOLE = Relayed(parsed(OLD).families(), 6, errors={("line", "invalid"): 3})
 
 
 class Scripted(Relay):
@@ -31,31 +31,25 @@ def fails() -> Relayed:
     raise Unavailable("it is gone", "start it")
 
 
+def text_of(upstream: Upstream, now: Snapshot) -> str:
+    relayed = upstream.relabelled(now)
+    assert relayed is not None
+    return b"".join(text for _, text in relayed).decode()
+
+
 def look(upstream: Upstream, wait_seconds: float = 60) -> None:
     upstream.start()
     upstream.finish(wait_seconds, 4)
 
 
-def test_its_text_is_labelled_by_the_current_snapshot() -> None:
+def test_the_text_of_the_upstream_is_labelled_by_the_current_snapshot() -> None:
     upstream = Upstream(Scripted(lambda: WHOLE), 60)
     assert upstream.relabelled(node()) is None, "it has not been asked yet"
     look(upstream)
-    relayed = upstream.relabelled(node())
-    assert relayed is not None
-    assert relayed.text.count(b'pod_name="train-0"') == 3
-    assert relayed.content_type == TEXT
-    assert upstream.relabelled(snapshot()) == WHOLE
+    assert text_of(upstream, node()).count('pod_name="train-0"') == 3
+    assert text_of(upstream, snapshot()) == rendered(OLD)
     state = upstream.state()
     assert (state.name, state.up, state.errors) == ("relay", True, {("line", "invalid"): 3})
-
-
-def test_values_that_the_upstream_attributes_are_unchanged() -> None:
-    told = replace(WHOLE, attributed={(b"dcgm_sm_clock", DeviceLabels(TRAIN, "0"))})
-    upstream = Upstream(Scripted(lambda: told), 60)
-    look(upstream)
-    relayed = upstream.relabelled(node())
-    assert relayed is not None
-    assert relayed.text.count(b'pod_name="train-0"') == 2
 
 
 def test_a_failing_upstream_has_a_reason_and_no_text_until_it_returns() -> None:
@@ -79,7 +73,7 @@ def test_a_hanging_upstream_does_not_block_and_its_last_text_is_served_until_it_
     look(upstream, wait_seconds=0)
     state = upstream.state()
     assert (state.up, state.reason, state.overruns) == (False, "no answer within 4 s", 2)
-    assert upstream.relabelled(snapshot()) == WHOLE
+    assert text_of(upstream, snapshot()) == rendered(OLD)
     gate.set()
     upstream.finish(60, 4)
     assert upstream.state().up
@@ -92,26 +86,17 @@ def test_stale_text_is_not_served() -> None:
 
 
 def test_truncated_text_is_served_and_reported() -> None:
-    upstream = Upstream(Scripted(lambda: Relayed(b"up 1\n", TEXT, 1, partial=("too long", "look at it"))), 60)
+    cut = replace(WHOLE, partial=("too long", "look at it"))
+    upstream = Upstream(Scripted(lambda: cut), 60)
     look(upstream)
     assert upstream.relabelled(node()) is not None
     state = upstream.state()
     assert (state.up, state.reason, state.fix) == (False, "too long", "look at it")
 
 
-def test_it_is_closed_once_and_then_fails() -> None:
+def test_the_upstream_is_closed_once_and_then_fails() -> None:
     source = Scripted(lambda: WHOLE)
     upstream = Upstream(source, 60)
     look(upstream)
     upstream.close(1)
     assert source.closed
-
-
-def test_a_text_of_16_mebibytes_is_labelled_completely() -> None:
-    line = f'DCGM_FI_DEV_GPU_TEMP{{gpu="0",UUID="{TRAIN}",device="nvidia0",pod=""}} 54\n'.encode()
-    large = Relayed(line * (2**24 // len(line)), TEXT, 1)
-    upstream = Upstream(Scripted(lambda: large), 60)
-    look(upstream)
-    relayed = upstream.relabelled(node())
-    assert relayed is not None
-    assert relayed.text.count(b'pod="train-0"') == 2**24 // len(line)

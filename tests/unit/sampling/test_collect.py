@@ -1,5 +1,6 @@
 """The collector under readers that fail, hang and come back."""
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -31,8 +32,9 @@ from gputally.sampling.checkpoint import Checkpoint
 from gputally.sampling.collect import Collector
 from gputally.sampling.guard import Attempt, Guarded, Record
 from gputally.sampling.sources import GuardedPodSource, GuardedReaders
-from tests.support.fake_procfs import FakeProcfs, container_id, pod_cgroup, uid
+from tests.support.clock import Clock
 from tools.servers.waiting import wait_until
+from tools.standin.procfs import FakeProcfs, container_id, pod_cgroup, uid
 
 
 def reading(index: int, **values: float) -> Reading:
@@ -177,19 +179,6 @@ def test_a_gpu_without_a_name_is_replaced_once_it_has_one() -> None:
     sampler = collector(nvml)
     sampler.sample()
     assert [r.gpu.uuid for r in sampler.sample().readings] == ["GPU-0", "GPU-1"]
-
-
-class Clock:
-    """The real clock, and the seconds by which the test has moved it on."""
-
-    def __init__(self) -> None:
-        self.ahead = 0.0
-
-    def monotonic(self) -> float:
-        return time.monotonic() + self.ahead
-
-    def time(self) -> float:
-        return time.time() + self.ahead
 
 
 def test_a_hanging_source_does_not_block_and_its_last_readings_are_used_until_stale(
@@ -374,6 +363,144 @@ def test_another_pid_namespace_is_reported_as_one_fault(tmp_path: Path) -> None:
     assert [use.owner for use in snapshot.uses] == [Unknown("pid_namespace")]
 
 
+def block(proc: Path, pid: int) -> None:
+    """Reading the process blocks, until a writer comes."""
+    (proc / str(pid) / "stat").unlink()
+    os.mkfifo(proc / str(pid) / "stat")
+
+
+def unblock(proc: Path, pid: int) -> None:
+    """The reader now gets the rest of the process."""
+    fifo = proc / str(pid) / "stat"
+    writer = os.open(fifo, os.O_RDWR)
+    fifo.unlink()
+    FakeProcfs(proc).start(pid, pod_cgroup(uid(1), container_id(1)))
+    os.close(writer)
+
+
+def test_a_proc_that_blocks_is_reported_and_the_gpus_are_read_on(tmp_path: Path) -> None:
+    sampler = attributing(tmp_path, lambda: PodReport((POD,)))
+    sampler.sample()
+    block(tmp_path, 41)
+    for overruns in (1, 2):
+        snapshot = sample_within(sampler, 0.2)
+        state = states(snapshot)["cgroup"]
+        assert (state.up, state.overruns, state.reason) == (False, overruns, "no answer within 0.2 s")
+        assert "/proc/PID" in state.fix
+        assert [one.up for one in snapshot.readings] == [True]
+        assert snapshot.uses == ()
+        assert snapshot.age_seconds == 0
+    unblock(tmp_path, 41)
+    snapshot = wait_until(lambda: found if (found := sample_within(sampler, 60)).uses else None)
+    assert states(snapshot)["cgroup"].up
+
+
+def metered_process(millijoules: int) -> Callable[[], Report]:
+    return gives(
+        replace(reading(0), energy_millijoules=millijoules, processes=(Process(41, "compute", "python3", 7),))
+    )
+
+
+def test_energy_is_charged_once_proc_can_be_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(collect, "time", clock)
+    sampler = attributing(tmp_path, lambda: PodReport((POD,)))
+    nvml = Scripted("nvml", *map(metered_process, (1000, 1500, 1700, 2000, 2600, 2900)))
+    sampler._readers = (GuardedReaders([nvml]),)
+    sampler.sample()
+    block(tmp_path, 41)
+    (ledger,) = sample_within(sampler, 0.2).gpu_ledgers
+    assert ledger.energy_millijoules == 1000, "the window stays open"
+    unblock(tmp_path, 41)
+    snapshot = wait_until(lambda: found if states(found := sampler.sample())["cgroup"].up else None)
+    (ledger,), (charge,) = snapshot.gpu_ledgers, snapshot.charges
+    charged = ledger.energy_millijoules - 1000
+    assert charged >= 700
+    assert charge.energy_millijoules == {("measured",): charged, ("shared",): 0, ("held",): 0}
+
+
+def test_while_proc_blocks_for_long_the_energy_is_of_an_unknown_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(collect, "time", clock)
+    sampler = attributing(tmp_path, lambda: PodReport((POD,)))
+    sampler._readers = (GuardedReaders([Scripted("nvml", *map(metered_process, (1000, 1500, 1700, 2000)))]),)
+    sampler.sample()
+    sampler.sample()
+    block(tmp_path, 41)
+    clock.ahead = 61
+    for millijoules, unknown in ((1700, 0), (2000, 300)):  # the owners at the start of a window are known
+        (ledger,) = sample_within(sampler, 0.2).gpu_ledgers
+        assert (ledger.energy_millijoules, ledger.unattributed_millijoules["unknown",]) == (
+            millijoules,
+            unknown,
+        )
+    unblock(tmp_path, 41)
+
+
+def test_energy_of_a_suspended_host_is_unobserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler = collector(Scripted("nvml", *map(counted, (1000, 1700, 9700, 9800))))
+    sampler.sample()
+    sampler.sample()
+    monkeypatch.setattr(collect, "suspended_us", lambda: 8 * 3600 * 1_000_000)
+    (ledger,) = sampler.sample().gpu_ledgers
+    assert (ledger.unattributed_millijoules["idle",], ledger.unattributed_millijoules["unobserved",]) == (
+        700,
+        8000,
+    )
+    (ledger,) = sampler.sample().gpu_ledgers
+    assert ledger.unattributed_millijoules["idle",] == 800
+
+
+@pytest.mark.parametrize("days", [-4000, -1, 1, 4000])
+def test_a_jump_of_the_wall_clock_changes_no_charge(days: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler = collector(Scripted("nvml", *map(counted, (1000, 1700))))
+    sampler.sample()
+    jumped = time.time() + days * 86_400
+    monkeypatch.setattr(time, "time", lambda: jumped)
+    (ledger,) = sampler.sample().gpu_ledgers
+    assert ledger.unattributed_millijoules["idle",] == 700
+
+
+class NotSaved:
+    """A checkpoint that can save nothing, until it is told to."""
+
+    def __init__(self) -> None:
+        self.saves = False
+
+    def write(self, *_: object) -> bool:
+        return self.saves
+
+    def state(self) -> SourceState:
+        return SourceState(name="state_file", up=self.saves)
+
+
+def test_while_charges_are_withheld_the_energy_of_the_gpu_is_served() -> None:
+    checkpoint = NotSaved()
+    sampler = collector(Scripted("nvml", *map(counted, (1000, 1700, 2000, 2100))))
+    sampler._checkpoint = checkpoint  # type: ignore[assignment]
+    for millijoules in (1000, 1700):
+        snapshot = sampler.sample()
+        (ledger,) = snapshot.gpu_ledgers
+        assert (
+            ledger.unattributed_millijoules
+            == {("initial",): ledger.energy_millijoules}
+            == {("initial",): millijoules}
+        )
+        assert snapshot.charges == ()
+        assert "charges are withheld" in states(snapshot)["ledger"].reason
+    checkpoint.saves = True
+    snapshot = sampler.sample()
+    assert snapshot.gpu_ledgers[0].unattributed_millijoules["initial",] == 1000
+    assert snapshot.gpu_ledgers[0].unattributed_millijoules["idle",] == 1000
+    assert states(snapshot)["ledger"].up
+    checkpoint.saves = False
+    assert sampler.sample().gpu_ledgers == snapshot.gpu_ledgers, "what was published last stays"
+
+
 def counted(millijoules: int) -> Callable[[], Report]:
     return gives(replace(reading(0), energy_millijoules=millijoules, processes=()))
 
@@ -514,11 +641,11 @@ def test_the_state_is_written_before_it_is_published(tmp_path: Path) -> None:
         max_age_seconds=60,
         ledger=new_ledger(),
         owners=NoOwners(),
-        checkpoint=Checkpoint(path),
+        checkpoint=Checkpoint(path, boot_id="", valid_seconds=60),
     )
     sampler.sample()
     snapshot = sampler.sample()
-    kept = decode(path.read_bytes())
+    kept = decode(path.read_bytes()).state
     assert kept["gpus"]["GPU-0"]["meter"]["total"] == snapshot.gpu_ledgers[0].energy_millijoules == 1700
     assert states(snapshot)["state_file"].up
     sampler.close(1)

@@ -1,8 +1,13 @@
 """Logins, over HTTP and in the parser."""
 
 import base64
+import re
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import bcrypt
@@ -10,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputally.server import basic_auth
+from gputally.server import Server, basic_auth
 from gputally.server.basic_auth import parse_basic
-from tests.support.http_client import Client, serving
+from tests.support.http_client import PATIENT, Client, request, serving, wait_for_connections
 from tests.unit.server.passwords import basic, hashed
 from tools.servers.waiting import wait_until
 
@@ -102,54 +107,175 @@ def test_passwords_stay_in_effect_while_the_file_is_rewritten(
     assert "stays in force" in caplog.text
 
 
-def test_password_guessing_uses_one_core_at_most_and_does_not_delay_known_users(
+def test_a_hash_that_bcrypt_refuses_locks_only_its_user_out(
     web_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_once, worst, release = 0, 0, threading.Event()
-    real = bcrypt.checkpw
+    monkeypatch.setattr("gputally.server.web_config.BCRYPT", re.compile(r"\$2b\$(\d\d)\$.{53}"))
+    web_config.write_text(f"basic_auth_users: {{alice: {hashed('wonderland')}, bob: $2b$04${'z' * 53}}}")
+    with serving(web_config=web_config) as server, Client(server.port) as client:
+        assert client.get(authorization=basic("bob", "wonderland")).status == 401
+        assert client.get(authorization=basic("alice", "wonderland")).status == 200
 
-    def slow(password: bytes, hashed_password: bytes) -> bool:
-        nonlocal at_once, worst
-        at_once += 1
-        worst = max(worst, at_once)
-        release.wait(100)
-        at_once -= 1
+
+@dataclass
+class Bcrypt:
+    """The real one; it waits where `released` is not set, and records what it was asked."""
+
+    released: threading.Event
+    passwords: list[bytes] = field(default_factory=list)
+    costs: list[int] = field(default_factory=list)
+    at_once: int = 0
+    most_at_once: int = 0
+
+    def work(self) -> int:
+        """Of the checks so far: each cost is twice the work of the one before."""
+        return sum(1 << cost for cost in self.costs)
+
+
+@pytest.fixture
+def watched_bcrypt(monkeypatch: pytest.MonkeyPatch) -> Bcrypt:
+    watched, real = Bcrypt(threading.Event()), bcrypt.checkpw
+    watched.released.set()
+
+    def checkpw(password: bytes, hashed_password: bytes) -> bool:
+        watched.at_once += 1
+        watched.most_at_once = max(watched.most_at_once, watched.at_once)
+        watched.passwords.append(password)
+        watched.costs.append(int(hashed_password[4:6]))
+        watched.released.wait(100)
+        watched.at_once -= 1
         return real(password, hashed_password)
 
+    monkeypatch.setattr(bcrypt, "checkpw", checkpw)
+    return watched
+
+
+@contextmanager
+def guessing(server: Server, addresses: Iterable[str]) -> Iterator[list[Future[int]]]:
+    """One client of each address, each with a wrong password of its own; their statuses."""
+
+    def guess(number: int, address: str) -> int:
+        with Client(server.port, source=address) as client:
+            return client.get(authorization=basic("alice", f"guess {number}")).status
+
+    sources = list(addresses)
+    with ThreadPoolExecutor(len(sources)) as attackers:
+        yield [attackers.submit(guess, number, address) for number, address in enumerate(sources)]
+
+
+def waiting_logins(server: Server) -> int:
+    """Logins that are in the queue, besides the one that is verified."""
+    assert server._security is not None
+    return len(server._security._logins._queue)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.9"], ids=["their address", "another address"])
+def test_clients_with_wrong_passwords_from_one_address_do_not_lock_a_user_out(
+    web_config: Path, watched_bcrypt: Bcrypt, address: str
+) -> None:
+    watched_bcrypt.released.clear()
+    with serving(web_config=web_config) as server, guessing(server, ["127.0.0.1"] * 40) as guesses:
+        wait_until(lambda: waiting_logins(server) == 39, "40 guesses wait")
+        with Client(server.port, source=address) as client:
+            client.say(request(authorization=basic("alice", "wonderland")))
+            wait_until(lambda: waiting_logins(server) == 40, "the user waits")
+            watched_bcrypt.released.set()
+            assert client.hear().status == 200
+        assert [guess.result() for guess in guesses] == [401] * 40
+    ahead = watched_bcrypt.passwords.index(b"wonderland")
+    # The one that is verified, and one of that address: or, from its own address, all that came before.
+    assert ahead <= (2 if address == "127.0.0.9" else 40)
+    assert watched_bcrypt.most_at_once == 1
+
+
+def test_clients_with_wrong_passwords_from_many_addresses_delay_a_user_by_one_guess(
+    web_config: Path, watched_bcrypt: Bcrypt
+) -> None:
+    addresses = [f"127.0.1.{number}" for number in range(1, 41)]
+    with serving(web_config=web_config) as server:
+        with guessing(server, addresses) as first:
+            assert [guess.result() for guess in first] == [401] * 40
+        assert server._security is not None
+        server._security._logins._refused.clear()  # as if each guess were another one
+        watched_bcrypt.passwords.clear()
+        watched_bcrypt.released.clear()
+        with guessing(server, addresses) as again:
+            wait_until(lambda: waiting_logins(server) == 39, "40 guesses wait")
+            with Client(server.port, source="127.0.0.9") as client:
+                client.say(request(authorization=basic("alice", "wonderland")))
+                wait_until(lambda: waiting_logins(server) == 40, "the user waits")
+                watched_bcrypt.released.set()
+                assert client.hear().status == 200
+            assert [guess.result() for guess in again] == [401] * 40
+    assert watched_bcrypt.passwords.index(b"wonderland") == 1
+
+
+def test_more_logins_than_may_wait_displace_those_of_the_flood(
+    web_config: Path, watched_bcrypt: Bcrypt
+) -> None:
+    limits = replace(PATIENT, connections=16)
+    watched_bcrypt.released.clear()
+    with (
+        serving(web_config=web_config, limits=limits) as server,
+        guessing(server, ["127.0.0.1"] * 12) as guesses,
+        Client(server.port, source="127.0.0.9") as client,
+    ):
+        wait_until(lambda: waiting_logins(server) == limits.waiting_logins, "the queue is full")
+        client.say(request(authorization=basic("alice", "wonderland")))
+        # 12 guesses: one is verified, 8 wait, 3 are refused; the user displaces one more.
+        wait_until(lambda: sum(guess.done() for guess in guesses) == 4)
+        watched_bcrypt.released.set()
+        assert client.hear().status == 200
+        assert Counter(guess.result() for guess in guesses) == {401: 8, 503: 4}
+
+
+def test_a_user_that_is_logged_in_does_not_wait_and_no_flood_changes_that(
+    web_config: Path, watched_bcrypt: Bcrypt
+) -> None:
     with serving(web_config=web_config) as server, Client(server.port) as known:
         assert known.get(authorization=basic("alice", "wonderland")).status == 200
-        monkeypatch.setattr(bcrypt, "checkpw", slow)
-
-        def guess(number: int) -> int:
-            with Client(server.port) as client:
-                return client.get(authorization=basic("alice", f"guess {number}")).status
-
-        with ThreadPoolExecutor(40) as attackers:
-            guesses = [attackers.submit(guess, number) for number in range(40)]
-            wait_until(lambda: sum(guess.done() for guess in guesses) == 40 - basic_auth.QUEUE)
-            # The queue is full and the one thread is busy: a known login still passes at once.
+        with Client(server.port) as other:
+            for number in range(2 * basic_auth.CACHED):
+                # Right ones, each spelled differently behind the 72nd byte, and wrong ones.
+                assert other.get(authorization=basic("long", "x" * 72 + str(number))).status == 200
+                assert other.get(authorization=basic("mallory", str(number))).status == 401
+        assert watched_bcrypt.passwords.count(b"x" * 72) == 1
+        watched_bcrypt.released.clear()
+        with guessing(server, ["127.0.0.1"] * 5):
+            wait_until(lambda: waiting_logins(server) == 4)
             assert known.get(authorization=basic("alice", "wonderland")).status == 200
-            release.set()
-            statuses = [guess.result() for guess in guesses]
-    assert statuses.count(503) == 40 - basic_auth.QUEUE
-    assert statuses.count(401) == basic_auth.QUEUE
-    assert worst == 1
+            watched_bcrypt.released.set()
 
 
-def test_an_unknown_user_takes_a_verification_as_well(
-    web_config: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_logins_of_clients_that_hang_up_are_not_verified(
+    web_config: Path, watched_bcrypt: Bcrypt
 ) -> None:
-    verified: list[bytes] = []
-    real = bcrypt.checkpw
+    watched_bcrypt.released.clear()
+    with serving(web_config=web_config) as server, Client(server.port) as first:
+        first.say(request(authorization=basic("alice", "first")))
+        wait_until(lambda: watched_bcrypt.at_once, "the first is verified")
+        for number in range(20):
+            with Client(server.port) as client:
+                client.say(request(authorization=basic("alice", f"gone {number}")))
+                wait_until(lambda number=number: waiting_logins(server) == number + 1)  # type: ignore[misc]
+                client.reset_on_close()
+        wait_for_connections(server, 1)
+        watched_bcrypt.released.set()
+        assert first.hear().status == 401
+        with Client(server.port) as client:
+            assert client.get(authorization=basic("alice", "wonderland")).status == 200
+    assert [password for password in watched_bcrypt.passwords if b"gone" in password] == []
 
-    def counting(password: bytes, hashed_password: bytes) -> bool:
-        verified.append(hashed_password)
-        return real(password, hashed_password)
 
-    monkeypatch.setattr(bcrypt, "checkpw", counting)
-    with serving(web_config=web_config) as server, Client(server.port) as client:
-        assert client.get(authorization=basic("mallory", "x" * 72)).status == 401
-    assert len(verified) == 1
+@pytest.mark.parametrize("user", ["cheap", "costly", "mallory"])
+def test_a_wrong_login_takes_the_work_of_the_costliest_hash_for_any_user(
+    tmp_path: Path, watched_bcrypt: Bcrypt, user: str
+) -> None:
+    path = tmp_path / "web.yml"
+    path.write_text(f"basic_auth_users: {{cheap: {hashed('a', 4)}, costly: {hashed('b', 9)}}}")
+    with serving(web_config=path) as server, Client(server.port) as client:
+        assert client.get(authorization=basic(user, "wrong")).status == 401
+        assert watched_bcrypt.work() == 1 << 9
 
 
 @pytest.mark.parametrize(

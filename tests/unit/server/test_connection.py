@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from gputally.server import Limits, Response
+from gputally.server.connection import READ
+from gputally.server.http1 import RequestParser
 from tests.support.http_client import (
     HOUR,
     PATIENT,
@@ -64,13 +66,27 @@ def test_endless_pipelining_gets_some_responses_and_a_close() -> None:
         assert client.is_hung_up()
 
 
-def test_a_client_that_half_closes_still_gets_all_responses() -> None:
+def test_a_client_that_half_closes_still_gets_all_responses(caplog: pytest.LogCaptureFixture) -> None:
     with serving(StaticPages(size=20_000_000)) as server, Client(server.port) as client:
         client.say(request() * 2)
         client.socket.shutdown(socket.SHUT_WR)
         let_the_server_read(server.port)  # more than the kernel can hold waits in the server
         assert [len(client.hear().body) for _ in range(2)] == [20_000_005, 20_000_005]
         assert client.is_hung_up()
+    assert not caplog.records
+
+
+def test_clients_that_reset_the_connection_during_a_response_leave_nothing_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with serving(StaticPages(size=5_000_000)) as server:
+        for _ in range(20):
+            with Client(server.port) as client:
+                client.say(request() * 10)
+                client.reset_on_close()
+        let_the_server_read(server.port)
+        wait_for_connections(server, 0)
+    assert not caplog.records
 
 
 def test_a_large_response_reaches_a_slow_reader_completely() -> None:
@@ -103,6 +119,24 @@ def test_a_client_that_is_still_sending_gets_the_status_of_its_refusal() -> None
             let_the_server_read(server.port)
             client.say(b"x" * 50_000)
         assert client.hear().status == 413
+
+
+def test_a_flood_of_bytes_is_parsed_in_pieces_between_which_others_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = []
+    feed = RequestParser.feed
+
+    def recording(parser: RequestParser, data: bytes) -> None:
+        sizes.append(len(data))
+        feed(parser, data)
+
+    monkeypatch.setattr(RequestParser, "feed", recording)
+    with serving() as server, Client(server.port) as client:
+        client.say(b"\r\n" * 500_000 + request())
+        assert client.hear().status == 200
+    assert sum(sizes) > 1_000_000
+    assert max(sizes) <= READ
 
 
 def test_requests_before_malformed_bytes_are_answered() -> None:

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import serialization
 
 from gputally.server import WebConfigError
 from gputally.server.web_security import WebSecurity
+from tests.support.authority import MALFORMED_NAMES, Authority
 from tests.support.http_client import (
     HOUR,
     PATIENT,
@@ -22,7 +23,6 @@ from tests.support.http_client import (
     serving,
     wait_for_connections,
 )
-from tests.unit.server.conftest import Authority
 from tools.servers.waiting import wait_until
 
 BASE = "tls_server_config: {cert_file: server.crt, key_file: server.key, %s}"
@@ -233,10 +233,6 @@ def test_versions_and_ciphers_are_those_of_the_file(authority: Authority) -> Non
             "cipher_suites: 'TLS_RSA_WITH_RC4_128_SHA' is not one of",
         ),
         ("curve_preferences: [Curve25519]", "curve_preferences: 'Curve25519' is not one of CurveP256"),
-        (
-            "curve_preferences: [X25519, CurveP256]",
-            "curve_preferences: Python's TLS supports one curve",
-        ),
         ("client_auth_type: Maybe", "client_auth_type: 'Maybe' is not one of NoClientCert"),
         ("client_auth_type: RequireAnyClientCert", "RequireAnyClientCert"),
         ("client_ca_file: ca.crt", "client_auth_type: NoClientCert leaves the client CA unused"),
@@ -300,6 +296,39 @@ def test_requesting_a_certificate_without_verification_is_logged_as_a_warning(
     with serving(web_config=authority.write(BASE % "client_auth_type: RequestClientCert")) as server:
         assert answered(server.port, trusting(authority))
     assert "RequestClientCert verifies nothing" in caplog.text
+
+
+def test_of_several_curves_the_first_is_used_and_a_warning_logged(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = trusting(authority)
+    client.set_ecdh_curve("secp384r1")
+    with serving(web_config=authority.write(BASE % "curve_preferences: [CurveP384, X25519]")) as server:
+        assert answered(server.port, client)
+        client.set_ecdh_curve("X25519")
+        assert not answered(server.port, client)
+    assert "CurveP384, the first, is used" in caplog.text
+
+
+def test_ciphers_of_tls_1_3_alone_admit_no_older_version(authority: Authority) -> None:
+    old = trusting(authority)
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    with serving(web_config=authority.write(BASE % "cipher_suites: [TLS_AES_128_GCM_SHA256]")) as server:
+        assert answered(server.port, trusting(authority))
+        assert not answered(server.port, old)
+
+
+@pytest.mark.parametrize("names", MALFORMED_NAMES.values(), ids=MALFORMED_NAMES.keys())
+def test_a_client_certificate_with_malformed_names_is_refused_and_leaves_no_connection(
+    authority: Authority, names: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority.issue_malformed(names, to="client")
+    with serving(web_config=authority.write(BASE % (MUTUAL % "client_allowed_sans: [x]"))) as server:
+        for _ in range(3):
+            assert not answered(server.port, trusting(authority, "client"))
+        wait_for_connections(server, 0)
+    gc.collect()  # which would report exceptions of forgotten tasks
+    assert not caplog.records
 
 
 @pytest.mark.usefixtures("changes_are_seen_at_once")

@@ -32,7 +32,7 @@ def simulated(model: str, second: float = 100.5, since: float | None = 95.25, **
 
 
 @amd_models
-def test_it_has_exactly_the_fields_of_the_real_gpu(model: str) -> None:
+def test_a_simulated_gpu_has_exactly_the_fields_of_the_real_gpu(model: str) -> None:
     one, other = real(model), simulated(model)
     for field in fields(Reading):
         its, ours = getattr(one, field.name), getattr(other, field.name)
@@ -48,7 +48,7 @@ def test_it_has_exactly_the_fields_of_the_real_gpu(model: str) -> None:
 
 
 @amd_models
-def test_it_has_the_identity_format_of_the_real_gpu(model: str) -> None:
+def test_a_simulated_gpu_has_the_identity_format_of_the_real_gpu(model: str) -> None:
     one, other = real(model).gpu, simulated(model).gpu
     assert (other.vendor, other.model, other.vbios_version, other.driver_version) == (
         one.vendor,

@@ -6,7 +6,7 @@ from gputally.simulator import MODEL_NAMES
 from gputally.simulator.default_scenario import default_scenario
 from gputally.simulator.engine import Engine
 from gputally.simulator.ownership import HostOwner, PodOwner
-from gputally.simulator.scenario import FaultKind, ScenarioError, Shape
+from gputally.simulator.scenario import GpuFaultKind, ScenarioError, Shape
 from gputally.simulator.schedule import DAY
 
 
@@ -45,13 +45,13 @@ def test_an_xid_and_throttling_occur_in_the_first_half_hour_and_repeat(gpus: int
 def test_every_kind_of_event_occurs_within_a_day() -> None:
     scenario = default_scenario(8, "h100")
     assert {fault.kind for fault in scenario.faults} == {
-        FaultKind.XID,
-        FaultKind.ECC,
-        FaultKind.THROTTLE,
-        FaultKind.LOST,
-        FaultKind.ROW_REMAP_PENDING,
-        FaultKind.NVLINK_DOWN,
-        FaultKind.RECOVERY,
+        GpuFaultKind.XID,
+        GpuFaultKind.ECC,
+        GpuFaultKind.THROTTLE,
+        GpuFaultKind.LOST,
+        GpuFaultKind.ROW_REMAP_PENDING,
+        GpuFaultKind.NVLINK_DOWN,
+        GpuFaultKind.RECOVERY,
     }
     engine = Engine(scenario)
     # 220 s is shorter than the shortest of the faults

@@ -13,7 +13,7 @@ from gputally.simulator import MODEL_NAMES
 from gputally.simulator.default_scenario import default_scenario
 from gputally.simulator.engine import Engine
 from gputally.simulator.nvidia_models import NVIDIA_MODELS
-from gputally.simulator.scenario import GPU_MODELS, Fault, FaultKind, Scenario, Shape, Workload
+from gputally.simulator.scenario import GPU_MODELS, GpuFault, GpuFaultKind, Scenario, Shape, Workload
 from gputally.simulator.schedule import DAY, Span
 
 seeds = st.integers(0, 50)
@@ -72,8 +72,8 @@ def test_a_later_day_is_the_sum_of_the_days_before() -> None:
             Workload(shape=Shape.INFERENCE, gpus=(0,), span=Span(3_600, 9_000, 14_400)),
         ),
         faults=(
-            Fault(
-                kind=FaultKind.THROTTLE,
+            GpuFault(
+                kind=GpuFaultKind.THROTTLE,
                 gpus=(0,),
                 reason="sw_thermal_slowdown",
                 span=Span(4_000, 4_600, 43_200),

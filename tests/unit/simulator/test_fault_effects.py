@@ -7,18 +7,18 @@ import pytest
 from gputally.model import Reading
 from gputally.simulator import MODEL_NAMES
 from gputally.simulator.engine import Engine
-from gputally.simulator.scenario import Fault, FaultKind, Scenario, Shape, Workload
+from gputally.simulator.scenario import GpuFault, GpuFaultKind, Scenario, Shape, Workload
 from gputally.simulator.schedule import Moment, Span
 
 BUSY = (Workload(shape=Shape.TRAINING, gpus=(0, 1)),)
 
 
-def play(*faults: Fault, model: str = "h100") -> Engine:
+def play(*faults: GpuFault, model: str = "h100") -> Engine:
     return Engine(Scenario(gpus=2, model=model, workloads=BUSY, faults=faults))
 
 
-def fault(kind: FaultKind, **how: Any) -> Fault:
-    return Fault(kind=kind, gpus=(1,), **how)
+def fault(kind: GpuFaultKind, **how: Any) -> GpuFault:
+    return GpuFault(kind=kind, gpus=(1,), **how)
 
 
 def hit(engine: Engine, second: float) -> Reading:
@@ -31,9 +31,9 @@ def spared(engine: Engine, second: float) -> Reading:
 
 def test_an_xid_is_counted_by_its_code_with_the_time_of_the_last() -> None:
     engine = play(
-        fault(FaultKind.XID, code=79, moment=Moment(50, 3600)),
-        fault(FaultKind.XID, code=31, moment=Moment(60)),
-        fault(FaultKind.XID, code=31, moment=Moment(70)),
+        fault(GpuFaultKind.XID, code=79, moment=Moment(50, 3600)),
+        fault(GpuFaultKind.XID, code=31, moment=Moment(60)),
+        fault(GpuFaultKind.XID, code=31, moment=Moment(70)),
     )
     assert hit(engine, 49.9).xid_errors == {}
     assert hit(engine, 50).xid_errors == {("79",): 1}
@@ -45,8 +45,8 @@ def test_an_xid_is_counted_by_its_code_with_the_time_of_the_last() -> None:
 
 def test_ecc_errors_increase_in_total_and_by_location() -> None:
     engine = play(
-        fault(FaultKind.ECC, moment=Moment(30, 60), corrected=2),
-        fault(FaultKind.ECC, moment=Moment(100), uncorrected=1, location="l2_cache"),
+        fault(GpuFaultKind.ECC, moment=Moment(30, 60), corrected=2),
+        fault(GpuFaultKind.ECC, moment=Moment(100), uncorrected=1, location="l2_cache"),
     )
     before, after = hit(engine, 0), hit(engine, 151)
     assert before.ecc_errors is not None
@@ -71,7 +71,7 @@ def test_some_gpus_had_errors_before_the_driver_was_loaded() -> None:
 
 @pytest.mark.parametrize("reason", ["hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown"])
 def test_throttling_limits_clocks_and_power_and_is_timed(reason: str) -> None:
-    engine = play(fault(FaultKind.THROTTLE, reason=reason, span=Span(200, 300)))
+    engine = play(fault(GpuFaultKind.THROTTLE, reason=reason, span=Span(200, 300)))
     normal, throttled, after = (hit(engine, second) for second in (199, 250, 301))
     assert normal.throttle_active is not None
     assert throttled.throttle_active is not None
@@ -88,14 +88,14 @@ def test_throttling_limits_clocks_and_power_and_is_timed(reason: str) -> None:
 
 
 def test_thermal_throttling_has_a_high_temperature() -> None:
-    engine = play(fault(FaultKind.THROTTLE, reason="hw_thermal_slowdown", span=Span(200, 600)))
+    engine = play(fault(GpuFaultKind.THROTTLE, reason="hw_thermal_slowdown", span=Span(200, 600)))
     assert (hit(engine, 550).temperature_celsius or 0) >= 87
     assert (spared(engine, 550).temperature_celsius or 0) < 80
     assert (hit(engine, 550).temperature_margin_celsius or 0) <= 0
 
 
 def test_a_lost_gpu_has_only_its_identity_until_it_returns() -> None:
-    engine = play(fault(FaultKind.LOST, span=Span(100, 160)))
+    engine = play(fault(GpuFaultKind.LOST, span=Span(100, 160)))
     who = hit(engine, 99).gpu
     assert hit(engine, 99).up
     assert hit(engine, 100) == hit(engine, 159.9) == Reading(gpu=who, up=False)
@@ -106,7 +106,7 @@ def test_a_lost_gpu_has_only_its_identity_until_it_returns() -> None:
 
 def test_the_xids_with_which_a_gpu_was_lost_are_reported() -> None:
     engine = play(
-        fault(FaultKind.XID, code=79, moment=Moment(100)), fault(FaultKind.LOST, span=Span(100, 160))
+        fault(GpuFaultKind.XID, code=79, moment=Moment(100)), fault(GpuFaultKind.LOST, span=Span(100, 160))
     )
     lost = engine.readings(120, epoch_seconds=1_000_000)[1]
     assert not lost.up
@@ -116,12 +116,12 @@ def test_the_xids_with_which_a_gpu_was_lost_are_reported() -> None:
 
 
 def test_a_gpu_can_be_lost_permanently() -> None:
-    engine = play(fault(FaultKind.LOST, span=Span(100)))
+    engine = play(fault(GpuFaultKind.LOST, span=Span(100)))
     assert not hit(engine, 40 * 86400).up
 
 
 def test_a_row_is_pending_until_a_reset_and_then_remapped() -> None:
-    engine = play(fault(FaultKind.ROW_REMAP_PENDING, span=Span(100, 200, 3600)))
+    engine = play(fault(GpuFaultKind.ROW_REMAP_PENDING, span=Span(100, 200, 3600)))
     assert hit(engine, 99).remapped_rows_pending is False
     assert hit(engine, 150).remapped_rows_pending is True
     assert (hit(engine, 150).remapped_rows or {})["uncorrectable",] == 0
@@ -134,14 +134,14 @@ def test_a_row_is_pending_until_a_reset_and_then_remapped() -> None:
 
 
 def test_older_gpus_retire_pages() -> None:
-    engine = play(fault(FaultKind.ROW_REMAP_PENDING, span=Span(100, 200)), model="t4")
+    engine = play(fault(GpuFaultKind.ROW_REMAP_PENDING, span=Span(100, 200)), model="t4")
     assert hit(engine, 150).retired_pages_pending is True
     assert hit(engine, 300).retired_pages == {("single_bit",): 0, ("double_bit",): 1}
     assert hit(engine, 300).remapped_rows is None
 
 
 def test_a_link_goes_down_and_keeps_its_errors() -> None:
-    engine = play(fault(FaultKind.NVLINK_DOWN, links=(2, 17), span=Span(100, 200)))
+    engine = play(fault(GpuFaultKind.NVLINK_DOWN, links=(2, 17), span=Span(100, 200)))
     assert set((hit(engine, 99).nvlink_up or {}).values()) == {1.0}
     assert set((hit(engine, 99).nvlink_errors or {}).values()) == {0.0}
     up = hit(engine, 150).nvlink_up or {}
@@ -154,8 +154,8 @@ def test_a_link_goes_down_and_keeps_its_errors() -> None:
 
 def test_the_most_severe_recovery_action_is_reported() -> None:
     engine = play(
-        fault(FaultKind.RECOVERY, action="gpu_reset", span=Span(100, 300)),
-        fault(FaultKind.RECOVERY, action="node_reboot", span=Span(200, 250)),
+        fault(GpuFaultKind.RECOVERY, action="gpu_reset", span=Span(100, 300)),
+        fault(GpuFaultKind.RECOVERY, action="node_reboot", span=Span(200, 250)),
     )
 
     def asked(second: int) -> list[str]:
@@ -172,8 +172,8 @@ def test_the_most_severe_recovery_action_is_reported() -> None:
 
 def test_gpu_is_not_in_the_fabric_until_it_is_registered() -> None:
     engine = play(
-        fault(FaultKind.FABRIC, problem="not_completed", span=Span(100, 200)),
-        fault(FaultKind.FABRIC, problem="failed", span=Span(200, 300)),
+        fault(GpuFaultKind.FABRIC, problem="not_completed", span=Span(100, 200)),
+        fault(GpuFaultKind.FABRIC, problem="failed", span=Span(200, 300)),
     )
     seen = [hit(engine, second) for second in (99, 150, 250, 300)]
     assert [(gpu.fabric_state, gpu.fabric_status) for gpu in seen] == [(3, 0), (2, None), (3, 999), (3, 0)]
@@ -182,8 +182,8 @@ def test_gpu_is_not_in_the_fabric_until_it_is_registered() -> None:
 
 def test_remapping_fails_without_a_spare_row() -> None:
     engine = play(
-        fault(FaultKind.ROW_REMAP_PENDING, span=Span(10, 20)),
-        fault(FaultKind.ROW_REMAP_FAILURE, span=Span(100, 200)),
+        fault(GpuFaultKind.ROW_REMAP_PENDING, span=Span(10, 20)),
+        fault(GpuFaultKind.ROW_REMAP_FAILURE, span=Span(100, 200)),
     )
     assert [hit(engine, second).remapped_rows_failure for second in (99, 100, 200)] == [False, True, False]
     banks = hit(engine, 150).remap_banks or {}
@@ -194,8 +194,8 @@ def test_remapping_fails_without_a_spare_row() -> None:
 
 def test_a_link_with_errors_stays_up() -> None:
     engine = play(
-        fault(FaultKind.NVLINK_ERRORS, links=(4, 5), type="crc_flit", rate=0.5, span=Span(100, 200)),
-        fault(FaultKind.NVLINK_DOWN, links=(5,), span=Span(300, 310)),
+        fault(GpuFaultKind.NVLINK_ERRORS, links=(4, 5), type="crc_flit", rate=0.5, span=Span(100, 200)),
+        fault(GpuFaultKind.NVLINK_DOWN, links=(5,), span=Span(300, 310)),
     )
     counts = [(hit(engine, second).nvlink_errors or {})["4", "crc_flit"] for second in (100, 101, 102, 500)]
     assert counts == [0, 0, 1, 50]
@@ -217,8 +217,8 @@ def test_a_degraded_pcie_link(model: str) -> None:
             model=model,
             workloads=BUSY,
             faults=(
-                fault(FaultKind.PCIE_DEGRADED, generation=1, span=Span(100, 200)),
-                fault(FaultKind.PCIE_DEGRADED, generation=3, width=4, span=Span(150, 300)),
+                fault(GpuFaultKind.PCIE_DEGRADED, generation=1, span=Span(100, 200)),
+                fault(GpuFaultKind.PCIE_DEGRADED, generation=3, width=4, span=Span(150, 300)),
             ),
         ),
         pcie_throughput=True,
@@ -238,14 +238,14 @@ def test_a_degraded_pcie_link(model: str) -> None:
 
 
 def test_an_idle_gpu_may_be_slower_still() -> None:
-    degraded = Fault(kind=FaultKind.PCIE_DEGRADED, gpus=(0,), generation=3)
+    degraded = GpuFault(kind=GpuFaultKind.PCIE_DEGRADED, gpus=(0,), generation=3)
     (reading,) = Engine(Scenario(gpus=1, model="l4", faults=(degraded,))).readings(100)
     assert reading.pcie_generation == 1
 
 
 @pytest.mark.parametrize("model", ["h100", "rx7900xtx"])
 def test_pcie_replays_have_a_constant_rate(model: str) -> None:
-    engine = play(fault(FaultKind.PCIE_REPLAYS, rate=2.5, span=Span(100, 200, 3600)), model=model)
+    engine = play(fault(GpuFaultKind.PCIE_REPLAYS, rate=2.5, span=Span(100, 200, 3600)), model=model)
     before = hit(engine, 0).pcie_replays or 0
     counts = [(hit(engine, second).pcie_replays or 0) - before for second in (100, 110, 300, 3600 + 300)]
     assert counts == [0, 25, 250, 500]
@@ -254,7 +254,7 @@ def test_pcie_replays_have_a_constant_rate(model: str) -> None:
 
 @pytest.mark.parametrize("model", MODEL_NAMES)
 def test_a_hot_gpu_is_near_its_limit_and_does_not_throttle(model: str) -> None:
-    engine = play(fault(FaultKind.HOT, margin_celsius=4, span=Span(600, 1800)), model=model)
+    engine = play(fault(GpuFaultKind.HOT, margin_celsius=4, span=Span(600, 1800)), model=model)
     hot, cool = hit(engine, 1700), spared(engine, 1700)
     celsius = hot.temperature_celsius or 0
     if hot.temperature_slowdown_celsius is None:
@@ -270,7 +270,7 @@ def test_a_hot_gpu_is_near_its_limit_and_does_not_throttle(model: str) -> None:
 
 @pytest.mark.parametrize("model", ["a100", "mi210"])
 def test_an_energy_counter_that_is_constant_and_later_has_all_energy(model: str) -> None:
-    engine, well = play(fault(FaultKind.ENERGY_STUCK, span=Span(100, 200)), model=model), play(model=model)
+    engine, well = play(fault(GpuFaultKind.ENERGY_STUCK, span=Span(100, 200)), model=model), play(model=model)
     stuck = {hit(engine, second).energy_millijoules for second in (100, 130.5, 199.9)}
     assert stuck == {hit(well, 100).energy_millijoules}
     assert (hit(engine, 150).power_watts or 0) > 0
@@ -279,9 +279,9 @@ def test_an_energy_counter_that_is_constant_and_later_has_all_energy(model: str)
 
 def test_ras_errors_are_counted_by_block_and_in_total() -> None:
     engine = play(
-        fault(FaultKind.RAS, block="umc", type="corrected", count=3, moment=Moment(50, 60)),
-        fault(FaultKind.RAS, block="gfx", type="uncorrected", moment=Moment(100)),
-        fault(FaultKind.RAS, block="umc", type="deferred", count=2, moment=Moment(100)),
+        fault(GpuFaultKind.RAS, block="umc", type="corrected", count=3, moment=Moment(50, 60)),
+        fault(GpuFaultKind.RAS, block="gfx", type="uncorrected", moment=Moment(100)),
+        fault(GpuFaultKind.RAS, block="umc", type="deferred", count=2, moment=Moment(100)),
         model="mi300x",
     )
     assert set((hit(engine, 49).ras_errors or {}).values()) == {0}
@@ -296,7 +296,7 @@ def test_ras_errors_are_counted_by_block_and_in_total() -> None:
 
 
 def test_an_xgmi_link_goes_down_and_comes_back() -> None:
-    engine = play(fault(FaultKind.XGMI_DOWN, links=(0, 6), span=Span(100, 200)), model="mi300x")
+    engine = play(fault(GpuFaultKind.XGMI_DOWN, links=(0, 6), span=Span(100, 200)), model="mi300x")
     assert set((hit(engine, 99).xgmi_up or {}).values()) == {1.0}
     assert [link for (link,), up in (hit(engine, 150).xgmi_up or {}).items() if not up] == ["0", "6"]
     assert set((hit(engine, 200).xgmi_up or {}).values()) == {1.0}

@@ -14,7 +14,7 @@ from gputally.devices import Reader
 from gputally.model import ProcessSample, Unavailable
 from gputally.simulator import SimulatedReader, simulated_reader
 from gputally.simulator.engine import Engine
-from gputally.simulator.scenario import Fault, FaultKind, Scenario, ScenarioError, Shape, Workload
+from gputally.simulator.scenario import GpuFault, GpuFaultKind, Scenario, ScenarioError, Shape, Workload
 from gputally.simulator.schedule import Span
 
 BUSY = Scenario(gpus=1, workloads=(Workload(shape=Shape.TRAINING, gpus=(0,)),))
@@ -102,7 +102,7 @@ def test_counters_do_not_decrease_after_the_clock_was_set_back() -> None:
 
 def test_the_source_can_be_down_for_a_while() -> None:
     clock = Clock()
-    down = Fault(kind=FaultKind.SOURCE_DOWN, gpus=(), source="simulated", span=Span(100, 160))
+    down = GpuFault(kind=GpuFaultKind.SOURCE_DOWN, gpus=(), source="simulated", span=Span(100, 160))
     reader = SimulatedReader(Engine(replace(BUSY, faults=(down,))), clock)
     clock.now += 99.5
     before = reader.read().readings[0]
@@ -117,7 +117,7 @@ def test_the_source_can_be_down_for_a_while() -> None:
 
 
 def test_another_failing_source_does_not_affect_the_gpus() -> None:
-    down = Fault(kind=FaultKind.SOURCE_DOWN, gpus=(), source="simulated_pods")
+    down = GpuFault(kind=GpuFaultKind.SOURCE_DOWN, gpus=(), source="simulated_pods")
     assert SimulatedReader(Engine(replace(BUSY, faults=(down,))), Clock()).read().readings
 
 

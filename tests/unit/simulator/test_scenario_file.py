@@ -11,8 +11,8 @@ from gputally.simulator import MODEL_NAMES
 from gputally.simulator.engine import Engine
 from gputally.simulator.ownership import HostOwner, PodOwner
 from gputally.simulator.scenario import (
-    Fault,
-    FaultKind,
+    GpuFault,
+    GpuFaultKind,
     Memory,
     MigLayout,
     Scenario,
@@ -134,22 +134,22 @@ def test_a_file_can_set_everything(path: Path) -> None:
             ),
         ),
         faults=(
-            Fault(kind=FaultKind.XID, gpus=(3,), code=79, moment=Moment(45, 3600)),
-            Fault(
-                kind=FaultKind.ECC,
+            GpuFault(kind=GpuFaultKind.XID, gpus=(3,), code=79, moment=Moment(45, 3600)),
+            GpuFault(
+                kind=GpuFaultKind.ECC,
                 gpus=(3,),
                 moment=Moment(120),
                 corrected=4,
                 uncorrected=1,
                 location="l2_cache",
             ),
-            Fault(
-                kind=FaultKind.THROTTLE,
+            GpuFault(
+                kind=GpuFaultKind.THROTTLE,
                 gpus=(0, 1, 2, 3),
                 reason="hw_power_brake_slowdown",
                 span=Span(10, 20),
             ),
-            Fault(kind=FaultKind.NVLINK_DOWN, gpus=(0, 1, 2, 3), links=(0, 5)),
+            GpuFault(kind=GpuFaultKind.NVLINK_DOWN, gpus=(0, 1, 2, 3), links=(0, 5)),
         ),
         mig=(MigLayout((0,), ("3g.20gb", "1g.5gb")),),
     )
@@ -167,7 +167,7 @@ def test_the_documented_example_is_valid(path: Path) -> None:
 def test_the_documentation_has_a_row_for_every_fault_with_all_its_keys() -> None:
     page = (Path(__file__).parents[3] / "docs" / "simulator.md").read_text()
     cells = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
-    for kind in FaultKind:
+    for kind in GpuFaultKind:
         (keys,) = [row[1] for row in cells if f"`{kind}`" in row[0]]
         assert all(f"`{key}`" in keys for key in _FAULT[kind]), kind
     assert all(f"`{model}`" in page for model in MODEL_NAMES)

@@ -8,7 +8,7 @@ from gputally.model import Owner, Reading, Unavailable, Unknown
 from gputally.simulator import SimulatedReader
 from gputally.simulator.engine import Engine
 from gputally.simulator.ownership import HostOwner, PodOwner
-from gputally.simulator.scenario import Fault, FaultKind, MigLayout, Scenario, Shape, Workload
+from gputally.simulator.scenario import GpuFault, GpuFaultKind, MigLayout, Scenario, Shape, Workload
 from gputally.simulator.scenario_owners import SimulatedOwners, SimulatedPods
 from gputally.simulator.schedule import Span
 
@@ -188,7 +188,7 @@ def test_pods_request_the_resource_of_their_vendor(clock: Clock) -> None:
 
 
 def test_the_pod_source_can_be_down_while_gpus_are_read(clock: Clock) -> None:
-    down = Fault(kind=FaultKind.SOURCE_DOWN, gpus=(), source="simulated_pods", span=Span(60, 120))
+    down = GpuFault(kind=GpuFaultKind.SOURCE_DOWN, gpus=(), source="simulated_pods", span=Span(60, 120))
     reader = play(clock, work(TRAINER), faults=(down,))
     clock.now += 90
     assert reader.read().readings

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tools import Failed
 
 if TYPE_CHECKING:
-    from tools.dependencies.recipes import Job
+    from tools.dependencies.recipes import BuildJob
 
 HERE = Path(__file__).parent
 WORKSPACES = ("data", "e2e-selectors", "runtime", "schema", "ui")
@@ -62,7 +62,7 @@ SERVED = ("build", "dashboards", "emails", "fonts", "img", "lib", "views")
 PLUGINS = Path("public", "app", "plugins")
 
 
-def build(job: "Job", source: Path, go_environment: Mapping[str, str], go_jobs: str) -> None:
+def build(job: "BuildJob", source: Path, go_environment: Mapping[str, str], go_jobs: str) -> None:
     """Builds `home`, the directory that Grafana calls its home path."""
     home = job.into / "home"
     _build_server(job, source, go_environment, go_jobs, home / "bin" / "grafana")
@@ -108,7 +108,7 @@ def yarn_settings(npm_settings: str) -> dict[str, str]:
 
 
 def _build_server(
-    job: "Job", source: Path, environment: Mapping[str, str], go_jobs: str, program: Path
+    job: "BuildJob", source: Path, environment: Mapping[str, str], go_jobs: str, program: Path
 ) -> None:
     # SQLite is written in C; its speed does not matter here.
     with_c = {"CGO_ENABLED": "1", "CC": str(job.find("cc")), "CGO_CFLAGS": "-O1 -fno-sanitize=undefined"}
@@ -131,7 +131,7 @@ def _build_server(
         )
 
 
-def _build_pages(job: "Job", source: Path) -> None:
+def _build_pages(job: "BuildJob", source: Path) -> None:
     _prune(source)
     node, npm = job.find("node"), job.find("npm")
     environment = {

@@ -19,6 +19,7 @@ from gputally.commands.capture.nvidia_smi_output import capture_nvidia_smi
 from gputally.commands.capture.nvml import README as NVML
 from gputally.commands.capture.nvml import capture_nvml
 from gputally.model import Unavailable
+from gputally.printable import print_lines, printable
 
 _NEVER = """\
 Not included in any part: command lines, environments, users, host names, names of pods and containers.
@@ -37,7 +38,7 @@ def capture(
 ) -> int:
     """Writes a capture to `target`, which must not exist, and a summary to `out`; returns the exit code."""
     if isinstance(target, Path) and target.exists():
-        print(f"{target} exists: use a new file", file=out)
+        print_lines([f"{target} exists: use a new file"], out)
         return 2
     archive, masks = Archive(), Masks()
     parts: list[tuple[str, str, Callable[[], list[str]]]] = [
@@ -51,13 +52,13 @@ def capture(
         try:
             summary = take()
         except Unavailable as failure:
-            missing.append(f"not captured: {name}: {masks.text(failure.reason)}")
+            missing.append(printable(f"not captured: {name}: {masks.text(failure.reason)}"))
             continue
-        print(*summary, sep="\n", file=out)
+        print_lines(summary, out)
         included.append(readme)
-    print(*missing, sep="\n", file=out)
+    print_lines(missing, out)
     if not included:
-        print("nothing captured: this host has no GPU that can be read", file=out)
+        print_lines(["nothing captured: this host has no GPU that can be read"], out)
         return 1
     versions = f"gputally {__version__}, Python {platform.python_version()}, Linux {platform.release()}\n"
     left_out = [f"too large, left out: {name}" for name in archive.left_out]
@@ -69,7 +70,6 @@ def capture(
             file.write(content)
     else:
         target.write(content)
-    print(f"written: {len(content)} bytes", file=out)
-    print(readme, file=out)
-    print("Please attach it to an issue of the GPUTally repository: see docs/capture.md", file=out)
+    print_lines([f"written: {len(content)} bytes", *readme.split("\n")], out)
+    print_lines(["Please attach it to an issue of the GPUTally repository: see docs/capture.md"], out)
     return 0

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from gputally.commands import FAILURE, Finding, passed, report_text
+from gputally.commands import FAILURE, Finding, passed, report_lines
 from gputally.commands.verify.installation import Installation, verify
 from gputally.commands.verify.pod import PodLoad, verify_pod
-from gputally.commands.verify.servers import Login, Prometheus, RemoteServer, read_login
+from gputally.commands.verify.servers import Login, PrometheusApi, RemoteServer, read_login
 from gputally.flags import OneLineParser, duration
+from gputally.printable import print_lines
 
 _SECONDS_BETWEEN_CHECKS = 5.0
 
@@ -32,7 +33,7 @@ def run(arguments: Sequence[str], out: TextIO) -> int:
 
 
 def report(findings: Sequence[Finding], out: TextIO) -> int:
-    print(report_text(findings), file=out)
+    print_lines(report_lines(findings), out)
     return 0 if passed(findings) else 1
 
 
@@ -54,7 +55,7 @@ def until_passed(
         if not missing or final or clock() + _SECONDS_BETWEEN_CHECKS > deadline:
             return found
         if missing != awaited:
-            print(f"waiting for: {', '.join(missing)}", file=out, flush=True)
+            print_lines([f"waiting for: {', '.join(missing)}"], out)
             awaited = missing
         sleep(_SECONDS_BETWEEN_CHECKS)
 
@@ -62,7 +63,7 @@ def until_passed(
 def _pod(arguments: Sequence[str], out: TextIO) -> int:
     options = _pod_parser().parse_args(arguments)
     load = PodLoad(options.namespace, options.pod, options.utilization, round(options.window))
-    prometheus = Prometheus(RemoteServer(options.prometheus), "")
+    prometheus = PrometheusApi(RemoteServer(options.prometheus), "")
     return report(until_passed(lambda: verify_pod(prometheus, load), options.wait, out), out)
 
 
@@ -75,7 +76,7 @@ def _installation(options: argparse.Namespace) -> Installation:
     }
     return Installation(
         exporters=tuple(RemoteServer(url, login, **tls) for url in options.exporter),
-        prometheus=Prometheus(RemoteServer(options.prometheus), options.job, options.cluster)
+        prometheus=PrometheusApi(RemoteServer(options.prometheus), options.job, options.cluster)
         if options.prometheus
         else None,
         alertmanager=RemoteServer(options.alertmanager) if options.alertmanager else None,

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from gputally.commands import FAILURE, NOT_CHECKED, OK, Finding, passed
 from gputally.commands.verify import prometheus as checks
 from gputally.commands.verify.grafana import grafana
-from gputally.commands.verify.servers import LoginRequired, NotFound, Prometheus, RemoteServer, RequestFailed
+from gputally.commands.verify.servers import (
+    LoginRequired,
+    NotFound,
+    PrometheusApi,
+    RemoteServer,
+    RequestFailed,
+)
 
 _OF_PROMETHEUS = ("targets", "sources", "gpus", "pods", "labels", "rules", "records")
 _OF_EXPORTERS = ("sources", "gpus", "pods", "labels")
@@ -17,7 +23,7 @@ class Installation:
     """The addresses of its parts, as far as they are given, and the expected numbers."""
 
     exporters: tuple[RemoteServer, ...] = ()
-    prometheus: Prometheus | None = None
+    prometheus: PrometheusApi | None = None
     alertmanager: RemoteServer | None = None
     grafana: RemoteServer | None = None
     rule_groups: int | None = None
@@ -99,7 +105,7 @@ def _prometheus(installation: Installation) -> Iterator[Finding]:
     yield from _run("alertmanager", lambda: [checks.alertmanager(prometheus, installation.alertmanager)])
 
 
-def _rules(prometheus: Prometheus, expected: int | None, *, seen: bool) -> Iterator[Finding]:
+def _rules(prometheus: PrometheusApi, expected: int | None, *, seen: bool) -> Iterator[Finding]:
     groups = prometheus.rule_groups()
     yield checks.rules(groups, expected)
     if seen and groups:

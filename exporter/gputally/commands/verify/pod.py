@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gputally.commands import FAILURE, NOT_CHECKED, OK, Finding
 from gputally.commands.verify.prometheus import CHECK_THERE
-from gputally.commands.verify.servers import Prometheus, RequestFailed
+from gputally.commands.verify.servers import PrometheusApi, RequestFailed
 
 _SUBJECTS = ("pod", "utilization", "gpu seconds", "energy")
 
@@ -23,7 +23,7 @@ class PodLoad:
         return f"{name}{{{matchers}}}[{self.window_seconds}s]"
 
 
-def verify_pod(prometheus: Prometheus, load: PodLoad) -> list[Finding]:
+def verify_pod(prometheus: PrometheusApi, load: PodLoad) -> list[Finding]:
     """One finding for each of _SUBJECTS; never raises."""
     try:
         return _check(prometheus, load)
@@ -32,7 +32,7 @@ def verify_pod(prometheus: Prometheus, load: PodLoad) -> list[Finding]:
         return [Finding(FAILURE, "prometheus", text, "check --prometheus")]
 
 
-def _check(prometheus: Prometheus, load: PodLoad) -> list[Finding]:
+def _check(prometheus: PrometheusApi, load: PodLoad) -> list[Finding]:
     name = f"{load.namespace}/{load.pod}"
     if not prometheus.count(f"count_over_time({load.series('gputally_pod_info')})"):
         text = f"{name} was not seen on a GPU in the last {load.window_seconds} s"
@@ -48,7 +48,7 @@ def _check(prometheus: Prometheus, load: PodLoad) -> list[Finding]:
     ]
 
 
-def _most_used(prometheus: Prometheus, load: PodLoad) -> float | None:
+def _most_used(prometheus: PrometheusApi, load: PodLoad) -> float | None:
     """The pod's own utilisation, else that of its GPU if the driver does not report it by process."""
     own = prometheus.number(f"max(max_over_time({load.series('gputally_pod_sm_utilization_ratio')}))")
     if own is not None:
@@ -73,7 +73,7 @@ def _utilization(found: float | None, wanted: float) -> Finding:
     return Finding(OK, "utilization", f"up to {found:.2f}")
 
 
-def _above_zero(prometheus: Prometheus, load: PodLoad, subject: str, name: str, unit: str) -> Finding:
+def _above_zero(prometheus: PrometheusApi, load: PodLoad, subject: str, name: str, unit: str) -> Finding:
     found = prometheus.number(f"sum(max_over_time({load.series(name)}))") or 0
     if found > 0:
         return Finding(OK, subject, f"{found:.1f} {unit}")

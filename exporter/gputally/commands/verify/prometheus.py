@@ -5,7 +5,7 @@ from typing import Any
 
 from gputally.attribution.pod_sources import POD_SOURCES
 from gputally.commands import FAILURE, NOT_CHECKED, OK, WARNING, Finding, some
-from gputally.commands.verify.servers import Prometheus, QueryRow, RemoteServer, RequestFailed
+from gputally.commands.verify.servers import PrometheusApi, QueryRow, RemoteServer, RequestFailed
 
 CHECK_THERE = "run `gputally check` in the exporter's pod: kubectl exec POD -- gputally check"
 
@@ -30,7 +30,7 @@ _SELECTED = (
 _OVERRIDDEN = ("pod", "namespace", "container", "node")
 
 
-def targets(prometheus: Prometheus, up: list[QueryRow]) -> Finding:
+def targets(prometheus: PrometheusApi, up: list[QueryRow]) -> Finding:
     if not up:
         return _no_target(prometheus)
     down = [row.node for row in up if not row.value]
@@ -47,7 +47,7 @@ def targets(prometheus: Prometheus, up: list[QueryRow]) -> Finding:
     )
 
 
-def _no_target(prometheus: Prometheus) -> Finding:
+def _no_target(prometheus: PrometheusApi) -> Finding:
     others = {row.labels.get("job", "") for row in prometheus.rows("count by (job) (gputally_exporter_info)")}
     if others:
         return Finding(
@@ -72,11 +72,13 @@ def _scrape_fix(errors: str) -> str:
     if "x509" in errors or "tls" in errors or "HTTPS" in errors or "HTTP response to" in errors:
         return "Prometheus and the exporters have different TLS settings: web.tls.secret, .serverName"
     if "deadline" in errors or "timeout" in errors:
-        return "the network drops the scrapes: networkPolicy.scrapers must match Prometheus's pods"
+        return (
+            "the network drops the scrapes: networkPolicy.scrapers, .scraperNamespaces must match Prometheus"
+        )
     return "kubectl get pods -l app.kubernetes.io/component=exporter -A, and their logs"
 
 
-def sources(prometheus: Prometheus) -> Iterator[Finding]:
+def sources(prometheus: PrometheusApi) -> Iterator[Finding]:
     down: dict[str, list[str]] = {}
     for row in prometheus.rows(f"gputally_source_up{{{prometheus.ours}}} == 0"):
         down.setdefault(row.labels["source"], []).append(row.node)
@@ -92,7 +94,7 @@ def sources(prometheus: Prometheus) -> Iterator[Finding]:
         yield Finding(OK, "sources", f"all {every} sources are up on every node")
 
 
-def gpus(prometheus: Prometheus) -> Iterator[Finding]:
+def gpus(prometheus: PrometheusApi) -> Iterator[Finding]:
     info = prometheus.rows(f"gputally_gpu_info{{{prometheus.ours}}}")
     seeing = {row.node for row in info}
     if not info:
@@ -138,7 +140,7 @@ def _more_than_once(info: list[QueryRow]) -> list[str]:
     return [f"{uuid} of {node}" for (node, uuid), times in seen.items() if times > 1]
 
 
-def pods(prometheus: Prometheus) -> Finding:
+def pods(prometheus: PrometheusApi) -> Finding:
     ours = prometheus.ours
     named = prometheus.count(f"count by (namespace, pod) (gputally_pod_info{{{ours}}})")
     unnamed = {
@@ -167,7 +169,7 @@ def pods(prometheus: Prometheus) -> Finding:
     return Finding(NOT_CHECKED, "pods", "no process uses a GPU now: run a pod with a GPU, and verify again")
 
 
-def labels(prometheus: Prometheus) -> Finding:
+def labels(prometheus: PrometheusApi) -> Finding:
     lost = [label for label in _OVERRIDDEN if prometheus.count(f'{{{prometheus.ours},exported_{label}!=""}}')]
     if lost:
         return Finding(
@@ -207,7 +209,7 @@ def rules(groups: list[dict[str, Any]], expected: int | None) -> Finding:
     return Finding(OK, "rules", f"{len(names)} groups with {len(every)} rules, none failing")
 
 
-def records(prometheus: Prometheus, groups: list[dict[str, Any]]) -> Finding:
+def records(prometheus: PrometheusApi, groups: list[dict[str, Any]]) -> Finding:
     """For installations with GPUs: some recorded series then have values."""
     recorded = {rule["name"] for group in groups for rule in group["rules"] if rule["type"] == "recording"}
     if not recorded:
@@ -224,7 +226,7 @@ def records(prometheus: Prometheus, groups: list[dict[str, Any]]) -> Finding:
     return Finding(OK, "records", f"{filled} of {len(recorded)} recorded names have series")
 
 
-def alertmanager(prometheus: Prometheus | None, server: RemoteServer | None) -> Finding:
+def alertmanager(prometheus: PrometheusApi | None, server: RemoteServer | None) -> Finding:
     """Prometheus must send alerts to one; if its address is given, it must respond."""
     version = ""
     if server is not None:

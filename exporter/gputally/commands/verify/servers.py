@@ -146,7 +146,7 @@ class QueryRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Prometheus:
+class PrometheusApi:
     """All methods raise RequestFailed."""
 
     server: RemoteServer

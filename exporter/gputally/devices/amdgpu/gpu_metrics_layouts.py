@@ -32,7 +32,7 @@ class BrokenTable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class GpuMetricsLayout:
     """The offsets of the fields of one C struct."""
 
     shape: struct.Struct
@@ -50,7 +50,7 @@ def _all_ones(code: str) -> int:
     return int(2 ** (8 * struct.calcsize(f"={code}")) - 1)
 
 
-def _layout(text: str) -> Layout:
+def _layout(text: str) -> GpuMetricsLayout:
     """From the fields after the header as `name:kind`, the kind (`H` if none) as in the struct module.
 
     `|` begins a nested struct. All these structs have 64-bit members, so C aligns their beginnings and ends.
@@ -68,7 +68,7 @@ def _layout(text: str) -> Layout:
         fields[name] = (slice(place, place + count), _all_ones(kind[-1]))
         codes.append(kind)
         place += count
-    return Layout(struct.Struct("".join([*codes, "0Q"])), fields)
+    return GpuMetricsLayout(struct.Struct("".join([*codes, "0Q"])), fields)
 
 
 _SENSORS = (
@@ -178,7 +178,7 @@ _V3_0 = (
     " time_filter_alphavalue:I"
 )
 
-LAYOUTS: Mapping[Version, Layout] = {
+LAYOUTS: Mapping[Version, GpuMetricsLayout] = {
     (1, 0): _layout(_V1_0),
     (1, 1): _layout(_V1_1),
     (1, 2): _layout(_V1_2),

@@ -28,7 +28,7 @@ _CONTEXT = re.compile(r"context_\d{1,10}")
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class KfdNode:
     """One GPU, or one partition of it."""
 
     number: int
@@ -73,14 +73,14 @@ class Kfd:
         self._root = f"{sysfs}/class/kfd/kfd"
         self._files = ProcessFiles("kfd", errors)
         self._generation: bytes | None = None
-        self._nodes: tuple[Node, ...] = ()
+        self._nodes: tuple[KfdNode, ...] = ()
 
     @property
     def hides(self) -> bool:
         """Whether the kernel hid a node or a process in the last sample."""
         return self._files.denied
 
-    def read(self) -> tuple[tuple[Node, ...], Mapping[int, Mapping[int, ComputeUse]] | None]:
+    def read(self) -> tuple[tuple[KfdNode, ...], Mapping[int, Mapping[int, ComputeUse]] | None]:
         """The nodes, and the use by pid and KFD's GPU id; None when KFD lists no processes."""
         self._files.denied = False
         generation = self._files.read(f"{self._root}/topology/generation_id")
@@ -156,18 +156,18 @@ def parse_properties(text: bytes) -> dict[str, int]:
     return {pair[0]: number for pair in pairs if len(pair) == 2 and (number := parse_count(pair[1])) >= 0}
 
 
-def locate_nodes(nodes: Iterable[Node], pci_addresses: Collection[str]) -> dict[CardPart, Node]:
+def locate_nodes(nodes: Iterable[KfdNode], pci_addresses: Collection[str]) -> dict[CardPart, KfdNode]:
     """The node of each GPU and partition, of the GPUs at these addresses.
 
     The number of a partition is in the four highest bits of `location_id` or, on other kernels, in the bits
     of the PCI function. Partitions are sorted by both, then by the node's number.
     """
-    cards: dict[str, list[Node]] = {}
+    cards: dict[str, list[KfdNode]] = {}
     for node in nodes:
         address = next((address for address in node.addresses if address in pci_addresses), None)
         if address is not None:
             cards.setdefault(address, []).append(node)
-    places: dict[CardPart, Node] = {}
+    places: dict[CardPart, KfdNode] = {}
     for address, parts in cards.items():
         parts.sort(key=lambda node: (node.location_id >> 28, node.location_id & 7, node.number))
         for partition, node in enumerate(parts):
@@ -175,11 +175,11 @@ def locate_nodes(nodes: Iterable[Node], pci_addresses: Collection[str]) -> dict[
     return places
 
 
-def _make_node(number: int, gpu_id: int, properties: Mapping[str, int]) -> Node | None:
+def _make_node(number: int, gpu_id: int, properties: Mapping[str, int]) -> KfdNode | None:
     location_id = properties.get("location_id")
     if location_id is None:
         return None
-    return Node(
+    return KfdNode(
         number=number,
         gpu_id=gpu_id,
         domain=properties.get("domain", 0),  # missing on older kernels

@@ -35,7 +35,7 @@ from pathlib import Path
 
 from gputally.devices import Errors
 from gputally.devices.amdgpu.fdinfo import Client, ClientKey, ClientScan, EngineTimes, Scan
-from gputally.devices.amdgpu.kfd import CardPart, ComputeUse, Kfd, Node, locate_nodes
+from gputally.devices.amdgpu.kfd import CardPart, ComputeUse, Kfd, KfdNode, locate_nodes
 from gputally.devices.amdgpu.occupancy import NodeProcess, OccupancySampler, Watched, counts_every_die
 from gputally.devices.amdgpu.process_activity import GROUPS, ProcessActivity, divide
 from gputally.model import Process, ProcessSample
@@ -217,7 +217,7 @@ class ProcessFinder:
         return ran
 
     def _to_watch(
-        self, uses: _Uses, places: Mapping[CardPart, Node], driver_version: str | None
+        self, uses: _Uses, places: Mapping[CardPart, KfdNode], driver_version: str | None
     ) -> Mapping[str, Watched]:
         """The processes whose occupancy is to be sampled: where several on one node have queues."""
         watched: dict[str, dict[NodeProcess, tuple[str, ...]]] = {}
@@ -240,7 +240,7 @@ class ProcessFinder:
 
 
 def _add_compute(
-    uses: _Uses, places: Mapping[CardPart, Node], compute: Mapping[int, Mapping[int, ComputeUse]]
+    uses: _Uses, places: Mapping[CardPart, KfdNode], compute: Mapping[int, Mapping[int, ComputeUse]]
 ) -> None:
     nodes = {node.gpu_id: place for place, node in places.items()}
     for pid, by_gpu in compute.items():
@@ -271,7 +271,7 @@ def _ratios(
 
 def _add_clients(
     uses: _Uses,
-    places: Mapping[CardPart, Node],
+    places: Mapping[CardPart, KfdNode],
     compute: Mapping[int, object],
     scan: Scan,
     ratios: Mapping[ClientKey, Mapping[str, float] | None],
@@ -300,7 +300,7 @@ def _add_clients(
             use.ran[group] += ratio
 
 
-def _doubt_hidden(uses: _Uses, places: Mapping[CardPart, Node], compute: Mapping[int, object]) -> None:
+def _doubt_hidden(uses: _Uses, places: Mapping[CardPart, KfdNode], compute: Mapping[int, object]) -> None:
     """Marks the use of GPUs that KFD hides by KFD's processes as unknown: their engines do not show it."""
     of_kfd = {address for address, _ in places}
     for (address, _), by_pid in uses.items():

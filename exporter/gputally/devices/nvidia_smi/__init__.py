@@ -19,7 +19,7 @@ from gputally.devices.nvidia_smi import gpu_columns
 from gputally.devices.nvidia_smi.csv_tables import (
     APP_COLUMNS,
     ComputeApps,
-    Table,
+    CsvTable,
     TableRow,
     canonical,
     parse_compute_apps,
@@ -108,7 +108,7 @@ class NvidiaSmiReader(Reader):
     def _run(self, *arguments: str) -> Finished:
         return self._command.run(*arguments, timeout_seconds=self._deadline - time.monotonic())
 
-    def _read_gpus(self) -> tuple[Table, tuple[str, ...]]:
+    def _read_gpus(self) -> tuple[CsvTable, tuple[str, ...]]:
         """The table of GPUs, and the arguments that select the GPUs that respond."""
         self._discover()
         selection: tuple[str, ...] = ()
@@ -128,11 +128,11 @@ class NvidiaSmiReader(Reader):
                 selection = ("-i", ",".join(map(str, answering)))
                 finished = self._query_gpus(selection)
             elif self._known:
-                return Table(), selection
+                return CsvTable(), selection
         table = parse_query_gpu(finished.stdout)
         if not table.rows:
             if self._known and _NO_DEVICES in finished.stdout + finished.stderr:
-                return Table(), selection
+                return CsvTable(), selection
             raise self._unavailable(finished)
         if finished.exit_code != 0:
             self._errors["gpu", f"exit_code_{finished.exit_code}"] += 1
@@ -162,7 +162,7 @@ class NvidiaSmiReader(Reader):
         self._columns = ()
         self._cuda_version_read = False
 
-    def _add_row(self, table: Table, row: TableRow, readings: dict[str, Reading]) -> None:
+    def _add_row(self, table: CsvTable, row: TableRow, readings: dict[str, Reading]) -> None:
         gpu = build_gpu(row, self._cuda_version)
         if gpu is None:
             gpu = self._recognise(row)

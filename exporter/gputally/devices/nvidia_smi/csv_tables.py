@@ -38,7 +38,7 @@ class Unreadable:
     error: str
 
 
-Value = int | float | bool | str | None | Unreadable
+CellValue = int | float | bool | str | None | Unreadable
 TableRow = Mapping[str, str]
 
 _KINDS = {
@@ -161,7 +161,7 @@ def kind_of(column: str) -> CellKind:
     return CellKind.TEXT
 
 
-def parse_value(column: str, text: str) -> Value:
+def parse_value(column: str, text: str) -> CellValue:
     """One cell, in base units."""
     text = text.strip()
     kind = kind_of(canonical(column))
@@ -195,7 +195,7 @@ def _parse_kind(kind: CellKind, text: str) -> int | float | bool | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CsvTable:
     """CSV output. `malformed` is the number of incomplete rows."""
 
     columns: tuple[str, ...] = ()
@@ -205,7 +205,7 @@ class Table:
     """Of the columns, as printed."""
 
 
-def parse_query_gpu(text: str) -> Table:
+def parse_query_gpu(text: str) -> CsvTable:
     """Output of `--query-gpu=... --format=csv`, with or without units; no `columns` for other text."""
     lines, cut_off = whole_lines(text)
     for number, line in enumerate(lines):
@@ -214,8 +214,8 @@ def parse_query_gpu(text: str) -> Table:
             rows = [_parse_row(columns, units, row) for row in lines[number + 1 :] if row.strip()]
             whole = tuple(row for row in rows if row is not None)
             headers = tuple(cell.strip() for cell in line.split(","))
-            return Table(columns, whole, len(rows) - len(whole) + cut_off, headers)
-    return Table()
+            return CsvTable(columns, whole, len(rows) - len(whole) + cut_off, headers)
+    return CsvTable()
 
 
 def whole_lines(text: str) -> tuple[list[str], int]:

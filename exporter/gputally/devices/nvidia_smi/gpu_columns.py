@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gputally.devices import Errors
-from gputally.devices.nvidia_smi.csv_tables import TableRow, Unreadable, Value, canonical, parse_value
+from gputally.devices.nvidia_smi.csv_tables import CellValue, TableRow, Unreadable, canonical, parse_value
 from gputally.model import (
     COMPUTE_MODES,
     RECOVERY_ACTIONS,
@@ -212,7 +212,7 @@ def _add_masked_reasons(active: dict[Labels, float], row: TableRow) -> None:
             active.setdefault((reason,), float(mask >> bit & 1))
 
 
-def _value(row: TableRow, column: str) -> Value:
+def _value(row: TableRow, column: str) -> CellValue:
     text = row.get(column)
     return None if text is None else parse_value(column, text)
 
@@ -222,7 +222,7 @@ def _text(row: TableRow, column: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _first(field: str, values: list[Value], errors: Errors) -> int | float | bool | str | None:
+def _first(field: str, values: list[CellValue], errors: Errors) -> int | float | bool | str | None:
     """The first value; if there is none, the first error is counted."""
     for value in values:
         if value is not None and not isinstance(value, Unreadable):

@@ -14,9 +14,16 @@ from dataclasses import replace
 
 from gputally.devices import Errors, Report, Values
 from gputally.devices.nvml import xid
-from gputally.devices.nvml.device import FILLS, Driver, NvmlDevice, read_driver, read_identity
+from gputally.devices.nvml.device import (
+    FILLS,
+    Driver,
+    NvmlDevice,
+    not_to_read,
+    read_driver,
+    read_identity,
+)
 from gputally.devices.nvml.ended_processes import Accounting
-from gputally.devices.nvml.gpm import Gpm
+from gputally.devices.nvml.gpm import Gpm, GpmRequest
 from gputally.devices.nvml.library import DeviceLost, Library, LibraryGone, Query
 from gputally.devices.nvml.process_lists import ProcessLists
 from gputally.devices.nvml.runner import Runner
@@ -61,7 +68,7 @@ class NvmlReader:
     no XIDs and no GPM activity, which need it all the time.
     `gpu_seconds`: the time after which a GPU that does not respond is late. `retry_lost_seconds`: the
     interval at which the library is started again while a GPU is lost; some drivers show a GPU that came back
-    only then.
+    only then. `skipped`: the fields that need not be read.
     """
 
     name = "nvml"
@@ -74,7 +81,9 @@ class NvmlReader:
         release_driver: bool = False,
         gpu_seconds: float = 3.2,
         retry_lost_seconds: float = 300.0,
+        skipped: frozenset[str] = frozenset(),
     ) -> None:
+        self._skipped = not_to_read(skipped)
         self._pcie_throughput = pcie_throughput
         self._use_accounting = accounting
         self._release_driver = release_driver
@@ -86,6 +95,7 @@ class NvmlReader:
         self._responded = threading.Event()
         self._xids = XidCounts()
         self._watches: dict[str, XidWatch] = {}
+        self._gpm_request: GpmRequest | None = None
         self._driver = Driver(None, None)
         self._slots: list[_GpuSlot] = []
         """By index; those beyond the number of GPUs are not in use."""
@@ -280,14 +290,14 @@ class NvmlReader:
             slot.lists.end_of_round()
 
     def _open(self, slot: _GpuSlot) -> NvmlDevice | None:
-        """The device that is at the index now."""
-        if slot.device is not None and slot.device.still_is():
+        """The device that is at the index now: the indices change when a GPU goes or comes."""
+        handle = slot.library.call("gpus", "nvmlDeviceGetHandleByIndex", slot.index)
+        if slot.device is not None and slot.device.still_is(handle):
             return slot.device
         _drop_device(slot)
-        handle = slot.library.call("gpus", "nvmlDeviceGetHandleByIndex", slot.index)
         if handle is None:
             return None
-        query = Query(slot.library, handle)
+        query = Query(slot.library, handle, self._skipped)
         slot.gpu = read_identity(query, slot.index, self._driver)
         slot.device = NvmlDevice(
             query,
@@ -307,7 +317,9 @@ class NvmlReader:
             return None
         if query.library.function("nvmlGpmMetricsGet") is None:
             return None
-        return Gpm(query.library)
+        if self._gpm_request is None:
+            self._gpm_request = GpmRequest(query.library.nvml)
+        return Gpm(query.library, self._gpm_request)
 
     def _watch_xids(self, device: NvmlDevice) -> None:
         """A lost GPU is watched on: its last XID may still arrive."""

@@ -1,6 +1,7 @@
 """One GPU: the values that are read once, those of every sample, and the `Reading` made of them."""
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ from gputally.devices import Values
 from gputally.devices.nvml import fabric, gpm, mig, nvlink, process_lists, xid
 from gputally.devices.nvml.ended_processes import Accounting
 from gputally.devices.nvml.fields import DEVICE_SLOTS, FieldBatch
-from gputally.devices.nvml.library import DeviceLost, Library, Query, some
+from gputally.devices.nvml.library import DeviceLost, Library, Query, address, some
 from gputally.devices.nvml.scalars import (
     BAR1,
     ENGINES,
@@ -63,6 +64,17 @@ FILLS = frozenset(
 )
 """The fields that this reader can fill: see `readers_that_fill`."""
 
+READ_TOGETHER: tuple[Collection[str], ...] = (
+    (*MEMORY,),
+    (*BAR1,),
+    ("gpu_utilization_ratio", "memory_utilization_ratio"),
+    ("power_min_limit_watts", "power_max_limit_watts"),
+    (*fabric.FILLS,),
+    ("nvlink_up", "nvlink_bytes"),  # the counters of a link that came up are read from then on
+    ("temperature_margin_celsius", "temperature_slowdown_offset_celsius"),
+)
+"""Fields of which one that is needed needs the others."""
+
 ASK_AGAIN_SECONDS = 3600.0
 APART_SECONDS = 30.0
 _TX, _RX = 0, 1  # nvmlPcieUtilCounter_t
@@ -81,6 +93,12 @@ class _Once:
     fans: int
     complete: bool
     """False when a value failed that may succeed next time."""
+
+
+def not_to_read(skipped: frozenset[str]) -> frozenset[str]:
+    """The fields that need not be read, where they are not read together with one that is needed."""
+    needed = (together for together in READ_TOGETHER if not skipped.issuperset(together))
+    return skipped.difference(*needed)
 
 
 class NvmlDevice:
@@ -196,8 +214,10 @@ class NvmlDevice:
             self._activity.ask_again()
         self._once = self._read_once()
 
-    def still_is(self) -> bool:
-        """False when the handle is now of another GPU, or of none."""
+    def still_is(self, handle: Any) -> bool:
+        """Whether this handle (None if it is not known) is of this device, and still of the same GPU."""
+        if handle is not None and address(handle) != address(self.query.handle):
+            return False
         return bool(self.query.call("uuid", "nvmlDeviceGetUUID") == self.gpu.uuid)
 
     def free(self) -> None:

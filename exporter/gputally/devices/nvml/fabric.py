@@ -4,7 +4,6 @@ Until the registration is completed, CUDA does not start on GPUs behind NVSwitch
 """
 
 from typing import Any
-from uuid import UUID
 
 from gputally.devices import Values
 from gputally.devices.nvml.library import SUCCESS, ErrorMeaning, Query
@@ -23,7 +22,7 @@ _HEALTH = dict(zip(FABRIC_PROBLEMS, ((0, 2, 2), (2, 2, 2), (4, 2, 2), (6, 2, 2),
 def read_fabric(query: Query) -> Values:
     """Empty for a GPU without a fabric."""
     function = query.library.function(_FUNCTION)
-    if function is None:
+    if function is None or "fabric_state" in query.skipped:
         return {}
     for name in _STRUCTS:
         struct = getattr(query.library.nvml, name, None)  # this pynvml may be older than the struct
@@ -48,9 +47,13 @@ def _values(info: Any) -> Values:
     if state == _COMPLETED:
         values["fabric_status"] = int(info.status)
         if info.status == SUCCESS:
-            cluster = str(UUID(bytes=bytes(info.clusterUuid)))
-            values["fabric_clique"] = {(cluster,): float(info.cliqueId)}
+            values["fabric_clique"] = {(_uuid(bytes(info.clusterUuid)),): float(info.cliqueId)}
     return values
+
+
+def _uuid(raw: bytes) -> str:
+    # Not by the module uuid: importing it takes 0.2 MiB.
+    return "-".join(raw[begin:end].hex() for begin, end in ((0, 4), (4, 6), (6, 8), (8, 10), (10, 16)))
 
 
 def _problems(mask: int) -> Labelled:

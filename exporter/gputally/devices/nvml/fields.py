@@ -113,7 +113,8 @@ class FieldBatch:
 
     def __init__(self, query: Query, slots: Sequence[Slot]) -> None:
         self._query = query
-        self._candidates = sorted(slots, key=lambda slot: slot.field)
+        needed = (slot for slot in slots if slot.field not in query.skipped)
+        self._candidates = sorted(needed, key=lambda slot: slot.field)
         self.forget()
 
     def forget(self) -> None:

@@ -1,6 +1,9 @@
 """GPM, NVML's activity counters (Hopper and newer): activity and PCIe throughput between two samples."""
 
+import ctypes
 import math
+import struct
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -22,22 +25,32 @@ METRICS = {
 THROUGHPUT = "pcie_throughput_bytes_per_second"
 _PCIE = {("tx",): 20, ("rx",): 21}
 _MIB = 2**20
+_ANSWER = struct.Struct("=4xid24x")
+"""nvmlGpmMetric_t without its id and names. pynvml's structs take ten times as long to read."""
+
+
+class GpmRequest(threading.local):
+    """Which metrics, between which two samples: 19 kB that all devices share, but for those that hang."""
+
+    def __init__(self, nvml: Any) -> None:
+        self.struct = nvml.c_nvmlGpmMetricsGet_t()
+        self.struct.version = nvml.NVML_GPM_METRICS_GET_VERSION
+        for place, metric in enumerate((*METRICS.values(), *_PCIE.values())):
+            self.struct.metrics[place].metricId = metric
+        size = (len(METRICS) + len(_PCIE)) * _ANSWER.size
+        self.answers = (ctypes.c_char * size).from_buffer(self.struct, type(self.struct).metrics.offset)
 
 
 class Gpm:
-    """The request that all devices share: which metrics, between which two samples."""
+    """GPM of one device."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, request: GpmRequest) -> None:
         self.library = library
-        nvml = library.nvml
-        self._request = nvml.c_nvmlGpmMetricsGet_t()
-        self._request.version = nvml.NVML_GPM_METRICS_GET_VERSION
-        for place, metric in enumerate((*METRICS.values(), *_PCIE.values())):
-            self._request.metrics[place].metricId = metric
+        self._request = request
 
     def read(self, before: Any, after: Any, *, whole: bool) -> Values:
         """The activity between the two samples; without metrics that the device does not support."""
-        request = self._request
+        request = self._request.struct
         request.sample1, request.sample2 = before, after
         request.numMetrics = len(METRICS) + (len(_PCIE) if whole else 0)
         function = self.library.function("nvmlGpmMetricsGet")
@@ -46,23 +59,26 @@ class Gpm:
             self.library.judge(code, "gpm")
             return {}
         values: Values = {}
-        for place, field in enumerate(METRICS):
-            percent = self._value(place, field)
+        answers = list(_ANSWER.iter_unpack(self._request.answers))
+        for field, (code, value) in zip(METRICS, answers, strict=False):
+            percent = self._value(code, value, field)
             if percent is not None:
                 values[field] = percent / 100
         if whole:
-            rates = {key: self._value(place, THROUGHPUT) for place, key in enumerate(_PCIE, len(METRICS))}
+            rates = {
+                key: self._value(code, value, THROUGHPUT)
+                for key, (code, value) in zip(_PCIE, answers[len(METRICS) :], strict=True)
+            }
             throughput = {key: mib * _MIB for key, mib in rates.items() if mib is not None}
             if throughput:
                 values[THROUGHPUT] = throughput
         return values
 
-    def _value(self, place: int, field: str) -> float | None:
-        metric = self._request.metrics[place]
-        if metric.nvmlReturn != SUCCESS:
-            self.library.judge(metric.nvmlReturn, field)
+    def _value(self, code: int, value: float, field: str) -> float | None:
+        if code != SUCCESS:
+            self.library.judge(code, field)
             return None
-        return float(metric.value) if math.isfinite(metric.value) else None
+        return value if math.isfinite(value) else None
 
 
 class GpmSampler:

@@ -4,6 +4,7 @@ pynvml is imported at the first sample: other readers do not need its memory.
 """
 
 import _ctypes
+import ctypes
 from collections import Counter
 from contextlib import suppress
 from copy import copy
@@ -222,12 +223,21 @@ class Library:
             _ctypes.dlclose(loaded._handle)
 
 
-class Query:
-    """Queries one device. Does not repeat queries that are unsupported or denied until `forget`."""
+def address(handle: Any) -> int:
+    """Two handles of one device are two Python objects with one address."""
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
-    def __init__(self, library: Library, handle: Any) -> None:
+
+class Query:
+    """Queries one device. Does not repeat queries that are unsupported or denied until `forget`.
+
+    Nothing is queried for the fields `skipped`.
+    """
+
+    def __init__(self, library: Library, handle: Any, skipped: frozenset[str] = frozenset()) -> None:
         self.library = library
         self.handle = handle
+        self.skipped = skipped
         self._unsupported: set[tuple[Any, ...]] = set()
         self._denied: set[tuple[Any, ...]] = set()
 
@@ -238,7 +248,7 @@ class Query:
         `field`. Raises DeviceLost and LibraryGone.
         """
         question = (function, *arguments)
-        if question in self._unsupported:
+        if field in self.skipped or question in self._unsupported:
             return None
         nvml = self.library.nvml
         call = getattr(nvml, function, None)

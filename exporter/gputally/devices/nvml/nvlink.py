@@ -141,10 +141,10 @@ class NvLinks:
 
 
 def _count(query: Query) -> int:
-    count = FieldBatch(query, (Slot("nvlink_up", _LINK_COUNT),)).read().get("nvlink_up")
+    count = FieldBatch(query, (Slot("nvlinks", _LINK_COUNT),)).read().get("nvlinks")
     if count is not None:
         return min(int(count), _MOST_LINKS)
     links = 0
-    while links < _MOST_LINKS and query.number("nvlink_up", _STATE_FUNCTION, links) is not None:
+    while links < _MOST_LINKS and query.number("nvlinks", _STATE_FUNCTION, links) is not None:
         links += 1
     return links

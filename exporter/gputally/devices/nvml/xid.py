@@ -3,13 +3,12 @@
 One event set for all GPUs would be useless while one of them is lost: every wait then fails (GPU_IS_LOST).
 """
 
-import ctypes
 import threading
 import time
 from contextlib import suppress
 from typing import Any
 
-from gputally.devices.nvml.library import TIMEOUT, ErrorMeaning, Library, meaning_of
+from gputally.devices.nvml.library import TIMEOUT, ErrorMeaning, Library, address, meaning_of
 from gputally.model import Labelled
 
 FILLS = frozenset({"xid_errors", "xid_last_timestamp_seconds"})
@@ -47,7 +46,7 @@ class XidWatch:
     def __init__(self, library: Library, uuid: str, handle: Any, counts: XidCounts) -> None:
         self._library = library
         self._uuid = uuid
-        self._device = _address(handle)
+        self._device = address(handle)
         self._counts = counts
         self._stopping = threading.Event()
         self._lost = False
@@ -64,7 +63,7 @@ class XidWatch:
 
     def covers(self, handle: Any) -> bool:
         """Whether it waits for XIDs of this device, which responds, or the device does not support it."""
-        return self._device == _address(handle) and (
+        return self._device == address(handle) and (
             not self.registered or (self.running and not self._lost and not self._stopping.is_set())
         )
 
@@ -120,8 +119,3 @@ class XidWatch:
         # The library may have gone first, and its event set with it.
         with suppress(self._library.nvml.NVMLError):
             self._library.nvml.nvmlEventSetFree(self._events)
-
-
-def _address(handle: Any) -> int:
-    """Two handles of one device are two Python objects with one address."""
-    return ctypes.cast(handle, ctypes.c_void_p).value or 0

@@ -8,7 +8,7 @@ GPUs, since ROCm 7 the list is in "gpu_data".
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from gputally.devices import Errors
 from gputally.devices.amd import (
@@ -21,6 +21,7 @@ from gputally.devices.amd import (
     sensor_name,
 )
 from gputally.devices.rocm_smi.json_values import (
+    Parsed,
     first_value,
     parse_device_id,
     parse_pci_address,
@@ -33,7 +34,6 @@ from gputally.model import Gpu, Labels, Reading
 
 Facts = Mapping[str, object]
 Path = tuple[str, ...]
-Parsed = TypeVar("Parsed")
 
 # The first path with a value fills the field; the unit is that of numbers without one.
 _METRICS: dict[str, tuple[str, tuple[Path, ...]]] = {

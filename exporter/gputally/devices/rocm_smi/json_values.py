@@ -5,7 +5,6 @@ raise only `Malformed`, for a value that cannot be parsed.
 """
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ _QUANTITY = re.compile(r"\(?([+-]?[0-9]{1,20}(?:\.[0-9]{1,12})?) ?([A-Za-z/%°]{
 _PCI_ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 _DEVICE_ID = re.compile(r"0x([0-9a-f]{1,4})")
 _AMD = 0x1002
+_MOST = 1e20
 _UNRECOGNIZED = "unrecognized arguments:"
 
 # Unit in lower case -> (times, divided by). amd-smi's MB are MiB.
@@ -95,8 +95,8 @@ def parse_quantity(value: object, unit: str = "") -> int | float | None:
             raise Malformed(value)
         number = float(match[1]) if "." in match[1] else int(match[1])
         return _scaled(number, match[2] or unit)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise Malformed(repr(value))
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < _MOST:
+        raise Malformed(str(type(value)))
     return _scaled(value, unit)
 
 
@@ -181,7 +181,7 @@ def parse_processes(system: Mapping[str, object]) -> tuple[list[ListedProcess], 
         if not key.upper().startswith("PID") or not pid.isdecimal() or not pid.isascii():
             continue
         words = str(value).split(", ")
-        if len(words) < 5 or int(pid) == 0:
+        if len(words) < 5 or len(pid) > 9 or int(pid) == 0:
             malformed += 1
             continue
         name, (gpus, memory) = " ".join(words[:-4]), words[-4:-2]

@@ -35,7 +35,7 @@ class Row:
     kind: Kind
     help: str
     ours: str
-    """The name in the catalog; empty where there is none."""
+    """The name in the catalogue; empty where there is none."""
 
     def metric(self, labels: Labels) -> Metric:
         return Metric(self.name, self.kind, Scope.EXPORTER, "", self.help, labels)

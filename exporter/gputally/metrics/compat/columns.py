@@ -9,9 +9,9 @@ from gputally.metrics.compat import Row
 from gputally.metrics.families import Family
 from gputally.model import Labelled, Labels, Reading
 
-OURS = {metric.field: metric.name for metric in GPU_METRICS}
-"""A field of the reading -> the metric that it fills."""
-Value = Callable[[Reading], float | None]
+OURS = {metric.field: metric.name for metric in reversed(GPU_METRICS)}
+"""A field of the reading -> the first metric that it fills."""
+ColumnValue = Callable[[Reading], float | None]
 Scale = Callable[[float], float]
 
 
@@ -20,7 +20,7 @@ class Column:
     """One metric of the other tool, and its value for a GPU."""
 
     row: Row
-    value: Value
+    value: ColumnValue
 
 
 def gauge(name: str, help: str, field: str, *labels: str, scale: Scale | None = None) -> Column:
@@ -44,12 +44,12 @@ def column_families(
     ]
 
 
-def _value(field: str, labels: Labels, scale: Scale | None) -> Value:
-    raw: Value = _one_of_several(field, labels) if labels else attrgetter(field)
+def _value(field: str, labels: Labels, scale: Scale | None) -> ColumnValue:
+    raw: ColumnValue = _one_of_several(field, labels) if labels else attrgetter(field)
     return _scaled(raw, scale) if scale else raw
 
 
-def _one_of_several(field: str, labels: Labels) -> Value:
+def _one_of_several(field: str, labels: Labels) -> ColumnValue:
     def value(reading: Reading) -> float | None:
         values: Labelled | None = getattr(reading, field)
         return None if values is None else values.get(labels)
@@ -57,7 +57,7 @@ def _one_of_several(field: str, labels: Labels) -> Value:
     return value
 
 
-def _scaled(raw: Value, scale: Scale) -> Value:
+def _scaled(raw: ColumnValue, scale: Scale) -> ColumnValue:
     def value(reading: Reading) -> float | None:
         number = raw(reading)
         return None if number is None else scale(number)

@@ -91,7 +91,7 @@ def list_devices(inputs: ProfileInput) -> list[DeviceView]:
     snapshot = inputs.snapshot
     uses = _by_device(snapshot.uses)
     charges = _by_device(charge for charge in snapshot.charges if charge.active)
-    books = {book.uuid: book.energy_millijoules for book in snapshot.gpu_ledgers}
+    ledgers = {ledger.uuid: ledger.energy_millijoules for ledger in snapshot.gpu_ledgers}
     charged_elsewhere = {
         reading.gpu.metered_by
         for reading in snapshot.readings
@@ -116,7 +116,7 @@ def list_devices(inputs: ProfileInput) -> list[DeviceView]:
             alone=len(owners) == len(pods) == 1,
             energy_millijoules=None
             if mig or gpu.uuid in charged_elsewhere
-            else books.get(gpu.uuid, reading.energy_millijoules),
+            else ledgers.get(gpu.uuid, reading.energy_millijoules),
         )
 
     found = []

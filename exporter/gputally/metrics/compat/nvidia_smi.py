@@ -322,7 +322,7 @@ def families(inputs: ProfileInput) -> list[Family]:
         *column_families(_SIDECAR, _SIDECAR_METRICS, by_uuid_and_index),
         Family(
             _ENERGY.metric(GPU_LABELS),
-            [((_bare(book.uuid),), book.energy_millijoules / 1000) for book in snapshot.gpu_ledgers],
+            [((_bare(ledger.uuid),), ledger.energy_millijoules / 1000) for ledger in snapshot.gpu_ledgers],
         ),
         *(
             Family(row.metric(("uuid", "xid")), list(_by_code(snapshot.readings, field)))

@@ -2,15 +2,21 @@
 
 from gputally.commands import FAILURE, NOT_CHECKED, OK, Finding
 from gputally.commands.verify.installation import Installation, verify
-from gputally.commands.verify.servers import LoginRequired, NotFound, Prometheus, RemoteServer, RequestFailed
+from gputally.commands.verify.servers import (
+    LoginRequired,
+    NotFound,
+    PrometheusApi,
+    RemoteServer,
+    RequestFailed,
+)
 from tests.support.fake_servers import Told, prometheus, site
 
 METRICS = b'# TYPE x gauge\ngputally_exporter_info{version="1"} 1\n'
 NOBODY = RemoteServer("http://127.0.0.1:1")
 
 
-def refusing(error: Exception) -> Prometheus:
-    return Prometheus(Told("http://prometheus", answers={"/api/v1/query": error}), "gputally")
+def refusing(error: Exception) -> PrometheusApi:
+    return PrometheusApi(Told("http://prometheus", answers={"/api/v1/query": error}), "gputally")
 
 
 def levels(findings: list[Finding]) -> dict[str, str]:

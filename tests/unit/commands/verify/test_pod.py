@@ -2,7 +2,7 @@
 
 from gputally.commands import FAILURE, NOT_CHECKED, OK
 from gputally.commands.verify.pod import PodLoad, verify_pod
-from gputally.commands.verify.servers import Prometheus, RemoteServer
+from gputally.commands.verify.servers import PrometheusApi, RemoteServer
 from tests.support.fake_servers import Sample, prometheus
 
 LOAD = PodLoad("nlp", "train-.+", 0.5, 1800)
@@ -43,5 +43,5 @@ def test_a_pod_without_series() -> None:
 
 
 def test_an_unreachable_prometheus() -> None:
-    (found,) = verify_pod(Prometheus(RemoteServer("http://127.0.0.1:1"), ""), LOAD)
+    (found,) = verify_pod(PrometheusApi(RemoteServer("http://127.0.0.1:1"), ""), LOAD)
     assert (found.level, found.subject) == (FAILURE, "prometheus")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gputally.cli import main
-from gputally.commands import FAILURE, NOT_CHECKED, OK, Finding, passed, report_text, some
+from gputally.commands import FAILURE, NOT_CHECKED, OK, Finding, passed, report_lines, some
 from gputally.commands.verify import run, until_passed
 from tests.support.fake_servers import site
 
@@ -44,7 +44,7 @@ def test_pending_checks_are_waited_for_but_do_not_fail() -> None:
 
 
 def test_the_report_has_a_line_for_each_finding_and_one_for_its_fix() -> None:
-    assert report_text([WELL, ILL]) == (
+    assert "\n".join(report_lines([WELL, ILL])) == (
         "ok       rules    loaded\nfailure  targets  down\n                  fix: start them"
     )
 
@@ -59,20 +59,20 @@ def test_of_many_names_the_first_are_printed_sorted_and_unique() -> None:
     assert some("gfedcba") == "a, b, c, d, e and 2 more"
 
 
-def test_it_waits_until_nothing_fails_and_prints_the_pending_checks() -> None:
+def test_verify_waits_until_nothing_fails_and_prints_the_pending_checks() -> None:
     found, said, seconds = wait([[ILL], [ILL], [WELL, Finding(FAILURE, "rules", "x")], [WELL]], 60)
     assert found == [WELL]
     assert said == "waiting for: targets\nwaiting for: rules\n"
     assert seconds == 15
 
 
-def test_it_waits_no_longer_than_the_timeout() -> None:
+def test_verify_waits_no_longer_than_the_timeout() -> None:
     found, _, seconds = wait([[ILL]] * 5, 12)
     assert (found, seconds) == ([ILL], 10)
     assert wait([[ILL]], 0)[1:] == ("", 0)
 
 
-def test_it_does_not_wait_for_permanent_failures() -> None:
+def test_verify_does_not_wait_for_permanent_failures() -> None:
     final = Finding(FAILURE, "grafana", "the login is wrong", final=True)
     assert wait([[final]], 60)[0] == [final]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputally.devices.amdgpu.kfd import ComputeUse, Kfd, Node, locate_nodes, parse_properties
+from gputally.devices.amdgpu.kfd import ComputeUse, Kfd, KfdNode, locate_nodes, parse_properties
 from tests.unit.devices.amdgpu.fake_host import FakeHost, location_id
 
 CARD = "0000:c1:00.0"
@@ -41,8 +41,8 @@ def test_nodes_are_the_gpus_in_the_order_of_their_numbers(kfd: Kfd, host: FakeHo
     host.node(2, 222, location_id(0xC1), drm_render_minor=128, gfx_target_version=90402)
     nodes, processes = kfd.read()
     assert nodes == (
-        Node(2, 222, 0, location_id(0xC1), render_minor=128, gfx_version=90402),
-        Node(10, 111, 0, location_id(0xC2), render_minor=129),
+        KfdNode(2, 222, 0, location_id(0xC1), render_minor=128, gfx_version=90402),
+        KfdNode(10, 111, 0, location_id(0xC2), render_minor=129),
     )
     assert processes == {}
 
@@ -114,8 +114,8 @@ def test_topology_is_read_again_when_its_generation_changes(kfd: Kfd, host: Fake
     assert [node.gpu_id for node in kfd.read()[0]] == [111, 222]
 
 
-def node(number: int, location: int, domain: int = 0) -> Node:
-    return Node(number, 1000 + number, domain, location)
+def node(number: int, location: int, domain: int = 0) -> KfdNode:
+    return KfdNode(number, 1000 + number, domain, location)
 
 
 def test_a_card_with_one_node_has_no_partitions() -> None:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputally.devices.nvidia_smi.csv_tables import (
-    Table,
+    CellValue,
+    CsvTable,
     Unreadable,
-    Value,
     parse_cuda_version,
     parse_help_columns,
     parse_list,
@@ -23,43 +23,43 @@ from tests.unit.devices.nvidia_smi.captures import CAPTURES, QUERY_CAPTURES
 # What each column holds, written down apart from the code under test.
 
 
-def words(text: str) -> Value:
+def words(text: str) -> CellValue:
     return text
 
 
-def whole(text: str) -> Value:
+def whole(text: str) -> CellValue:
     return int(text)
 
 
-def percent(text: str) -> Value:
+def percent(text: str) -> CellValue:
     return int(text.removesuffix(" %")) / 100
 
 
-def mebibytes(text: str) -> Value:
+def mebibytes(text: str) -> CellValue:
     return int(text.removesuffix(" MiB")) * 1_048_576
 
 
-def watts(text: str) -> Value:
+def watts(text: str) -> CellValue:
     return float(text.removesuffix(" W"))
 
 
-def degrees(text: str) -> Value:
+def degrees(text: str) -> CellValue:
     return float(text)
 
 
-def megahertz(text: str) -> Value:
+def megahertz(text: str) -> CellValue:
     return int(text.removesuffix(" MHz")) * 1e6
 
 
-def hexadecimal(text: str) -> Value:
+def hexadecimal(text: str) -> CellValue:
     return int(text.removeprefix("0x"), 16)
 
 
-def state(text: str) -> Value:
+def state(text: str) -> CellValue:
     return int(text.removeprefix("P"))
 
 
-def switch(text: str) -> Value:
+def switch(text: str) -> CellValue:
     return {
         "Enabled": True,
         "Disabled": False,
@@ -70,7 +70,7 @@ def switch(text: str) -> Value:
     }[text]
 
 
-COLUMNS_BY_KIND: dict[Callable[[str], Value], str] = {
+COLUMNS_BY_KIND: dict[Callable[[str], CellValue], str] = {
     words: """
         timestamp driver_version name serial uuid pci.bus_id pci.domain pci.bus pci.device pci.device_id
         pci.sub_device_id addressing_mode driver_model.current driver_model.pending vbios_version
@@ -112,7 +112,7 @@ COLUMNS = {column: kind for kind, columns in COLUMNS_BY_KIND.items() for column 
     for lifetime in ("volatile", "aggregate")
     for place in str.split(ECC_PLACES)
 }
-NO_VALUES: dict[str, Value] = {
+NO_VALUES: dict[str, CellValue] = {
     "[N/A]": None,
     "N/A": None,
     "[Invalid Argument]": Unreadable("invalid_argument"),
@@ -217,7 +217,7 @@ def test_errors_and_malformed_values_differ_from_not_supported(text: str, error:
         ("process_name", "[Insufficient Permissions]", Unreadable("insufficient_permissions")),
     ],
 )
-def test_values_of_other_driver_versions(column: str, text: str, value: Value) -> None:
+def test_values_of_other_driver_versions(column: str, text: str, value: CellValue) -> None:
     parsed = parse_value(column, text)
     assert parsed == value
     assert isinstance(parsed, bool) == isinstance(value, bool)
@@ -240,7 +240,7 @@ def test_windows_line_ends_and_warnings_around_the_table_are_ignored() -> None:
         "WARNING: persistence mode is off\r\nuuid, index\r\nGPU-1, 0\r\n\r\nWARNING: infoROM is corrupted\r\n"
     )
     columns = ("uuid", "index")
-    assert table == Table(columns, ({"uuid": "GPU-1", "index": "0"},), malformed=1, headers=columns)
+    assert table == CsvTable(columns, ({"uuid": "GPU-1", "index": "0"},), malformed=1, headers=columns)
 
 
 def test_a_model_name_with_a_comma_shifts_no_column() -> None:
@@ -282,11 +282,11 @@ def test_random_text_after_a_valid_header_is_counted_or_a_row(noise: str) -> Non
 
 @pytest.mark.parametrize("capture", ["h100", "h100-processes"])
 def test_incomplete_xml_is_no_table(capture: str) -> None:
-    assert parse_query_gpu((CAPTURES / capture / "q-x-crashed.xml").read_text()) == Table()
+    assert parse_query_gpu((CAPTURES / capture / "q-x-crashed.xml").read_text()) == CsvTable()
 
 
 def test_the_plain_table_of_the_tool_is_not_parsed_as_csv() -> None:
-    assert parse_query_gpu((CAPTURES / "h100" / "plain.txt").read_text()) == Table()
+    assert parse_query_gpu((CAPTURES / "h100" / "plain.txt").read_text()) == CsvTable()
 
 
 @pytest.mark.parametrize(("tool", "columns"), [("535", 141), ("550", 144)])

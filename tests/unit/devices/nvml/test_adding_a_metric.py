@@ -22,11 +22,13 @@ Addition = dict[str, tuple[str, str]]
 
 MODEL = "exporter/gputally/model.py"
 HEADER = "tools/standin/library/slots.h"
-AFTER_THIS_FIELD = '    pcie_width: int | None = gauge("PCIe lanes in use.")\n'
+AFTER_THIS_FIELD = (
+    '    pcie_width: int | None = gauge("PCIe lanes in use.", group=Group.PCIE, set=STANDARD)\n'
+)
 SLOTS = "#define SINGLE_SLOTS(X) \\\n"
 
 CORES: Addition = {
-    MODEL: (AFTER_THIS_FIELD, '    cores: int | None = gauge("Shader cores of the GPU.")\n'),
+    MODEL: (AFTER_THIS_FIELD, '    cores: int | None = gauge("Shader cores of the GPU.", group=Group.GPU)\n'),
     "exporter/gputally/devices/nvml/scalars.py": (
         "FIXED = (\n",
         '    Scalar("cores", ("nvmlDeviceGetNumGpuCores",)),\n',
@@ -38,7 +40,10 @@ CORES_GETTER = (
     "    U32(nvmlDeviceGetNumGpuCores, CORES) \\\n",
 )
 C2C_POWER: Addition = {
-    MODEL: (AFTER_THIS_FIELD, '    c2c_power_watts: float | None = gauge("Power of the C2C links.")\n'),
+    MODEL: (
+        AFTER_THIS_FIELD,
+        '    c2c_power_watts: float | None = gauge("Power of the C2C links.", group=Group.POWER)\n',
+    ),
     "exporter/gputally/devices/nvml/fields.py": (
         "DEVICE_SLOTS = (\n",
         '    Slot("c2c_power_watts", 999, per=1000),\n',

@@ -47,6 +47,23 @@ def test_a_lost_gpu_is_down_and_the_others_are_read(driver: Driver) -> None:
     assert readings[1].power_watts == 99.5
 
 
+def test_a_gpu_missing_from_the_middle_hides_no_other_and_comes_back(driver: Driver) -> None:
+    cards = [quiet(t4(index)) for index in range(4)]
+    uuids = [card.gpu.uuid for card in cards]
+    driver.shows(*cards)
+    reader = driver.reader()
+    reader.read()
+
+    driver.shows(*cards, faults=[Fault(FaultKind.ABSENT, gpu=1)])
+    up = {reading.gpu.uuid: reading.up for reading in reader.read().readings}
+    assert up == {**dict.fromkeys(uuids, True), uuids[1]: False}
+
+    driver.shows(*cards)
+    assert [(reading.gpu.uuid, reading.up) for reading in reader.read().readings] == [
+        (uuid, True) for uuid in uuids
+    ]
+
+
 def test_loss_and_return_are_logged_once_each(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="gputally")
     driver.shows(t4(0), t4(1))

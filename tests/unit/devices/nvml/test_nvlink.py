@@ -154,3 +154,11 @@ def test_link_that_sleeps_is_up(driver: Driver) -> None:
     driver.scenario.write_text(lines.replace("nvlink.2.state 1", "nvlink.2.state 2"))
     (reading,) = driver.reader().read().readings
     assert (reading.nvlink_up or {})["2",] == 1.0
+
+
+def test_single_links_are_asked_only_for_what_is_needed(driver: Driver, asked: list[Entry]) -> None:
+    driver.shows(h100())
+    (reading,) = driver.reader(skipped=frozenset({"nvlink_errors"})).read().readings
+    assert reading.nvlink_errors is None
+    assert (reading.nvlink_up, reading.nvlink_bytes) == (h100().nvlink_up, h100().nvlink_bytes)
+    assert not {id for id, _ in asked} & (LEGACY | DATA_LINK | FIFTH)

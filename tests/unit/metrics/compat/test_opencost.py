@@ -95,7 +95,9 @@ def test_gpus_without_pods_have_no_family() -> None:
 
 
 @given(snapshots())
-def test_it_is_part_of_the_profile_dcgm_and_between_0_and_1(taken: Snapshot) -> None:
+def test_the_utilisation_for_opencost_is_part_of_the_profile_dcgm_and_between_0_and_1(
+    taken: Snapshot,
+) -> None:
     found = families(scene(taken))
     check_sound(found)
     whole = told(dcgm.families(scene(taken)))

@@ -12,7 +12,7 @@ from tools.benchmark.fleet import (
     past_of,
     read_over_time,
 )
-from tools.benchmark.queries import Request
+from tools.benchmark.queries import ApiRequest
 
 
 def names(count: int) -> list[str]:
@@ -59,10 +59,10 @@ def test_names_are_those_of_the_exporter_and_of_the_records() -> None:
 
 def test_only_series_queried_over_time_need_a_history() -> None:
     asked = [
-        Request("graph", "query_range", {"query": "sum(a)"}),
-        Request("sum", "query", {"query": "sum_over_time(b[6h])"}),
-        Request("now", "query", {"query": "c"}),
-        Request("variable", "label/x/values", {"match[]": "d"}),
+        ApiRequest("graph", "query_range", {"query": "sum(a)"}),
+        ApiRequest("sum", "query", {"query": "sum_over_time(b[6h])"}),
+        ApiRequest("now", "query", {"query": "c"}),
+        ApiRequest("variable", "label/x/values", {"match[]": "d"}),
     ]
     assert read_over_time(asked, {"a", "b", "c", "d"}) == {"a", "b"}
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tools.benchmark.proc import (
-    Stat,
+    ProcessStat,
     cpu_seconds,
     parse_resident_bytes,
     parse_stat,
@@ -26,7 +26,7 @@ LINE = (
 @pytest.mark.parametrize("name", ["python3", "tmux: server", "odd) S 9 (name", "()"])
 def test_stat_is_parsed_with_any_command_name(name: str) -> None:
     stat = parse_stat(LINE.format(name=name))
-    assert stat == Stat(pid=4242, parent=17, cpu_seconds=300 / TICKS, reaped_cpu_seconds=50 / TICKS)
+    assert stat == ProcessStat(pid=4242, parent=17, cpu_seconds=300 / TICKS, reaped_cpu_seconds=50 / TICKS)
 
 
 def test_resident_memory_is_in_bytes() -> None:
@@ -41,7 +41,7 @@ def test_an_exited_process_has_no_memory() -> None:
 
 def test_a_tree_has_only_children_and_grandchildren() -> None:
     parents = {1: 0, 10: 1, 11: 10, 12: 10, 13: 12, 20: 1}
-    stats = {pid: Stat(pid, parent, 0, 0) for pid, parent in parents.items()}
+    stats = {pid: ProcessStat(pid, parent, 0, 0) for pid, parent in parents.items()}
     assert {stat.pid for stat in process_tree(10, stats)} == {10, 11, 12, 13}
 
 

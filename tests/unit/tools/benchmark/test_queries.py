@@ -10,7 +10,7 @@ from dashboards.build import dashboard, row, text_of
 from dashboards.panels import heatmap, now, over_time, stat, timed, timeseries
 from dashboards.reading import used_variables
 from dashboards.variables import CLUSTER
-from tools.benchmark.queries import Request, View, queries, step_between_points
+from tools.benchmark.queries import ApiRequest, View, queries, step_between_points
 
 END = 20 * 86_400 + 5 * 3600
 VIEW = View(end=END, seconds=6 * 3600, pixels=1920, scrape_seconds=15)
@@ -37,7 +37,7 @@ PAGE = json.loads(
 )
 
 
-def asked(place: str) -> Request:
+def asked(place: str) -> ApiRequest:
     (found,) = [query for query in queries(PAGE, VIEW) if query.place == place]
     return found
 

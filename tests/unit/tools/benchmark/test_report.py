@@ -13,15 +13,16 @@ from tools.benchmark.contenders import NAMES, OURS, PLAIN, Contender, Role
 from tools.benchmark.figures import Spread, number, range_of, ratio, table
 from tools.benchmark.fleet import Answer, FleetCost, GroupCost
 from tools.benchmark.lint import Faults, parse_findings, promtool_faults
-from tools.benchmark.machine import Machine, parse_cpu_model
-from tools.benchmark.report import Run, report
+from tools.benchmark.machine import MachineFacts, parse_cpu_model
+from tools.benchmark.price import Size
+from tools.benchmark.report import BenchmarkRun, report
 from tools.benchmark.rounds import Effort, Result, Round, count_series
 from tools.benchmark.scaling import Point, least, read_duration
-from tools.benchmark.targets import MIB, Verdict, judge
+from tools.benchmark.targets import MIB, TargetResult, judge
 
 FLOOR = Contender("static-bytes", "the floor", Role.FLOOR, ("x",))
 PEER = Contender("a-peer", "a peer", Role.PEER, ("x", "{port}", "{interval}"))
-MACHINE = Machine(2, "Some CPU", 24 << 30, "6.1", "3.11.7", 0.5)
+MACHINE = MachineFacts(2, "Some CPU", 24 << 30, "6.1", "3.11.7", 0.5)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def one_round(p50: float, **other: float) -> Round:
     return Round(**(figures | other))  # type: ignore[arg-type]
 
 
-def result(contender: Contender, *rounds: Round, idle: float = 0.1, fast_idle: float = 0.5) -> Result:
+def result(contender: Contender, *rounds: Round, idle: float = 0.05, fast_idle: float = 0.5) -> Result:
     return Result(
         contender,
         list(rounds),
@@ -115,13 +116,13 @@ LINEAR_PROCESSES = points("processes", {0: 1, 10: 2, 100: 11, 1000: 101})
 def good_run() -> list[Result]:
     return [
         result(OURS, one_round(0.0001), one_round(0.0002), one_round(0.0009)),
-        result(FLOOR, one_round(0.00005)),
+        result(FLOOR, one_round(0.00014)),
         result(PLAIN, one_round(0.003, resident_idle_bytes=26 * MIB, resident_after_bytes=26 * MIB)),
         result(PEER, one_round(0.001)),
     ]
 
 
-def verdict_of(verdicts: list[Verdict], text: str) -> Verdict:
+def verdict_of(verdicts: list[TargetResult], text: str) -> TargetResult:
     (found,) = [verdict for verdict in verdicts if text in verdict.target]
     return found
 
@@ -136,7 +137,7 @@ def test_a_good_run_meets_every_target() -> None:
         fleet=QUICK_FLEET,
     )
     assert [verdict.target for verdict in verdicts if not verdict.met] == []
-    assert len(verdicts) == 14
+    assert len(verdicts) == 18
 
 
 def test_a_slow_ledger_misses_its_target() -> None:
@@ -163,11 +164,12 @@ def test_targets_are_measured_against_the_best_peer_of_this_run() -> None:
     ("text", "spoil"),
     [
         ("a third", {"p50_seconds": 0.00034}),
-        ("static bytes", {"p50_seconds": 0.00021}),
+        ("static bytes", {"p50_seconds": 0.00022}),
         ("p99", {"p99_seconds": 0.003}),
         ("CPU per 1,000", {"cpu_seconds_per_thousand": 0.5}),
         ("memory idle", {"resident_idle_bytes": 26 * MIB}),
         ("memory after", {"resident_after_bytes": 27 * MIB}),
+        ("start to", {"start_seconds": 0.2}),
     ],
 )
 def test_each_target_can_be_missed(text: str, spoil: dict[str, float]) -> None:
@@ -180,10 +182,27 @@ def test_each_target_can_be_missed(text: str, spoil: dict[str, float]) -> None:
 
 def test_idle_targets_can_be_missed() -> None:
     run = good_run()
-    run[0] = result(OURS, one_round(0.0001), idle=0.31, fast_idle=1.0)
+    run[0] = result(OURS, one_round(0.0001), idle=0.071, fast_idle=1.0)
     verdicts = judge(run, [], [])
     assert verdict_of(verdicts, "every 5 s").met is False
     assert verdict_of(verdicts, "every 1 s").met is False
+
+
+def test_a_sample_can_cost_too_much() -> None:
+    for text, by_gpus, by_processes in (
+        ("of 8 GPUs", [dataclasses.replace(LINEAR_GPUS[3], sample_cpu_seconds=0.002)], []),
+        ("and 1,000 processes", [], [dataclasses.replace(LINEAR_PROCESSES[3], sample_cpu_seconds=0.02)]),
+    ):
+        verdicts = judge(good_run(), by_gpus, by_processes)
+        (found,) = [one for one in verdicts if one.target.endswith(text)]
+        assert found.met is False
+
+
+def test_more_memory_than_the_target_is_missed() -> None:
+    run = good_run()
+    run[0] = result(OURS, one_round(0.0001, resident_after_bytes=22 * MIB))
+    (found,) = [one for one in judge(run, [], []) if one.target == "resident memory"]
+    assert found.met is False
 
 
 def test_growth_worse_than_linear_is_missed() -> None:
@@ -207,8 +226,8 @@ def test_the_large_fleet_is_evaluated_without_an_exporter() -> None:
     assert len(judge([], [], [], fleet=QUICK_FLEET)) == 2
 
 
-def whole_run(results: list[Result]) -> Run:
-    return Run(
+def whole_run(results: list[Result]) -> BenchmarkRun:
+    return BenchmarkRun(
         machine=MACHINE,
         command="tools/bench --quick",
         date="2026-01-02 03:04 UTC",
@@ -233,7 +252,7 @@ def whole_run(results: list[Result]) -> Run:
 
 def test_the_page_has_machine_date_and_method() -> None:
     page = report(whole_run(good_run()))
-    for text in ("tools/bench --quick", "2026-01-02", "Some CPU", "3.11.7", "14 of 14 met"):
+    for text in ("tools/bench --quick", "2026-01-02", "Some CPU", "3.11.7", "18 of 18 met"):
         assert text in page
     assert "| gputally | 10 | 1.00 | 0.200 (0.100-0.900) |" in page
     assert "**dcgm-exporter** was not measured: not on PATH" in page
@@ -266,7 +285,14 @@ def test_the_page_shows_a_missed_target() -> None:
     run[0] = result(OURS, one_round(0.01))
     page = report(whole_run(run))
     assert "**not met**" in page
-    assert "14 of 14" not in page
+    assert "18 of 18" not in page
+
+
+def test_the_page_prices_the_series_of_each_set_and_peer() -> None:
+    page = report(dataclasses.replace(whole_run(good_run()), sets=[Size("gputally, core", 160, 8000, 2000)]))
+    # 160 series every 15 s for 30 days are 27.648 million samples.
+    assert "| gputally, core | 160 | 20.0 | 8.00 | 2.00 | 1.66 | 0.83 |" in page
+    assert "| a-peer | 10 | 1.25 | 1.00 | 0 | 0.10 | 0.05 |" in page
 
 
 def test_a_failed_exporter_is_named_and_not_compared() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.support.texts import missing
 from tools import Failed
 from tools.demonstration.machines import Machine
-from tools.demonstration.plan import Plan, Server, make_plan
+from tools.demonstration.plan import DemoServer, Plan, make_plan
 from tools.demonstration.words import welcome
 from tools.dependencies import programs
 
@@ -118,10 +118,10 @@ def test_the_fleet_dashboard_is_the_first_address() -> None:
         machines=[Machine("one", 1), Machine("two", 2)],
         began=0,
         past_seconds=0,
-        prometheus=Server(Path("prometheus"), 3),
+        prometheus=DemoServer(Path("prometheus"), 3),
         pages=None,
-        alertmanager=Server(Path("alertmanager"), 4),
-        grafana=Server(Path("grafana"), 5),
+        alertmanager=DemoServer(Path("alertmanager"), 4),
+        grafana=DemoServer(Path("grafana"), 5),
     )
     assert [line.split()[:2] for line in welcome(plan).splitlines()[1:6]] == [
         ["Grafana", "http://127.0.0.1:5/d/gputally-fleet"],

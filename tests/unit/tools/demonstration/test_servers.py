@@ -13,16 +13,16 @@ from tools.demonstration import servers
 from tools.demonstration.inbox import line
 from tools.demonstration.machines import Machine
 from tools.demonstration.past import write_rules
-from tools.demonstration.plan import Plan, Server
+from tools.demonstration.plan import DemoServer, Plan
 
 PLAN = Plan(
     machines=[Machine("one", 1), Machine("two", 2)],
     began=0,
     past_seconds=6 * 3600,
-    prometheus=Server(Path("prometheus"), 3),
+    prometheus=DemoServer(Path("prometheus"), 3),
     pages=Path("/pages"),
-    alertmanager=Server(Path("alertmanager"), 4),
-    grafana=Server(Path("grafana"), 5),
+    alertmanager=DemoServer(Path("alertmanager"), 4),
+    grafana=DemoServer(Path("grafana"), 5),
 )
 
 

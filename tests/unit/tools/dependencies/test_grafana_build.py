@@ -50,7 +50,7 @@ def source_tree(directory: Path) -> Path:
     return source
 
 
-def job(directory: Path) -> recipes.Job:
+def job(directory: Path) -> recipes.BuildJob:
     """A job whose tools write down what they are told, except that `go build` makes a file."""
     for name in ("into", "scratch", "tools"):
         (directory / name).mkdir()
@@ -61,7 +61,7 @@ def job(directory: Path) -> recipes.Job:
     script(directory / "tools" / "go", f"{record}; {make}")
     script(directory / "tools" / "node", record)
     script(directory / "tools" / "npm", "echo registry = https://npm.example/\necho cafile = null")
-    return recipes.Job(
+    return recipes.BuildJob(
         version="10.0.0",
         programs={"grafana": "home/bin/grafana"},
         settings={

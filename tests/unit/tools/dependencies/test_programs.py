@@ -42,11 +42,11 @@ def pin(monkeypatch: pytest.MonkeyPatch) -> Pin:
     """
     monkeypatch.delenv("PYTEST_VERSION")
 
-    def whole(job: recipes.Job) -> None:
+    def whole(job: recipes.BuildJob) -> None:
         for program in job.programs:
             (job.into / program).touch()
 
-    def pin(*sets: ProgramSet, recipe: Callable[[recipes.Job], None] = whole) -> None:
+    def pin(*sets: ProgramSet, recipe: Callable[[recipes.BuildJob], None] = whole) -> None:
         monkeypatch.setattr(
             programs, "program_sets", lambda: {program_set.name: program_set for program_set in sets}
         )
@@ -55,12 +55,12 @@ def pin(monkeypatch: pytest.MonkeyPatch) -> Pin:
     return pin
 
 
-def finish(job: recipes.Job) -> None:
+def finish(job: recipes.BuildJob) -> None:
     (program,) = job.programs
     (job.into / program).touch()
 
 
-def name(job: recipes.Job) -> str:
+def name(job: recipes.BuildJob) -> str:
     (program,) = job.programs
     return program
 
@@ -123,7 +123,7 @@ def test_a_missing_named_program_is_not_replaced_by_the_pinned_one(
 def test_a_set_is_installed_once(pin: Pin) -> None:
     runs: list[str] = []
 
-    def count(job: recipes.Job) -> None:
+    def count(job: recipes.BuildJob) -> None:
         runs.append(job.version)
         finish(job)
 
@@ -154,7 +154,7 @@ def test_two_sets_are_installed_at_a_time_the_slowest_and_the_fastest(pin: Pin) 
     short_ones_ready = threading.Event()
     ready: list[str] = []
 
-    def recipe(job: recipes.Job) -> None:
+    def recipe(job: recipes.BuildJob) -> None:
         if name(job) == "long":
             assert short_ones_ready.wait(timeout=30)
         finish(job)
@@ -170,7 +170,7 @@ def test_two_sets_are_installed_at_a_time_the_slowest_and_the_fastest(pin: Pin) 
 def test_sets_that_are_installed_together_share_a_temporary_directory(pin: Pin, cache: Path) -> None:
     shared: set[Path] = set()
 
-    def recipe(job: recipes.Job) -> None:
+    def recipe(job: recipes.BuildJob) -> None:
         module = job.shared / "modules" / name(job)
         module.mkdir(parents=True)
         (module / "source.go").touch()
@@ -188,7 +188,7 @@ def test_sets_that_are_installed_together_share_a_temporary_directory(pin: Pin, 
 def test_a_set_may_need_a_program_of_another_set_that_is_being_installed(pin: Pin) -> None:
     made: list[str] = []
 
-    def recipe(job: recipes.Job) -> None:
+    def recipe(job: recipes.BuildJob) -> None:
         if name(job) != "compiler":
             assert job.find("compiler").exists()
         made.append(name(job))
@@ -208,7 +208,7 @@ def test_a_set_may_need_a_program_of_another_set_that_is_being_installed(pin: Pi
 def test_after_a_failure_the_other_sets_are_installed_and_all_failures_are_reported(
     pin: Pin, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def recipe(job: recipes.Job) -> None:
+    def recipe(job: recipes.BuildJob) -> None:
         if job.settings.get("fails"):
             raise Failed(f"{job.work.title}: the registry did not answer")
         finish(job)
@@ -233,7 +233,7 @@ def test_after_a_failure_the_other_sets_are_installed_and_all_failures_are_repor
 def test_a_failed_set_of_several_programs_is_tried_and_reported_once(
     pin: Pin, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(job: recipes.Job) -> None:
+    def fail(job: recipes.BuildJob) -> None:
         raise Failed(f"{job.work.title}: the registry did not answer")
 
     pin(program_set("tool", programs={"one": "x", "two": "x"}), recipe=fail)
@@ -242,7 +242,7 @@ def test_a_failed_set_of_several_programs_is_tried_and_reported_once(
 
 
 def test_an_exception_in_a_recipe_is_a_failure(pin: Pin) -> None:
-    def wrong(job: recipes.Job) -> None:
+    def wrong(job: recipes.BuildJob) -> None:
         raise IndexError(job.version)
 
     pin(program_set("one"), program_set("two"), recipe=wrong)
@@ -260,7 +260,7 @@ def test_ctrl_c_stops_all_sets_and_their_processes(pin: Pin, cache: Path, tmp_pa
         commands.extend(int(fifo.read_text()) for fifo in begun)
         signal.pthread_kill(main_thread, signal.SIGINT)
 
-    def endless(job: recipes.Job) -> None:
+    def endless(job: recipes.BuildJob) -> None:
         job.work.run("building", ["sh", "-c", f"echo $$ > {tmp_path}/{name(job)}; exec sleep 98765"])
 
     pin(program_set("one"), program_set("two"), program_set("three"), recipe=endless)
@@ -283,7 +283,7 @@ def test_ctrl_c_stops_all_sets_and_their_processes(pin: Pin, cache: Path, tmp_pa
 
 
 def test_the_leftovers_of_a_failed_attempt_are_not_used(pin: Pin, cache: Path) -> None:
-    def half(job: recipes.Job) -> None:
+    def half(job: recipes.BuildJob) -> None:
         (job.into / "tool").write_text("half of it")
         read_only = job.scratch / "modules"
         read_only.mkdir()
@@ -291,7 +291,7 @@ def test_the_leftovers_of_a_failed_attempt_are_not_used(pin: Pin, cache: Path) -
         read_only.chmod(0o500)
         raise Failed("the registry did not answer")
 
-    def whole(job: recipes.Job) -> None:
+    def whole(job: recipes.BuildJob) -> None:
         assert not list(job.into.iterdir())
         (job.into / "tool").write_text("all of it")
 
@@ -350,7 +350,7 @@ def test_the_set_of_a_killed_run_is_installed_again_with_its_compiled_files(
     killed.kill()
     killed.communicate(timeout=30)
 
-    def whole(job: recipes.Job) -> None:
+    def whole(job: recipes.BuildJob) -> None:
         assert not list(job.into.iterdir())
         assert (job.shared / "compiled").exists()
         (job.into / "tool").write_text("all of it")
@@ -483,4 +483,4 @@ def test_every_direct_requirement_of_the_tools_is_exact_and_agrees_with_the_cons
 
 
 def normal(requirement: str) -> str:
-    return requirement.lower().replace("_", "-")
+    return requirement.partition(";")[0].lower().replace("_", "-")

@@ -16,10 +16,10 @@ from tools.dependencies.progress import Work
 MODULE = {"module": "example.org/tool@v1.2.3", "module_sum": "h1:right="}
 
 
-def job(directory: Path, programs: dict[str, str], **settings: Any) -> recipes.Job:
+def job(directory: Path, programs: dict[str, str], **settings: Any) -> recipes.BuildJob:
     for name in ("into", "scratch", "shared"):
         (directory / name).mkdir()
-    return recipes.Job(
+    return recipes.BuildJob(
         version="1.2.3",
         programs=programs,
         settings=settings,

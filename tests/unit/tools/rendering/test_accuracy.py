@@ -3,7 +3,7 @@
 import pytest
 
 from tools.rendering import accuracy
-from tools.rendering.accuracy import DCGM, EQUAL, GPUTALLY, MIXES, SM_TIME, WAYS, Outcome, play
+from tools.rendering.accuracy import DCGM, EQUAL, GPUTALLY, MIXES, SM_TIME, WAYS, MixResult, play
 
 SHORT = 600
 ALIKE = ["80 / 20, alike", "bursty beside steady", "time slices of 8 tenants", "MIG"]
@@ -44,7 +44,7 @@ def test_nothing_that_the_driver_reports_tells_kernels_in_one_time_slice_apart()
 
 
 def test_errors_are_ratios_of_the_true_energy() -> None:
-    outcome = Outcome({"a": 100, "b": 300}, {"way": {"a": 150, "b": 250}})
+    outcome = MixResult({"a": 100, "b": 300}, {"way": {"a": 150, "b": 250}})
     assert outcome.error("way", "a") == 0.5
     assert outcome.error("way", "b") == pytest.approx(-1 / 6)
     assert outcome.total_error("way") == 0.25

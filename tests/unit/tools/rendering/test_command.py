@@ -7,6 +7,7 @@ import pytest
 from alerts import check as alerts_check
 from dashboards import check as dashboards_check
 from gputally import __version__
+from gputally.declarations import CORE, Group
 from gputally.metrics.catalog import CATALOG, Kind, Metric, Scope
 from tools.chart_values import check as values_check
 from tools.rendering import command as render
@@ -30,7 +31,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 stale = render.stale
 
 
-def test_it_writes_stale_files_and_then_all_are_up_to_date(
+def test_render_writes_stale_files_and_then_all_are_up_to_date(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert render.main([]) == 0
@@ -87,13 +88,22 @@ def test_the_reference_has_a_row_for_every_metric() -> None:
     assert sorted(rows) == sorted(f"`{metric.name}`" for metric in CATALOG)
 
 
-def test_a_row_has_all_values_of_the_catalog() -> None:
+def test_a_row_has_all_values_of_the_catalogue() -> None:
     metric = Metric(
-        "gputally_gpu_x_bytes_total", Kind.COUNTER, Scope.GPU, "nvlink_bytes", "This | that.", ("link",)
+        "gputally_gpu_x_bytes_total",
+        Kind.COUNTER,
+        Scope.GPU,
+        "nvlink_bytes",
+        "This | that.",
+        ("link",),
+        group=Group.NVLINK,
+        set=CORE,
+        usual=("0",),
     )
     page = metrics_page.text([metric])
     assert "Labels: `gpu`, `uuid`." in page
-    assert r"| `gputally_gpu_x_bytes_total` | This \| that. | counter | bytes | `link` | nvml |" in page
+    row = r"| `gputally_gpu_x_bytes_total` | This \| that. | nvlink | core | counter | bytes | `link`: `0` |"
+    assert f"{row} nvml |" in page
     assert "## MIG" not in page
 
 

@@ -71,7 +71,7 @@ def test_a_page_without_exactly_one_marker_is_an_error(mark: str) -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_the_equivalent_metrics_of_a_profile_are_in_the_catalog(profile: str) -> None:
+def test_the_equivalent_metrics_of_a_profile_are_in_the_catalogue(profile: str) -> None:
     ours = {row.ours for row in load_rows(profile)} - {""}
     assert ours <= {metric.name for metric in CATALOG}
 

@@ -9,14 +9,14 @@ import pytest
 
 from tools import ROOT
 from tools.replay import command as history
-from tools.replay.fleet import Node, Period
+from tools.replay.fleet import GpuNode, Period
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[list[Node], Period]:
+def asked(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[list[GpuNode], Period]:
     """The nodes and the period of a command line."""
-    calls: list[tuple[list[Node], Period]] = []
+    calls: list[tuple[list[GpuNode], Period]] = []
 
-    def write(nodes: list[Node], period: Period, *_: object, **__: object) -> None:
+    def write(nodes: list[GpuNode], period: Period, *_: object, **__: object) -> None:
         calls.append((nodes, period))
         raise ValueError("that is enough")
 

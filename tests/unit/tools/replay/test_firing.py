@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tools.replay.firing import firing_of
 from tools.replay.fleet import Period
-from tools.replay.rule_files import Alert
+from tools.replay.rule_files import AlertRule
 
 START = 1_794_700_800
 
@@ -13,7 +13,7 @@ START = 1_794_700_800
 def fires(story: str, *, waits: str = "", keeps: str = "") -> str:
     """`x` is a minute in which the expression gives a sample; the answer has `F` where the alert fires."""
     period = Period(START, START + 60 * (len(story) - 1), 60)
-    alert = Alert("Down", "up == 0", 60 * len(waits), 60 * len(keeps))
+    alert = AlertRule("Down", "up == 0", 60 * len(waits), 60 * len(keeps))
     active = {number for number, mark in enumerate(story) if mark == "x"}
     answer = ["."] * len(story)
     for found in firing_of(alert, {(("node", "n1"),): active}, period) if active else ():
@@ -49,12 +49,12 @@ def test_a_pending_alert_is_not_kept() -> None:
 
 def test_a_for_that_is_not_a_multiple_of_the_step_ends_at_the_next_step() -> None:
     period = Period(START, START + 300, 60)
-    (found,) = firing_of(Alert("Down", "up == 0", 90), {(): set(range(6))}, period)
+    (found,) = firing_of(AlertRule("Down", "up == 0", 90), {(): set(range(6))}, period)
     assert (found.first, found.last) == (START + 120, START + 300)
 
 
 @given(st.text("x.", max_size=30), st.text("m", max_size=4), st.text("m", max_size=4))
-def test_it_equals_the_evaluation_of_single_steps(story: str, waits: str, keeps: str) -> None:
+def test_the_result_equals_the_evaluation_of_single_steps(story: str, waits: str, keeps: str) -> None:
     """The rule of Prometheus, evaluation by evaluation."""
     expected, active_for, kept_for, is_firing = "", 0, 0, False
     for mark in story:

@@ -4,14 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from tools.replay.rule_files import Alert, Group, list_alerts, parse_duration, read_groups, split_by_level
+from tools.replay.rule_files import (
+    AlertRule,
+    RuleGroup,
+    list_alerts,
+    parse_duration,
+    read_groups,
+    split_by_level,
+)
 
 
-def group(name: str, **rules: str) -> Group:
+def group(name: str, **rules: str) -> RuleGroup:
     return {"name": name, "rules": [{"record": record, "expr": expr} for record, expr in rules.items()]}
 
 
-def names(levels: list[list[Group]]) -> list[list[tuple[str, str]]]:
+def names(levels: list[list[RuleGroup]]) -> list[list[tuple[str, str]]]:
     return [[(g["name"], rule["record"]) for g in groups for rule in g["rules"]] for groups in levels]
 
 
@@ -59,8 +66,8 @@ def test_alerts_are_read_from_rule_files_and_from_prometheus_rules(indent: str, 
     content = f"groups: [{{name: a, rules: [{{record: x, expr: up}}, {rule}, {{alert: Now, expr: up}}]}}]"
     (tmp_path / "rules.yml").write_text(f"{indent}{'  ' if indent else ''}{content}")
     assert list(list_alerts(read_groups(tmp_path / "rules.yml"))) == [
-        Alert("Down", "up == 0", 300, 5400, {"severity": "1"}),
-        Alert("Now", "up"),
+        AlertRule("Down", "up == 0", 300, 5400, {"severity": "1"}),
+        AlertRule("Now", "up"),
     ]
 
 

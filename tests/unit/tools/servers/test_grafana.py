@@ -42,7 +42,7 @@ def written(plan: Grafana) -> configparser.RawConfigParser:
     return settings
 
 
-def test_it_listens_on_loopback_and_stores_everything_in_its_directory(tmp_path: Path) -> None:
+def test_grafana_listens_on_loopback_and_stores_everything_in_its_directory(tmp_path: Path) -> None:
     plan = grafana(tmp_path)
     child = plan.prepare()
     settings = written(plan)
@@ -55,7 +55,7 @@ def test_it_listens_on_loopback_and_stores_everything_in_its_directory(tmp_path:
     ]
 
 
-def test_it_connects_to_no_external_service(tmp_path: Path) -> None:
+def test_grafana_connects_to_no_external_service(tmp_path: Path) -> None:
     plan = grafana(tmp_path)
     plan.prepare()
     settings = written(plan)

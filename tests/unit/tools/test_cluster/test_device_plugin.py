@@ -79,7 +79,7 @@ def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
     found.server.stop(grace=None).wait()
 
 
-def test_it_registers_and_lists_its_devices(kubelet: Kubelet) -> None:
+def test_the_device_plugin_registers_and_lists_its_devices(kubelet: Kubelet) -> None:
     with device_plugin.offering(kubelet.directory, ["GPU-a", "GPU-b"]):
         (request,) = kubelet.registered
         assert (request.version, request.resource_name) == ("v1beta1", "nvidia.com/gpu")
@@ -102,7 +102,7 @@ def test_each_container_gets_its_allocated_gpus(kubelet: Kubelet) -> None:
     assert given == [{"NVIDIA_VISIBLE_DEVICES": "GPU-a,GPU-b"}, {"NVIDIA_VISIBLE_DEVICES": "GPU-a"}]
 
 
-def test_it_registers_again_after_a_restart_of_the_kubelet(kubelet: Kubelet) -> None:
+def test_the_device_plugin_registers_again_after_a_restart_of_the_kubelet(kubelet: Kubelet) -> None:
     with device_plugin.offering(kubelet.directory, ["GPU-a"]):
         kubelet.server.stop(grace=None).wait()
         kubelet.start()
@@ -110,7 +110,7 @@ def test_it_registers_again_after_a_restart_of_the_kubelet(kubelet: Kubelet) -> 
         assert kubelet.listed() == ["GPU-a"]
 
 
-def test_it_retries_if_the_kubelet_does_not_respond(
+def test_the_device_plugin_retries_if_the_kubelet_does_not_respond(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with device_plugin.offering(kubelet.directory, ["GPU-a"]):

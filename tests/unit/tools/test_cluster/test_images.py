@@ -64,7 +64,7 @@ def test_several_values_of_one_setting_are_kept() -> None:
 def test_every_file_of_the_exporter_is_part_of_the_key(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    copied = ("exporter/gputally/a.py", "pyproject.toml", "tools/constraints.txt", ".dockerignore")
+    copied = ("exporter/gputally/a.py", "pyproject.toml", "packaging/image/requirements.txt", ".dockerignore")
     for name in (*copied, "tools/other.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1")

@@ -15,7 +15,7 @@ from tools.test_cluster.command import main
 from tools.test_cluster.layout import Layout
 
 
-def test_its_addresses_are_in_the_checked_block() -> None:
+def test_the_clusters_addresses_are_in_the_checked_block() -> None:
     for network in (layout.POD_ADDRESSES, layout.SERVICE_ADDRESSES):
         assert ipaddress.ip_network(network).subnet_of(layout.ADDRESSES)  # type: ignore[arg-type]
     assert ipaddress.ip_address(layout.API_SERVICE_ADDRESS) in ipaddress.ip_network(layout.SERVICE_ADDRESSES)

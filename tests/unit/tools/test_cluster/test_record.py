@@ -72,7 +72,7 @@ def test_a_file_removed_while_waiting_is_not_confused_with_the_new_one(
     os.close(handle)
 
 
-def test_its_processes_are_found_by_their_lock_and_killed(file: Path, tmp_path: Path) -> None:
+def test_the_clusters_processes_are_found_by_their_lock_and_killed(file: Path, tmp_path: Path) -> None:
     wait = "import signal; signal.pause()"
     handle = record.take(tmp_path, file)
     node, stranger = (

@@ -51,7 +51,7 @@ def test_leftovers_of_an_older_cluster_in_another_directory_are_removed(start: S
     assert sorted(start.done[:2]) == ["remove cluster", "remove former"]
 
 
-def test_its_logs_are_kept_and_everything_else_is_removed(start: Start) -> None:
+def test_the_clusters_logs_are_kept_and_everything_else_is_removed(start: Start) -> None:
     with pytest.raises(Failed, match="does not start"):
         start.up()
 
@@ -61,7 +61,9 @@ def test_its_logs_are_kept_and_everything_else_is_removed(start: Start) -> None:
     assert kept.is_dir()
 
 
-def test_it_is_stopped_even_without_space_for_its_logs(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cluster_is_stopped_even_without_space_for_its_logs(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_room(*_: object) -> None:
         raise OSError("no space left on device")
 

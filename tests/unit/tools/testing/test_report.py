@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import pytest_collection_modifyitems
 from tools import ROOT
-from tools.testing.report import SECONDS_BETWEEN_LINES, Report
+from tools.testing.report import SECONDS_BETWEEN_LINES, ProgressReport
 
 TESTS = """
 import pytest
@@ -92,7 +92,7 @@ class Screen:
     def write(self, text: str) -> None:
         self.text += text
 
-    def pass_tests(self, report: Report, count: int, outcome: str = "passed") -> None:
+    def pass_tests(self, report: ProgressReport, count: int, outcome: str = "passed") -> None:
         for number in range(count):
             for when in ("setup", "call", "teardown"):
                 result = outcome if when == "call" else "passed"
@@ -103,7 +103,7 @@ class Screen:
 
 def test_progress_in_a_log_is_a_line_now_and_then() -> None:
     screen = Screen()
-    report = Report(screen.write, bar=False, clock=lambda: screen.now)
+    report = ProgressReport(screen.write, bar=False, clock=lambda: screen.now)
     report.pytest_xdist_node_collection_finished(["a"] * 2000)
     screen.pass_tests(report, 500)
     assert screen.text == ""
@@ -114,7 +114,7 @@ def test_progress_in_a_log_is_a_line_now_and_then() -> None:
 
 def test_progress_on_a_terminal_is_a_bar_and_failures_stay() -> None:
     screen = Screen()
-    report = Report(screen.write, bar=True, clock=lambda: screen.now)
+    report = ProgressReport(screen.write, bar=True, clock=lambda: screen.now)
     report.pytest_xdist_node_collection_finished(["a"] * 4)
     screen.now = 1.0
     screen.pass_tests(report, 1, "failed")

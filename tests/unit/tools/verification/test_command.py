@@ -218,7 +218,7 @@ def test_a_missing_kubectl_and_a_missing_release_are_errors_of_one_line(
     assert missing(capsys.readouterr().err, "kubectl", "PATH") == []
 
 
-def test_its_help_lists_requirements_and_flags() -> None:
+def test_the_help_lists_requirements_and_flags() -> None:
     shown = subprocess.run([ROOT / "tools" / "verify", "--help"], capture_output=True, text=True, check=True)
     for word in ("port-forward", "helm test", "--release", "--wait 5m"):
         assert word in shown.stdout

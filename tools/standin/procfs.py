@@ -21,6 +21,11 @@ class FakeProcfs:
         (directory / "status").write_text(f"Name:\t{name}\nUid:\t1000\t1000\t1000\t1000\n")
         (directory / "cgroup").write_text(cgroup)
 
+    def start_self(self, cgroup: str) -> None:
+        """The exporter itself."""
+        (self.root / "self").mkdir(exist_ok=True)
+        (self.root / "self" / "cgroup").write_text(cgroup)
+
     def end(self, pid: int) -> None:
         shutil.rmtree(self.root / str(pid))
 

@@ -1,4 +1,4 @@
-"""A real gRPC server in the kubelet's place, and the messages of tests/fixtures/kubelet to feed it."""
+"""A real gRPC server in the kubelet's place, and the messages to feed it."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ import grpc
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.message_factory import GetMessages
 
-PROTOS = Path(__file__).parents[1] / "fixtures/kubelet"
+PROTOS = Path(__file__).with_name("kubelet_messages")
 
 Answer = bytes | Callable[[grpc.ServicerContext], bytes]
 

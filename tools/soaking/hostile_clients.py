@@ -1,17 +1,23 @@
-"""Slow and malformed clients: `python hostile_clients.py PORT COUNT`, until standard input ends.
+"""Slow and malformed clients: `hostile_clients.py PORT COUNT [PAUSE [LOGIN]]`, until standard input ends.
 
-A program of its own, so that what it costs is not taken from the scraper that is being watched.
+Each pauses for so many seconds (0.5) after it was thrown out. Those that ask for metrics have the login, if
+there is one. A program of its own, so that its cost is not taken from the scraper that is being watched.
 """
 
 import asyncio
+import base64
 import json
 import os
 import resource
+import socket
+import struct
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-REQUEST = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+PAUSE_SECONDS = float(sys.argv[3]) if len(sys.argv) > 3 else 0.5
+LOGIN = f"Authorization: {sys.argv[4]}\r\n".encode() if len(sys.argv) > 4 else b""
+REQUEST = b"GET /metrics HTTP/1.1\r\nHost: x\r\n" + LOGIN + b"\r\n"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Visited = Callable[[str], None]
 
@@ -32,6 +38,31 @@ async def send_a_header_without_end(streams: Streams) -> None:
     streams[1].write(b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 100_000)
     await streams[1].drain()
     await streams[0].read()
+
+
+async def send_too_many_header_fields(streams: Streams) -> None:
+    streams[1].write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n" + b"x:\r\n" * 3000 + b"\r\n")
+    await streams[0].read()
+
+
+async def send_empty_lines(streams: Streams) -> None:
+    while not streams[0].at_eof():
+        streams[1].write(b"\r\n" * 10_000)
+        await streams[1].drain()
+        await asyncio.sleep(0.05)
+
+
+async def ask_and_half_close(streams: Streams) -> None:
+    streams[1].write(REQUEST * 10)
+    streams[1].write_eof()
+    await asyncio.Event().wait()
+
+
+async def ask_and_reset(streams: Streams) -> None:
+    streams[1].write(REQUEST * 10)
+    await streams[1].drain()
+    linger = struct.pack("ii", 1, 0)
+    streams[1].get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
 
 async def send_garbage(streams: Streams) -> None:
@@ -69,26 +100,37 @@ async def send_an_endless_body(streams: Streams) -> None:
         await asyncio.sleep(0.05)
 
 
+async def guess_a_password(streams: Streams) -> None:
+    guess = base64.b64encode(b"prometheus:" + os.urandom(6).hex().encode())
+    streams[1].write(b"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Basic " + guess + b"\r\n\r\n")
+    await streams[0].read()
+
+
 KINDS: tuple[Callable[[Streams], Awaitable[None]], ...] = (
     connect_and_say_nothing,
     send_half_a_header_byte_by_byte,
     send_a_header_without_end,
+    send_too_many_header_fields,
+    send_empty_lines,
+    ask_and_half_close,
+    ask_and_reset,
     send_garbage,
     ask_and_never_read,
     ask_once_and_sit,
     ask_without_end,
     begin_a_handshake_and_stop,
     send_an_endless_body,
+    guess_a_password,
 )
 
 
 async def be_hostile(kind: Callable[[Streams], Awaitable[None]], port: int, visited: Visited) -> None:
-    """Comes back half a second after it is thrown out."""
+    """Comes back after a pause."""
     while True:
         try:
             streams = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(PAUSE_SECONDS)
             continue
         visited(kind.__name__)
         try:
@@ -97,7 +139,7 @@ async def be_hostile(kind: Callable[[Streams], Awaitable[None]], port: int, visi
             pass
         finally:
             streams[1].transport.abort()
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def all_of_them(port: int, count: int) -> None:

@@ -1,0 +1,1 @@
+"""Long fuzzing of the parsers of untrusted input."""
