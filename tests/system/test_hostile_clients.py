@@ -34,7 +34,7 @@ class HostileClients:
     def have_come_back(self) -> bool:
         """Whether there have been twice as many visits as there are clients."""
         ready, _, _ = select.select([self.said], [], [], 0)
-        return bool(ready) and self.said.readline() == b"they come back\n"
+        return bool(ready) and self.said.readline() == b"reconnected\n"
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def hostile_clients(port: int) -> Iterator[HostileClients]:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            assert process.stdout.readline() == b"all are here\n"
+            assert process.stdout.readline() == b"connected\n"
             clients = HostileClients(process.stdout)
             yield clients
             process.stdin.close()

@@ -66,12 +66,12 @@ def soak(length_minutes: float, seed: int) -> Figures:
         soaked.after_round = _Progress(length_minutes)
         after_a_third, at_the_end = minutes(length_minutes / 3), minutes(length_minutes)
         soaked.warm_up()
-        start = soaked.weigh()
+        start = soaked.measure()
         soaked.run(after_a_third, restarts=True)
         soaked.warm_up()
-        third = soaked.weigh()
+        third = soaked.measure()
         soaked.run(at_the_end, restarts=False)
-        end = soaked.weigh()
+        end = soaked.measure()
         return soaked.figures((start, third, end), time.monotonic() - began)
 
 
@@ -94,7 +94,7 @@ class _Progress:
         print(
             f"soak {(now - self._began) / 60:.0f} of {self._length_minutes:g} min: {soaked.rounds:,} rounds, "
             f"{soaked.node.names.total():,} owners, {soaked.scrapes.answered:,} scrapes, "
-            f"{soaked.exporter.weigh().resident_bytes / MIB:.1f} MiB, {soaked.lost / 1000:g} J lost, "
+            f"{soaked.exporter.measure().resident_bytes / MIB:.1f} MiB, {soaked.lost / 1000:g} J lost, "
             f"{len(soaked.wrong)} wrong owners, {soaked.failure_count} failures",
             flush=True,
         )

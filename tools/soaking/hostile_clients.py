@@ -1,6 +1,6 @@
 """Slow and malformed clients: `hostile_clients.py PORT COUNT [PAUSE [LOGIN]]`, until standard input ends.
 
-Each pauses for so many seconds (0.5) after it was thrown out. Those that ask for metrics have the login, if
+Each pauses for so many seconds (0.5) after it was disconnected. Those that ask for metrics have the login, if
 there is one. A program of its own, so that its cost is not taken from the scraper that is being watched.
 """
 
@@ -19,10 +19,10 @@ PAUSE_SECONDS = float(sys.argv[3]) if len(sys.argv) > 3 else 0.5
 LOGIN = f"Authorization: {sys.argv[4]}\r\n".encode() if len(sys.argv) > 4 else b""
 REQUEST = b"GET /metrics HTTP/1.1\r\nHost: x\r\n" + LOGIN + b"\r\n"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-Visited = Callable[[str], None]
+Connected = Callable[[str], None]
 
 
-async def connect_and_say_nothing(streams: Streams) -> None:
+async def connect_and_send_nothing(streams: Streams) -> None:
     await streams[0].read()
 
 
@@ -52,13 +52,13 @@ async def send_empty_lines(streams: Streams) -> None:
         await asyncio.sleep(0.05)
 
 
-async def ask_and_half_close(streams: Streams) -> None:
+async def request_and_half_close(streams: Streams) -> None:
     streams[1].write(REQUEST * 10)
     streams[1].write_eof()
     await asyncio.Event().wait()
 
 
-async def ask_and_reset(streams: Streams) -> None:
+async def request_and_reset(streams: Streams) -> None:
     streams[1].write(REQUEST * 10)
     await streams[1].drain()
     linger = struct.pack("ii", 1, 0)
@@ -70,18 +70,18 @@ async def send_garbage(streams: Streams) -> None:
     await streams[0].read()
 
 
-async def ask_and_never_read(streams: Streams) -> None:
+async def request_and_never_read(streams: Streams) -> None:
     streams[1].transport.pause_reading()  # type: ignore[attr-defined]
     streams[1].write(REQUEST * 10)
     await asyncio.Event().wait()
 
 
-async def ask_once_and_sit(streams: Streams) -> None:
+async def request_once_and_idle(streams: Streams) -> None:
     streams[1].write(REQUEST.replace(b"/metrics", b"/healthz"))
     await streams[0].read()
 
 
-async def ask_without_end(streams: Streams) -> None:
+async def request_without_end(streams: Streams) -> None:
     streams[1].write(REQUEST * 200)
     await streams[1].drain()
     await streams[0].read()
@@ -107,32 +107,32 @@ async def guess_a_password(streams: Streams) -> None:
 
 
 KINDS: tuple[Callable[[Streams], Awaitable[None]], ...] = (
-    connect_and_say_nothing,
+    connect_and_send_nothing,
     send_half_a_header_byte_by_byte,
     send_a_header_without_end,
     send_too_many_header_fields,
     send_empty_lines,
-    ask_and_half_close,
-    ask_and_reset,
+    request_and_half_close,
+    request_and_reset,
     send_garbage,
-    ask_and_never_read,
-    ask_once_and_sit,
-    ask_without_end,
+    request_and_never_read,
+    request_once_and_idle,
+    request_without_end,
     begin_a_handshake_and_stop,
     send_an_endless_body,
     guess_a_password,
 )
 
 
-async def be_hostile(kind: Callable[[Streams], Awaitable[None]], port: int, visited: Visited) -> None:
-    """Comes back after a pause."""
+async def repeat(kind: Callable[[Streams], Awaitable[None]], port: int, connected: Connected) -> None:
+    """Connects again after a pause, without end."""
     while True:
         try:
             streams = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
             await asyncio.sleep(PAUSE_SECONDS)
             continue
-        visited(kind.__name__)
+        connected(kind.__name__)
         try:
             await kind(streams)
         except OSError:
@@ -142,31 +142,29 @@ async def be_hostile(kind: Callable[[Streams], Awaitable[None]], port: int, visi
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def all_of_them(port: int, count: int) -> None:
-    """Says when all have come, when many have come back, and at the end how often each kind came."""
-    visits: Counter[str] = Counter()
+async def run(port: int, count: int) -> None:
+    """Prints when all have connected and when many have reconnected; at the end the count of each kind."""
+    connections: Counter[str] = Counter()
 
-    def visited(kind: str) -> None:
-        visits[kind] += 1
-        if visits.total() == count:
-            print("all are here", flush=True)
-        elif visits.total() == 2 * count:
-            print("they come back", flush=True)
+    def connected(kind: str) -> None:
+        connections[kind] += 1
+        if connections.total() == count:
+            print("connected", flush=True)
+        elif connections.total() == 2 * count:
+            print("reconnected", flush=True)
 
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda *_: None)  # to be thrown out is what they are here for
+    loop.set_exception_handler(lambda *_: None)  # being disconnected is expected
     ended = loop.run_in_executor(None, sys.stdin.read)
-    crowd = [
-        loop.create_task(be_hostile(KINDS[number % len(KINDS)], port, visited)) for number in range(count)
-    ]
+    tasks = [loop.create_task(repeat(KINDS[number % len(KINDS)], port, connected)) for number in range(count)]
     await ended
-    print(json.dumps(visits), flush=True)
-    for one in crowd:
-        one.cancel()
-    await asyncio.gather(*crowd, return_exceptions=True)
+    print(json.dumps(connections), flush=True)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 if __name__ == "__main__":
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
-    asyncio.run(all_of_them(int(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(run(int(sys.argv[1]), int(sys.argv[2])))

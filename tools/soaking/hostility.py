@@ -11,23 +11,23 @@ PAUSE_SECONDS = 2.0
 
 
 class HostileClients:
-    """The program with all clients, and how often each kind has come."""
+    """The program with all clients, and how often each kind has connected."""
 
     def __init__(self, port: int, login: str) -> None:
         program = Path(__file__).with_name("hostile_clients.py")
         self._command = [sys.executable, str(program), str(port), str(CLIENTS), str(PAUSE_SECONDS), login]
         self._process: subprocess.Popen[bytes] | None = None
-        self.visits: Counter[str] = Counter()
+        self.connections: Counter[str] = Counter()
 
-    def come(self) -> None:
+    def start(self) -> None:
         self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         if self._process is None:
             return
-        said, _ = self._process.communicate(b"")
+        output, _ = self._process.communicate(b"")
         self._process = None
-        self.visits.update(json.loads(said.splitlines()[-1]))
+        self.connections.update(json.loads(output.splitlines()[-1]))
 
     def close(self) -> None:
         if self._process is not None:

@@ -1,4 +1,4 @@
-"""The exporter process of a soak: one port, one state file, many lives."""
+"""The exporter process of a soak: one port, one state file, many starts."""
 
 import os
 import signal
@@ -19,8 +19,8 @@ _LOG_LINES = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Weight:
-    """What a process has at one moment."""
+class Usage:
+    """Resources of a process at one moment."""
 
     resident_bytes: int
     threads: int
@@ -73,15 +73,15 @@ class Exporter:
         """Raises Failed if it is not running."""
         code = self._running().poll()
         if code is not None:
-            raise Failed(f"the exporter ended by itself with {code}:\n{self.last_words()}")
+            raise Failed(f"the exporter ended by itself with {code}:\n{self.log_tail()}")
 
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
 
-    def weigh(self) -> Weight:
+    def measure(self) -> Usage:
         root = Path(f"/proc/{self._running().pid}")
         status = (root / "status").read_text()
-        return Weight(
+        return Usage(
             resident_bytes=parse_resident_bytes(status),
             threads=int(status.partition("Threads:")[2].split()[0]),
             descriptors=len(list((root / "fd").iterdir())),

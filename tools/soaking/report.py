@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tools.benchmark.figures import percentile
 from tools.rendering.markdown import table
-from tools.soaking.process import Weight
+from tools.soaking.process import Usage
 
 MIB = 1 << 20
 GROWTH_BYTES = 2 * MIB
@@ -26,7 +26,7 @@ class Figures:
     parsed: int
     scrape_seconds: Sequence[float]
     most_bytes: int
-    weights: tuple[Weight, Weight, Weight]
+    usages: tuple[Usage, Usage, Usage]
     """At the start, after a third, and at the end; the last two are of one process."""
     drawn_millijoules: int
     lost_millijoules: int
@@ -42,7 +42,7 @@ class Figures:
 
 def grown(figures: Figures) -> Iterator[str]:
     """What the exporter has more of at the end than after a third of the time."""
-    _, third, end = figures.weights
+    _, third, end = figures.usages
     if end.resident_bytes > third.resident_bytes + GROWTH_BYTES:
         yield f"memory grew from {_mib(third)} to {_mib(end)} MiB"
     if end.threads > third.threads:
@@ -54,7 +54,7 @@ def grown(figures: Figures) -> Iterator[str]:
 def text(figures: Figures, command: str, date: str) -> str:
     """The table, with how it was measured."""
     ordered = sorted(figures.scrape_seconds)
-    start, third, end = figures.weights
+    start, third, end = figures.usages
     unplanned = figures.asked - figures.answered - figures.failed_by_plan
     rows = [
         ("duration", f"{figures.seconds / 60:.0f} minutes, {figures.rounds:,} rounds, seed {figures.seed}"),
@@ -80,7 +80,7 @@ def text(figures: Figures, command: str, date: str) -> str:
         ("restarts", _counts(figures.restarts)),
         ("ledgers begun again after the state was lost, by GPU", f"{figures.new_ledgers:,}"),
         ("faults", _counts(figures.faults)),
-        ("visits of hostile clients, answers of the hostile upstream", _counts(figures.attacks)),
+        ("connections of hostile clients, answers of the hostile upstream", _counts(figures.attacks)),
         ("checks that failed", f"{figures.failure_count:,}"),
     ]
     return (
@@ -97,8 +97,8 @@ def _points(ordered: Sequence[float]) -> tuple[float, float, float]:
     return percentile(ordered, 50), percentile(ordered, 99), ordered[-1]
 
 
-def _mib(weight: Weight) -> str:
-    return f"{weight.resident_bytes / MIB:.1f}"
+def _mib(usage: Usage) -> str:
+    return f"{usage.resident_bytes / MIB:.1f}"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -24,7 +24,7 @@ from tools.servers.waiting import wait_until
 from tools.soaking.faults import FAULTS, RESTARTS, Effect, Fault
 from tools.soaking.hostility import HostileClients
 from tools.soaking.node import Account, Node
-from tools.soaking.process import Exporter, Weight
+from tools.soaking.process import Exporter, Usage
 from tools.soaking.report import Figures
 from tools.soaking.scrapes import MAX_AGE_SECONDS, Scrape, Scrapes, grown, owner
 from tools.soaking.upstream import upstream
@@ -67,7 +67,7 @@ class Soak:
         self.new_ledgers = 0
         self.resting: set[int] = set()
         """GPUs that draw nothing for now."""
-        self._decks: dict[bool, list[str]] = {False: [], True: []}
+        self._remaining: dict[bool, list[str]] = {False: [], True: []}
         self._what = "the start"
         self.after_round: Callable[[Soak], None] = lambda _: None
 
@@ -85,7 +85,7 @@ class Soak:
             parts.enter_context(self.scrapes)
             self.node.churn()
             self.start()
-            self.clients.come()
+            self.clients.start()
             self._parts = parts.pop_all()
         return self
 
@@ -129,12 +129,12 @@ class Soak:
             self.round(fault)
 
     def _next(self, *, restarts: bool) -> str:
-        """Each fault comes once before any comes again."""
-        deck = self._decks[restarts]
-        if not deck:
-            deck += sorted(RESTARTS if restarts else FAULTS)
-            self.random.shuffle(deck)
-        return deck.pop()
+        """Each fault is used once before any is repeated."""
+        remaining = self._remaining[restarts]
+        if not remaining:
+            remaining += sorted(RESTARTS if restarts else FAULTS)
+            self.random.shuffle(remaining)
+        return remaining.pop()
 
     def round(self, fault: str | None = None) -> None:
         self.rounds += 1
@@ -146,8 +146,8 @@ class Soak:
             self.draw()
         else:
             self.faults[fault] += 1
-            play: Fault = {**FAULTS, **RESTARTS}[fault]
-            with play(self) as effect:
+            chosen: Fault = {**FAULTS, **RESTARTS}[fault]
+            with chosen(self) as effect:
                 self.draw()
             self._present()
         self._settled(before)
@@ -174,7 +174,7 @@ class Soak:
             lambda: (now := self.scrapes.newest).started_at != before and now.totals,
             "the exporter serves GPUs",
         ):
-            raise Failed(f"the exporter serves no GPUs after its start:\n{self.exporter.last_words()}")
+            raise Failed(f"the exporter serves no GPUs after its start:\n{self.exporter.log_tail()}")
         self.scrapes.restarting.clear()
 
     @contextmanager
@@ -255,17 +255,17 @@ class Soak:
             return False
         return True
 
-    def weigh(self) -> Weight:
-        """The exporter's weight while it is not attacked: the median of some rounds."""
-        self.clients.leave()
-        weights = []
+    def measure(self) -> Usage:
+        """Resources of the exporter while it is not attacked: the median of some rounds."""
+        self.clients.stop()
+        usages = []
         for _ in range(_WEIGHED_ROUNDS):
             self.round()
-            weights.append(self.exporter.weigh())
-        self.clients.come()
-        return Weight(
+            usages.append(self.exporter.measure())
+        self.clients.start()
+        return Usage(
             *(
-                round(median(getattr(weight, name) for weight in weights))
+                round(median(getattr(usage, name) for usage in usages))
                 for name in ("resident_bytes", "threads", "descriptors")
             )
         )
@@ -275,9 +275,9 @@ class Soak:
         begun = self.scrapes.newest.snapshot_at
         self.run(lambda: self.scrapes.newest.snapshot_at > begun + 2 * self.retention_seconds, restarts=False)
 
-    def figures(self, weights: tuple[Weight, Weight, Weight], seconds: float) -> Figures:
+    def figures(self, usages: tuple[Usage, Usage, Usage], seconds: float) -> Figures:
         """What it has counted; the hostile clients are gone after this."""
-        self.clients.leave()
+        self.clients.stop()
         return Figures(
             seconds=seconds,
             seed=self._seed,
@@ -289,14 +289,14 @@ class Soak:
             parsed=self.scrapes.parsed,
             scrape_seconds=self.scrapes.seconds,
             most_bytes=self.scrapes.most_bytes,
-            weights=weights,
+            usages=usages,
             drawn_millijoules=self.drawn,
             lost_millijoules=self.lost,
             wrong=self.wrong,
             new_ledgers=self.new_ledgers,
             restarts={name: count for name, count in self.faults.items() if name in RESTARTS},
             faults={name: count for name, count in self.faults.items() if name in FAULTS},
-            attacks=self.clients.visits + self.upstream.asked,
+            attacks=self.clients.connections + self.upstream.asked,
             failures=self.failures,
             failure_count=self.failure_count,
         )

@@ -3,11 +3,11 @@
 from array import array
 from dataclasses import replace
 
-from tools.soaking.process import Weight
+from tools.soaking.process import Usage
 from tools.soaking.report import GROWTH_BYTES, Figures, grown, text
 
 MIB = 1 << 20
-STEADY = Weight(30 * MIB, 12, 20)
+STEADY = Usage(30 * MIB, 12, 20)
 FIGURES = Figures(
     seconds=3600,
     seed=7,
@@ -19,7 +19,7 @@ FIGURES = Figures(
     parsed=300,
     scrape_seconds=array("d", [0.003, 0.001, 0.002]),
     most_bytes=400_000,
-    weights=(STEADY, STEADY, STEADY),
+    usages=(STEADY, STEADY, STEADY),
     drawn_millijoules=1_234_567,
     lost_millijoules=0,
     wrong={},
@@ -44,19 +44,19 @@ def test_the_table_has_every_figure() -> None:
         "| joules lost | 0 |",
         "| wrong owners | 0, 0 J |",
         "| restarts | 3: SIGTERM 3 |",
-        "| visits of hostile clients, answers of the hostile upstream | 40: send garbage 40 |",
+        "| connections of hostile clients, answers of the hostile upstream | 40: send garbage 40 |",
     ):
         assert row in page
 
 
 def test_nothing_has_grown_within_the_limit() -> None:
     end = replace(STEADY, resident_bytes=STEADY.resident_bytes + GROWTH_BYTES)
-    assert list(grown(replace(FIGURES, weights=(STEADY, STEADY, end)))) == []
+    assert list(grown(replace(FIGURES, usages=(STEADY, STEADY, end)))) == []
 
 
 def test_memory_threads_and_descriptors_that_grow_are_failures() -> None:
-    end = Weight(33 * MIB, 13, 21)
-    assert list(grown(replace(FIGURES, weights=(STEADY, STEADY, end)))) == [
+    end = Usage(33 * MIB, 13, 21)
+    assert list(grown(replace(FIGURES, usages=(STEADY, STEADY, end)))) == [
         "memory grew from 30.0 to 33.0 MiB",
         "threads grew from 12 to 13",
         "descriptors grew from 20 to 21",
