@@ -4,8 +4,8 @@ tools/fuzz 60                         an hour, divided among the targets
 tools/fuzz 10 --target relay_text     one of them; can be given several times
 tools/fuzz --target NAME --input FILE repeat one input
 
-Prints progress, and at the end a table (Markdown; also to --report FILE). Ends with 1 if an input failed: it
-is in build/fuzz/findings, and the command that repeats it is printed. What reached new code is kept in
+Prints progress, and at the end a table (Markdown). Ends with 1 if an input failed: it is in
+build/fuzz/findings, and the command that repeats it is printed. What reached new code is kept in
 build/fuzz/corpus, from which the next run continues.
 """
 
@@ -14,12 +14,14 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tools import ROOT, Failed
 from tools.fuzzing import targets
+from tools.rendering.markdown import put_into, table
 
 OUTPUT = ROOT / "build" / "fuzz"
 _FINDINGS = OUTPUT / "findings"
@@ -58,10 +60,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Failed as failure:
         sys.exit(str(failure))
     results = [_fuzz(name, request.minutes * 60 / len(chosen), request.seed) for name in chosen]
-    table = summary(results)
-    print(f"\n{table}", end="")
+    called = f"tools/fuzz {request.minutes:g} --seed {request.seed}"
+    found = text(results, called, datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
+    print(f"\n{found}")
     if request.report is not None:
-        request.report.write_text(table)
+        put_into(request.report, "fuzz", found)
     return 1 if any(result.failed for result in results) else 0
 
 
@@ -73,7 +76,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--target", action="append", default=[], metavar="NAME")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--input", type=Path, metavar="FILE")
-    parser.add_argument("--report", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="write the table between <!-- fuzz --> and <!-- /fuzz --> of this file, too",
+    )
     request = parser.parse_args(arguments)
     if request.input is not None and len(request.target) != 1:
         parser.error("--input needs one --target")
@@ -82,25 +90,30 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return request
 
 
-def summary(results: Iterable[Result]) -> str:
-    """A table, and for each finding the command that repeats it."""
-    lines = [
-        "| target | runs | seconds | branches reached | inputs in the corpus | finding |",
-        "|---|--:|--:|--:|--:|---|",
-    ]
+def text(results: Sequence[Result], called: str, date: str) -> str:
+    """The table, with how it was made, and for each finding the command that repeats it."""
+    rows = []
     repeats = []
     for one in results:
         finding = "none"
         if one.failed:
             finding = one.finding.name if one.finding else "the run failed"
-        lines.append(
-            f"| `{one.target}` | {one.runs:,} | {one.seconds:.0f} | {one.coverage or '-'} | {one.inputs:,} "
-            f"| {finding} |"
+        rows.append(
+            (
+                f"`{one.target}`",
+                f"{one.runs:,}",
+                f"{one.seconds:.0f}",
+                str(one.coverage or "-"),
+                f"{one.inputs:,}",
+                finding,
+            )
         )
         if one.finding:
             shown = one.finding.relative_to(ROOT) if one.finding.is_relative_to(ROOT) else one.finding
             repeats.append(f"tools/fuzz --target {one.target} --input {shown}")
-    return "\n".join([*lines, *(["", *repeats] if repeats else []), ""])
+    runs = sum(one.runs for one in results)
+    head = ("target", "runs", "seconds", "branches reached", "inputs in the corpus", "finding")
+    return "\n\n".join([f"Written by `{called}` on {date}: {runs:,} runs.", table(head, rows), *repeats])
 
 
 def _fuzz(name: str, seconds: float, seed: int) -> Result:

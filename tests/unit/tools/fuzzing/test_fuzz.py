@@ -55,11 +55,14 @@ def test_a_failing_input_is_kept_and_its_repetition_shown(
     monkeypatch.setattr(command, "OUTPUT", tmp_path)
     monkeypatch.setattr(command, "_FINDINGS", tmp_path / "findings")
     report = tmp_path / "report.md"
+    report.write_text("before\n<!-- fuzz -->\n<!-- /fuzz -->\nafter\n")
     assert command.main(["0.01", "--target", "relay_text", "--report", str(report)]) == 1
-    assert "| `relay_text` | 7 |" in report.read_text()
     repeat = f"tools/fuzz --target relay_text --input {tmp_path}/findings/relay_text-crash-1"
-    assert report.read_text() in capsys.readouterr().out
-    assert repeat in report.read_text()
+    for shown in (report.read_text(), capsys.readouterr().out):
+        assert "| `relay_text` | 7 |" in shown
+        assert repeat in shown
+    assert report.read_text().startswith("before\n")
+    assert report.read_text().endswith("after\n")
 
 
 def test_one_input_is_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
