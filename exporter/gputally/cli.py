@@ -207,6 +207,10 @@ def _whose(config: Config, pids: list[int], *, as_json: bool) -> int:
 
 
 def _serve(config: Config) -> int:
+    if config.push_gateway:
+        from gputally.prometheus import push  # noqa: PLC0415  # not for serving
+
+        return push(config)
     with contextlib.nullcontext() if config.web_config else _without_ssl():
         from gputally.app import serve  # noqa: PLC0415  # not for checking
 

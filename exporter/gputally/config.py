@@ -22,6 +22,7 @@ from gputally.flags import (
     directory,
     duration,
     existing_file,
+    gateway_url,
     integer,
     metric_prefix,
     milliseconds,
@@ -330,6 +331,14 @@ class Config:
         boolean,
         group="output",
     )
+    push_gateway: str = setting(
+        "",
+        "--push-gateway",
+        "with --once: push the sample to this Pushgateway instead of printing it: http://HOST:PORT",
+        gateway_url,
+        group="output",
+        metavar="URL",
+    )
     metrics_file: Path | None = setting(
         None,
         "--metrics-file",
@@ -507,6 +516,10 @@ def _refuse_contradictions(config: Config) -> None:
                 )
     if config.once and config.state_file is not None:
         raise ConfigError("--state-file cannot be used with --once: one sample has no ledger to continue")
+    if config.push_gateway and not config.once:
+        raise ConfigError("--push-gateway needs --once: Prometheus scrapes an exporter that keeps running")
+    if config.push_gateway and config.metrics_file is not None:
+        raise ConfigError("--push-gateway cannot be used with --metrics-file: the sample goes to one place")
     if not config.pods and config.kubernetes:
         raise ConfigError("--kubernetes cannot be used with --pods false: it names the pods of this node")
     if config.kubernetes and not config.node_name and config.reader != "simulated":

@@ -44,6 +44,12 @@ def url_path(text: str) -> str:
     return text
 
 
+def gateway_url(text: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", text):
+        raise ValueError("a URL without a login, such as http://pushgateway:9091")
+    return text
+
+
 def count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 1024:
         raise ValueError("a whole number from 1 to 1024")
