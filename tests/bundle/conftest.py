@@ -17,7 +17,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         slow = _SLOW_FIXTURES & {*getattr(item, "fixturenames", ())}
         if slow and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(600))
+            item.add_marker(pytest.mark.timeout(1500))
 
 
 @pytest.fixture(scope="session")

@@ -423,7 +423,6 @@ def verified(prometheus: Prometheus, workflow: str) -> tuple[int, str]:
     return run(arguments, printed), printed.getvalue()
 
 
-@pytest.mark.timeout(600)
 def test_the_last_step_succeeds_if_prometheus_has_the_load(prometheus: Prometheus) -> None:
     status, printed = verified(prometheus, LOADED)
     assert status == 0, printed
@@ -431,14 +430,12 @@ def test_the_last_step_succeeds_if_prometheus_has_the_load(prometheus: Prometheu
     assert re.search(r"ok +gpu seconds +[1-9]", printed), printed
 
 
-@pytest.mark.timeout(600)
 def test_the_last_step_fails_if_the_load_was_idle(prometheus: Prometheus) -> None:
     status, printed = verified(prometheus, IDLE)
     assert status == 1
     assert re.search(r"failure +utilization", printed), printed
 
 
-@pytest.mark.timeout(600)
 def test_the_last_step_fails_if_prometheus_has_no_series_of_the_pod(prometheus: Prometheus) -> None:
     status, printed = verified(prometheus, "gputally-stress-test-missing")
     assert status == 1

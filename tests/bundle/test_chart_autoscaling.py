@@ -14,8 +14,6 @@ from tests.bundle.lab.data import CLUSTER, END
 from tools import ROOT
 from tools.servers.prometheus import Prometheus
 
-pytestmark = pytest.mark.timeout(600)
-
 PROMETHEUS = "http://prometheus.monitoring:9090"
 SERIES = "pod:gputally_utilization:ratio"
 RANDOM = "bcdfghjklmnpqrstvwxz2456789"

@@ -19,7 +19,6 @@ from tests.bundle.running_stack import NODE, VALUES, Server, Stack, generate_sec
 from tools.servers.grafana import ALERTMANAGER_UID, PROMETHEUS_UID
 
 # The first test starts the servers, on a busy machine for minutes.
-pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")

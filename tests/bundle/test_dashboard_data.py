@@ -22,7 +22,6 @@ from tests.bundle.lab.data import END, STEP
 from tools.servers.prometheus import Prometheus
 
 # Making the data takes a minute, on a busy machine several.
-pytestmark = pytest.mark.timeout(600)
 
 DASHBOARDS: dict[str, Json] = {name: json.loads(text) for name, text in registry.texts().items()}
 MOST_POINTS = 1000

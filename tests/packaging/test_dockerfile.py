@@ -24,8 +24,6 @@ from tools import Missing
 from tools.dependencies import hashes
 from tools.servers.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(600)  # packages are downloaded
-
 ROOT = Path(__file__).parents[2]
 
 Instruction = tuple[str, str]

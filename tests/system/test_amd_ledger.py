@@ -25,7 +25,8 @@ def test_two_pods_on_one_card_while_its_energy_counter_increases(tmp_path: Path)
     card = card_directory(host, "0000:27:00.0")
     before = energy_counter(card)
     arguments = (
-        *("serve", "--reader", "amdgpu", "--interval", "100ms"),
+        # Long enough for several samples of occupancy in each interval, also on a busy machine.
+        *("serve", "--reader", "amdgpu", "--interval", "1s"),
         *("--sysfs", str(host / "sys"), "--procfs", str(host / "proc")),
         *("--pod-logs", str(log_pods(tmp_path / "pods"))),
     )

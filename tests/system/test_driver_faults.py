@@ -248,10 +248,10 @@ def test_an_xid_error_is_counted_with_its_time(tmp_path: Path) -> None:
         assert exporter.value("gputally_gpu_xid_errors_total", "0") == 0
         assert "gputally_gpu_xid_code_errors" not in exporter.samples()
         play(scenario, after)
-        exporter.wait_until(
-            lambda: exporter.value("gputally_gpu_xid_code_errors", "0") == 2, "XID 79 is counted"
+        samples = exporter.samples_when(
+            lambda now: list(now.get("gputally_gpu_xid_code_errors", {}).values()) == [2, 2],
+            "XID 79 is counted twice on both GPUs",
         )
-        samples = exporter.samples()
         codes = samples["gputally_gpu_xid_code_errors"]
         assert {labels[2] for labels in codes} == {"79"}
         assert samples["gputally_gpu_xid_errors_total"].keys() == {labels[:2] for labels in codes}

@@ -70,7 +70,6 @@ def grown_by_hand(scrapes: list[Scrape], gpu: str) -> int:
     )
 
 
-@pytest.mark.timeout(600)
 def test_after_200_kills_every_joule_is_counted_exactly_once(tmp_path: Path) -> None:
     simulation = Simulation(tmp_path)
     state_file = tmp_path / "ledger.json"
@@ -125,7 +124,6 @@ def increase_by_hand(values: Iterable[int]) -> int:
     return sum(now - then if now >= then else now for then, now in pairwise(values))
 
 
-@pytest.mark.timeout(300)
 def test_without_a_state_file_every_start_is_a_counter_reset_that_increase_handles(tmp_path: Path) -> None:
     simulation = Simulation(tmp_path)
     steady = {"namespace": "nlp", "pod": "steady"}

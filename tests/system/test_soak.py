@@ -2,15 +2,12 @@
 
 from pathlib import Path
 
-import pytest
-
 from tools.soaking.faults import FAULTS, RESTARTS
 from tools.soaking.soak import Soak
 
 SEED = 21
 
 
-@pytest.mark.timeout(600)
 def test_no_fault_loses_a_joule_or_charges_the_wrong_owner(tmp_path: Path) -> None:
     with Soak(tmp_path, SEED, retention_seconds=3) as soak:
         for fault in (*FAULTS, *RESTARTS):

@@ -199,7 +199,8 @@ class Scrapes:
         self.snapshots = 0
         """How many different ones have been scraped."""
         self.restarting = threading.Event()
-        """Set while the exporter is down by plan."""
+        """Set while the exporter is down by plan, as it is before its first start."""
+        self.restarting.set()
         self.asked = self.answered = self.failed_by_plan = self.parsed = 0
         self.seconds = array("d")
         """Of each answered scrape."""

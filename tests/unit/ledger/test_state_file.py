@@ -204,7 +204,6 @@ def unix_socket(path: Path) -> None:
         one.bind(str(path))
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize("make", [folder_with_a_file, fifo, unix_socket])
 def test_other_file_types_are_neither_read_nor_replaced_nor_removed(
     file: StateFile, path: Path, make: Any

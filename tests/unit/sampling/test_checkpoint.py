@@ -204,7 +204,6 @@ def test_a_removed_directory_is_reported_and_used_again_when_it_returns(tmp_path
     checkpoint.close(AMPLE)
 
 
-@pytest.mark.timeout(60)
 def test_a_fifo_at_the_path_does_not_block_the_start(path: Path) -> None:
     os.mkfifo(path)
     checkpoint = new(path)
