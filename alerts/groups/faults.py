@@ -75,7 +75,7 @@ RECORDS: tuple[RecordingRule, ...] = (
     # Contained: one program ended, and the others may end normally. Known by XID 94, by the driver's recovery
     # action, or by the absence of another XID on GPUs that report one for each error.
     RecordingRule(
-        "gpu:gputally_ecc_contained:errors",
+        "gpu:gputally_ecc_contained:count",
         """
               max by (cluster, node, gpu, uuid) (
                 gputally_gpu_ecc_errors_total{lifetime="volatile",type="uncorrected"}
@@ -143,7 +143,7 @@ ALERTS: tuple[Alert, ...] = (
                 gputally_gpu_ecc_errors_total{lifetime="volatile",type="uncorrected"}
               ) > 0
             unless on (cluster, node, gpu, uuid)
-              gpu:gputally_ecc_contained:errors
+              gpu:gputally_ecc_contained:count
             unless on (cluster, node, uuid)
               gputally_gpu_ras_errors_total
           )
@@ -165,7 +165,7 @@ ALERTS: tuple[Alert, ...] = (
         "GPUTallyContainedEcc",
         """
           (
-              gpu:gputally_ecc_contained:errors
+              gpu:gputally_ecc_contained:count
             unless on (cluster, node, uuid)
               gputally_gpu_ras_errors_total
           )

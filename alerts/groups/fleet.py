@@ -276,13 +276,13 @@ GROUP = Group(
                     max by (cluster, node, gpu, uuid) (
                         gputally_gpu_ecc_errors_total{lifetime="volatile",type="uncorrected"} > 0
                       unless on (cluster, node, gpu, uuid)
-                        gpu:gputally_ecc_contained:errors
+                        gpu:gputally_ecc_contained:count
                     ) * 0 + 3,
                     "problem", "uncorrectable memory errors", "uuid", ".*"
                   )
                 or
                   label_replace(
-                    gpu:gputally_ecc_contained:errors * 0 + 2,
+                    gpu:gputally_ecc_contained:count * 0 + 2,
                     "problem", "contained memory errors", "uuid", ".*"
                   )
                 or

@@ -36,7 +36,8 @@ EXPECTED: dict[str, set[str]] = {
     # A GPU in thermal slowdown is hot.
     "cards, GPU 7": {"GPUTallyThermalSlowdown", "GPUTallyTemperatureNearLimit"},
     "cards, GPU 8": {"GPUTallyPowerBrake"},
-    "cards, GPU 9": {"GPUTallyTemperatureNearLimit"},
+    # The memory of a hot GPU is hot, too.
+    "cards, GPU 9": {"GPUTallyTemperatureNearLimit", "GPUTallyMemoryTemperatureNearLimit"},
     "cards, GPU 10": {"GPUTallyNvlinkCrcErrors"},
     "cards, GPU 11": {"GPUTallyNvlinkErrors", "GPUTallyNvlinkRecovering"},
     # A link that goes down has an error first.
@@ -52,7 +53,7 @@ EXPECTED: dict[str, set[str]] = {
     "cards, GPU 20": {"GPUTallyFabricDegraded"},
     "cards, GPU 21": {"GPUTallyUncorrectableEcc"},
     "cards, GPU 22": {"GPUTallyResetWanted"},
-    "cards, GPU 23": {"GPUTallySoftwareThermalSlowdown"},
+    "cards, GPU 23": {"GPUTallySoftwareThermalSlowdown", "GPUTallyTemperatureNearLimit"},
     # scenarios/instinct.toml
     "instinct, GPU 0": {"GPUTallyRasUncorrected"},
     "instinct, GPU 1": {"GPUTallyRasErrors"},

@@ -705,13 +705,13 @@ groups:
                   max by (cluster, node, gpu, uuid) (
                       gputally_gpu_ecc_errors_total{lifetime="volatile",type="uncorrected"} > 0
                     unless on (cluster, node, gpu, uuid)
-                      gpu:gputally_ecc_contained:errors
+                      gpu:gputally_ecc_contained:count
                   ) * 0 + 3,
                   "problem", "uncorrectable memory errors", "uuid", ".*"
                 )
               or
                 label_replace(
-                  gpu:gputally_ecc_contained:errors * 0 + 2,
+                  gpu:gputally_ecc_contained:count * 0 + 2,
                   "problem", "contained memory errors", "uuid", ".*"
                 )
               or
@@ -1606,7 +1606,7 @@ groups:
               and on (cluster, node, gpu, uuid)
                 gputally_gpu_recovery_action{action="none"} == 1
             )
-      - record: gpu:gputally_ecc_contained:errors
+      - record: gpu:gputally_ecc_contained:count
         expr: |2-
                 max by (cluster, node, gpu, uuid) (
                   gputally_gpu_ecc_errors_total{lifetime="volatile",type="uncorrected"}
@@ -1705,7 +1705,7 @@ groups:
                   gputally_gpu_ecc_errors_total{lifetime="volatile",type="uncorrected"}
                 ) > 0
               unless on (cluster, node, gpu, uuid)
-                gpu:gputally_ecc_contained:errors
+                gpu:gputally_ecc_contained:count
               unless on (cluster, node, uuid)
                 gputally_gpu_ras_errors_total
             )
@@ -1735,7 +1735,7 @@ groups:
       - alert: GPUTallyContainedEcc
         expr: |2-
             (
-                gpu:gputally_ecc_contained:errors
+                gpu:gputally_ecc_contained:count
               unless on (cluster, node, uuid)
                 gputally_gpu_ras_errors_total
             )
