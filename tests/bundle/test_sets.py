@@ -21,7 +21,6 @@ PROGRAMS = ("exporter/gputally/commands", "tools/verification")
 """Programs that query Prometheus or read a scrape."""
 NAMES = {one.name for one in CATALOG}
 UNUSED: Mapping[str, str] = {
-    "gputally_gpu_xid_errors_total": "for increase(): the count of a code has no 0 before its first error",
     "gputally_node_labels_info": "exported only where --node-labels asks for it",
 }
 """Metrics of `standard` that nothing of ours uses, and why they are in it."""
