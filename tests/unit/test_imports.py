@@ -64,7 +64,7 @@ def report():
     print("loaded:", *sorted(one for one in names if getattr(sys.modules.get(one), "__spec__", None)))
 
 atexit.register(report)
-sys.argv = ["gputally", "simulate", "--once"]
+sys.argv = ["gputally", "serve", "--reader", "nvml", "--once"]
 sys.exit(main())
 """
 
