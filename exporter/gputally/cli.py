@@ -34,15 +34,17 @@ _CHECK_SETTINGS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if list(arguments[:1]) == ["verify"]:
+    """Without arguments it is the program: it takes those of the command line, and forgets their parser."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if list(given[:1]) == ["verify"]:
         from gputally.commands.verify import run  # noqa: PLC0415  # not for serving
 
-        return run(arguments[1:], sys.stdout)
-    parsed = SimpleNamespace(**vars(_parser().parse_args(arguments)))
-    forget(_PARSER)
-    postpone(UNUSED)
-    gc.collect()
+        return run(given[1:], sys.stdout)
+    parsed = SimpleNamespace(**vars(_parser().parse_args(given)))
+    if arguments is None:
+        forget(_PARSER)
+        postpone(UNUSED)
+        gc.collect()
     return _run(parsed)
 
 
