@@ -1,7 +1,16 @@
-"""`python -m gputally`."""
+"""The program `gputally`, and `python -m gputally`."""
 
 import sys
 
-from gputally.cli import main
+from gputally.imports import UNUSED, postpone
 
-sys.exit(main())
+
+def main() -> int:
+    postpone(UNUSED)
+    from gputally.cli import main as run  # noqa: PLC0415  # it imports what is postponed
+
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

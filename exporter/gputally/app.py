@@ -41,6 +41,7 @@ log = logging.getLogger("gputally")
 
 
 def serve(config: Config) -> int:
+    _share_memory_of_threads()
     sources = _choose_sources(config)
     upstream = build_upstream(config) if config.relay else None
     endpoints = build_endpoints(config, upstream)
@@ -105,11 +106,23 @@ def _then_settle(publish: Callable[[Snapshot], None]) -> Callable[[Snapshot], No
     return publish_then_settle
 
 
+_ARENA_MAX = -8  # M_ARENA_MAX of glibc's malloc.h
+
+
+def _share_memory_of_threads() -> None:
+    """Without it, each thread takes its memory from an area of its own: 0.3 MiB more, and more with time."""
+    _call_of_glibc("mallopt", _ARENA_MAX, 1)
+
+
 def _return_memory() -> None:
     """Returns memory that only the start needed, about 0.5 MiB, to the system."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # musl has none
-    if trim is not None:
-        trim(0)
+    _call_of_glibc("malloc_trim", 0)
+
+
+def _call_of_glibc(name: str, *numbers: int) -> None:
+    function = getattr(ctypes.CDLL(None), name, None)  # musl has neither
+    if function is not None:
+        function(*numbers)
 
 
 class _Sources(NamedTuple):

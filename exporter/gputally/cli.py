@@ -1,19 +1,25 @@
 """The command `gputally`: parses the command line and runs the chosen command."""
 
-import argparse
 import contextlib
+import gc
 import logging
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from gputally import __version__
 from gputally.attribution.pod_sources import choose_pod_sources
 from gputally.config import SETTINGS, Config, read_config
-from gputally.flags import ConfigError, OneLineParser, add_flags
+from gputally.flags import ConfigError
+from gputally.imports import UNUSED, forget, postpone
 from gputally.model import Owner
 from gputally.printable import print_lines, printable
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
 
 _WHOSE_SETTINGS = (
     *("procfs", "pod_logs", "container_logs", "kubelet_pods_socket", "kubernetes", "node_name"),
@@ -28,15 +34,28 @@ _CHECK_SETTINGS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if list(arguments[:1]) == ["verify"]:
+    """Without arguments it is the program: it takes those of the command line, and forgets their parser."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if list(given[:1]) == ["verify"]:
         from gputally.commands.verify import run  # noqa: PLC0415  # not for serving
 
-        return run(arguments[1:], sys.stdout)
-    return _run(_parser().parse_args(arguments))  # the parser is large: it is not kept in memory
+        return run(given[1:], sys.stdout)
+    parsed = SimpleNamespace(**vars(_parser().parse_args(given)))
+    if arguments is None:
+        forget(_PARSER)
+        postpone(UNUSED)
+        gc.collect()
+    return _run(parsed)
 
 
-def _run(parsed: argparse.Namespace) -> int:
+_PARSER = (
+    *("argparse", "gettext", "locale"),
+    *("gputally.commands.command_line", "gputally.commands"),
+)
+"""What only the command line needs: 0.8 MiB, which serving uses again."""
+
+
+def _run(parsed: SimpleNamespace) -> int:
     if parsed.command == "version":
         print(f"gputally {__version__}")
         return 0
@@ -61,7 +80,9 @@ def _run(parsed: argparse.Namespace) -> int:
         sys.exit(2)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> "ArgumentParser":
+    from gputally.commands.command_line import OneLineParser, add_flags  # noqa: PLC0415  # see _PARSER
+
     parser = OneLineParser(
         prog="gputally",
         description="GPU metrics for Prometheus: usage, memory and energy by pod and job, and GPU health.",
@@ -116,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_version(parser: argparse.ArgumentParser) -> None:
+def _add_version(parser: "ArgumentParser") -> None:
     parser.add_argument(
         "--version", action="version", version=f"gputally {__version__}", help="print the version and exit"
     )
@@ -193,7 +214,9 @@ def _capture(config: Config, file: str) -> int:
 
 def _pid(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a pid; allowed: a whole number above 0")
+        from argparse import ArgumentTypeError  # noqa: PLC0415  # see _PARSER
+
+        raise ArgumentTypeError(f"{text!r} is not a pid; allowed: a whole number above 0")
     return int(text)
 
 

@@ -4,7 +4,6 @@ A flag wins over the environment, the environment over the default. The environm
 setting is GPUTALLY_ and the name of the flag.
 """
 
-import argparse
 import os
 import socket
 from collections.abc import Mapping
@@ -484,8 +483,11 @@ ALIASES = (
 SETTINGS = Settings(Config, GROUPS, ALIASES)
 
 
-def read_config(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Config:
-    """Settings from flags, else environment, else defaults. Raises ConfigError."""
+def read_config(arguments: object, environment: Mapping[str, str] = os.environ) -> Config:
+    """Settings from the attributes of `arguments`, which are flags, else environment, else defaults.
+
+    Raises ConfigError.
+    """
     config = Config(**read_values(SETTINGS, arguments, environment))
     _refuse_contradictions(config)
     _refuse_unknown_metrics(config)

@@ -1,15 +1,14 @@
-"""The machinery of settings: how one is declared, read from a flag or the environment, and shown in --help.
+"""The machinery of settings: how one is declared, and read from a flag or the environment.
 
 A parser of a value raises ValueError with a text that says what is allowed.
 """
 
-import argparse
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -191,69 +190,7 @@ class Settings:
         return [alias for alias in self.aliases if alias.setting == one.name]
 
 
-class OneLineParser(argparse.ArgumentParser):
-    """Reports an error in one line and exits with 2."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (try {self.prog} --help)\n")
-
-
-def add_flags(parser: argparse.ArgumentParser, settings: Settings, names: Sequence[str] = ()) -> None:
-    """Add the flags of all settings, or of those named."""
-    groups: dict[str, argparse._ArgumentGroup] = {}
-    for one in fields(settings.kind):
-        if names and one.name not in names:
-            continue
-        meta = one.metadata
-        if meta["group"] not in groups:
-            groups[meta["group"]] = parser.add_argument_group(settings.groups[meta["group"]])
-        groups[meta["group"]].add_argument(
-            meta["flag"], dest=one.name, default=None, help=_help_text(one, settings), **_argument_form(one)
-        )
-    if not names:
-        _add_aliases(parser, settings)
-
-
-def _add_aliases(parser: argparse.ArgumentParser, settings: Settings) -> None:
-    by_name = {one.name: one for one in fields(settings.kind)}
-    group = parser.add_argument_group("names of other tools")
-    for alias in settings.aliases:
-        if alias.flags:
-            one = by_name[alias.setting]
-            note = f", {alias.note}" if alias.note else ""
-            variable = f" [{alias.env}]" if alias.env else ""
-            group.add_argument(
-                *alias.flags,
-                dest=alias.flags[0],
-                default=None,
-                help=f"{one.metadata['flag']}{note} ({alias.tool}){variable}",
-                **_argument_form(one, alias.parse),
-            )
-
-
-def _argument_form(one: Field[Any], parse: Callable[[str], Any] | None = None) -> dict[str, Any]:
-    if one.metadata["parse"] is boolean:
-        return {"nargs": "?", "const": "true", "metavar": "true|false"}
-    parse = parse or one.metadata["parse"]
-    return {"metavar": one.metadata["metavar"] or parse.__name__.upper()}
-
-
-def _help_text(one: Field[Any], settings: Settings) -> str:
-    shown = "" if one.default in (None, "", False, ()) else f"; default {_shown(one)}"
-    only_variables = [alias.env for alias in settings.aliases_of(one) if not alias.flags]
-    variables = ", ".join([one.metadata["env"], *only_variables])
-    return f"{one.metadata['help']}{shown} [{variables}]".replace("%", "%%")
-
-
-def _shown(one: Field[Any]) -> str:
-    if one.metadata["parse"] is boolean:
-        return str(one.default).lower()
-    return f"{one.default:g}s" if one.metadata["parse"] is duration else str(one.default)
-
-
-def read_values(
-    settings: Settings, arguments: argparse.Namespace, environment: Mapping[str, str]
-) -> dict[str, Any]:
+def read_values(settings: Settings, arguments: object, environment: Mapping[str, str]) -> dict[str, Any]:
     """The settings that were given: by flag, else by environment variable. Raises ConfigError."""
     values: dict[str, Any] = {}
     for one in fields(settings.kind):
@@ -280,7 +217,7 @@ class _Given:
             raise ConfigError(f"{self.name}: {self.text!r} is not allowed; it takes {error}") from None
 
 
-def _from_flags(one: Field[Any], aliases: Sequence[Alias], arguments: argparse.Namespace) -> list[_Given]:
+def _from_flags(one: Field[Any], aliases: Sequence[Alias], arguments: object) -> list[_Given]:
     """Every flag of the setting that is on the command line."""
     ours = getattr(arguments, one.name, None)
     given = [] if ours is None else [_Given(one.metadata["flag"], ours)]

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from gputally.commands.command_line import OneLineParser, add_flags
 from gputally.config import SETTINGS, Config, read_config
-from gputally.flags import OneLineParser, add_flags
 from tests.bundle.chart import Pod, objects, pods
 
 WITHOUT_PRIVILEGES: dict[str, Any] = {

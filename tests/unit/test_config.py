@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputally.commands.command_line import OneLineParser, add_flags
 from gputally.config import ALIASES, SETTINGS, Config, read_config
-from gputally.flags import ConfigError, OneLineParser, add_flags, duration, metric_prefix, milliseconds
+from gputally.flags import ConfigError, duration, metric_prefix, milliseconds
 from tests.support.texts import missing
 
 

@@ -56,16 +56,17 @@ PLAIN = Contender(
     Role.PEER,
     (sys.executable, str(_HERE / "plain_exporter.py"), "{port}"),
 )
+ALL_SMI = Contender(
+    "all-smi",
+    "all-smi `api` (Rust)",
+    Role.PEER,
+    ("all-smi", "api", "--port", "{port}", "--interval", "{interval}"),
+    # By default it logs every request.
+    {"RUST_LOG": "error"},
+)
 # Peers that tools/programs installs.
 _PINNED = (
-    Contender(
-        "all-smi",
-        "all-smi `api` (Rust)",
-        Role.PEER,
-        ("all-smi", "api", "--port", "{port}", "--interval", "{interval}"),
-        # By default it logs every request.
-        {"RUST_LOG": "error"},
-    ),
+    ALL_SMI,
     Contender(
         "nvitop-exporter",
         "nvitop-exporter (Python)",

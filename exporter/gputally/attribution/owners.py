@@ -32,6 +32,7 @@ from gputally.model import DeviceKey, Owner, PodInfo, Reading, Resident, Unknown
 
 _EXITED = Unknown("exited")
 _BEYOND = Unknown("limit")
+_ELSEWHERE = Unknown("pid_namespace")
 _PROXIES = tuple(vendor.proxy_process for vendor in VENDORS if vendor.proxy_process)
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -71,7 +72,7 @@ class ProcessOwners:
             known[pid] = facts, FoundOwner(owner, before.started_at_seconds, named_proxy=before.named_proxy)
         self._known = known
         if all(found[pid].owner == _EXITED for pid in listed) and not sees_host(self._procfs, listed):
-            return dict.fromkeys(found, FoundOwner(Unknown("pid_namespace")))
+            return dict.fromkeys(found, FoundOwner(_ELSEWHERE))
         return found
 
     def ended_pods(self, uids: frozenset[str]) -> frozenset[str]:
@@ -129,8 +130,8 @@ class Attributor:
             uses,
             list_pods(uses, pods),
             processes=len(found),
-            left_out=sum(one.owner == _BEYOND for one in found.values()),
-            other_pid_namespace=any(one.owner == Unknown("pid_namespace") for one in found.values()),
+            left_out=sum(one.owner is _BEYOND for one in found.values()),
+            other_pid_namespace=any(one.owner is _ELSEWHERE for one in found.values()),
         )
 
     def with_exited(self, pods: Iterable[PodInfo], charged: Iterable[Owner]) -> tuple[PodInfo, ...]:

@@ -62,6 +62,8 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class PodSourceRow:
+    """One pod source: how it is named and built."""
+
     name: str
     """The `source` label."""
     provides: str

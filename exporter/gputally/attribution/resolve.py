@@ -209,24 +209,23 @@ def count_uses(
     readings: Sequence[Reading], residents: Iterable[Resident], holders: Iterable[tuple[DeviceKey, Owner]]
 ) -> tuple[Use, ...]:
     """The use of each device by each owner. Each process counts once per device."""
-    uses: dict[tuple[DeviceKey, Owner | Unknown], Use] = {}
+    by_series: dict[tuple[str, ...], list[Resident]] = {}
     for resident in residents:
-        device = (resident.gpu_index, resident.uuid)
         # Two pods of one name, one after the other, are one series; so are two containers of one name.
-        key = (device, _series(resident.owner))
-        uses[key] = _added(uses.get(key) or Use(*device, resident.owner, 0), resident)
+        by_series.setdefault((resident.uuid, *_series(resident.owner)), []).append(resident)
+    uses = [_use(some) for some in by_series.values()]
     for device, holder in holders:
-        if not any(d == device and _same_pod(owner, holder) for d, owner in uses):
-            uses[device, holder] = _idle(device, holder, readings)
-    return tuple(uses.values())
+        if not any((use.gpu_index, use.uuid) == device and _same_pod(use.owner, holder) for use in uses):
+            uses.append(_idle(device, holder, readings))
+    return tuple(uses)
 
 
-def _series(owner: Owner | Unknown) -> Owner | Unknown:
+def _series(owner: Owner | Unknown) -> tuple[str, ...]:
     if isinstance(owner, Unknown):
-        return Unknown(owner.reason)
+        return ("unknown", owner.reason)
     if owner.kind == "pod":
-        return Owner("pod", namespace=owner.namespace, pod=owner.pod, container=owner.container)
-    return Owner(owner.kind, owner.name)
+        return ("pod", owner.namespace, owner.pod, owner.container)
+    return (owner.kind, owner.name)
 
 
 def _same_pod(owner: Owner | Unknown, holder: Owner) -> bool:
@@ -266,27 +265,29 @@ def _sampled_processes(
             yield Process(pid, ENDED, memory_used_bytes=0), tuple(some)
 
 
-def _added(use: Use, resident: Resident) -> Use:
+def _use(residents: Sequence[Resident]) -> Use:
+    """By one owner, of one device."""
+    first = residents[0]
     return Use(
-        use.gpu_index,
-        use.uuid,
-        use.owner,
-        use.processes + (not resident.ended),
-        _plus(use.memory_used_bytes, 0 if resident.ended else resident.process.memory_used_bytes),
-        _plus(use.sm_ratio, resident.mean_ratio("sm_ratio")),
-        _plus(use.memory_ratio, resident.mean_ratio("memory_ratio")),
-        _plus(use.encoder_ratio, resident.mean_ratio("encoder_ratio")),
-        _plus(use.decoder_ratio, resident.mean_ratio("decoder_ratio")),
+        first.gpu_index,
+        first.uuid,
+        first.owner,
+        sum(not one.ended for one in residents),
+        _sum([0 if one.ended else one.process.memory_used_bytes for one in residents]),
+        _sum([one.mean_ratio("sm_ratio") for one in residents]),
+        _sum([one.mean_ratio("memory_ratio") for one in residents]),
+        _sum([one.mean_ratio("encoder_ratio") for one in residents]),
+        _sum([one.mean_ratio("decoder_ratio") for one in residents]),
     )
 
 
 _Number = TypeVar("_Number", int, float)
 
 
-def _plus(so_far: _Number | None, more: _Number | None) -> _Number | None:
-    if more is None:
-        return so_far
-    return more if so_far is None else so_far + more
+def _sum(values: Iterable[_Number | None]) -> _Number | None:
+    """None if no value is known."""
+    known = [value for value in values if value is not None]
+    return sum(known[1:], known[0]) if known else None
 
 
 def find_holders(

@@ -59,6 +59,8 @@ class DeviceSample(NamedTuple):
 
 @dataclass(slots=True)
 class _OwnerAccount:
+    """What one owner used of one device."""
+
     owner: Owner
     seen_us: int
     active: bool = True
@@ -69,6 +71,8 @@ class _OwnerAccount:
 
 @dataclass(slots=True)
 class _ProcessAccount:
+    """What one process used of one device."""
+
     resident: Resident
     identity: ProcessId
     account: Account

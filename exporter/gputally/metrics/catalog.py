@@ -132,11 +132,18 @@ def _metric(field: str, declaration: Declaration, scope: Scope, prefix: str, own
         declaration.help.format(owner=owner),
         declaration.labels,
         per,
-        SCOPE_GROUPS.get(scope) or declaration.group or Group.GPU,
+        _group(name, declaration, scope),
         declaration.set,
         declaration.usual,
         declaration.view,
     )
+
+
+def _group(name: str, declaration: Declaration, scope: Scope) -> Group:
+    group = SCOPE_GROUPS.get(scope) or declaration.group
+    if group is None:
+        raise ValueError(f"{name} is declared without a group")
+    return group
 
 
 @cache

@@ -73,7 +73,7 @@ def _unknown(name: str, known: Sequence[str]) -> str:
 
 
 def _whole(metric: Metric) -> Metric:
-    return replace(metric, usual=())
+    return replace(metric, usual=()) if metric.usual else metric
 
 
 EVERYTHING = choose(FULL)

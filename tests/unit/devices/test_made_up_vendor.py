@@ -75,6 +75,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
 
 @pytest.mark.parametrize("flags", [(), ("--reader", "acme")], ids=["auto", "by name"])
 def test_the_vendors_gpus_are_in_the_scrape(installation: Installation, flags: tuple[str, ...]) -> None:
+    # `full`, because only that has metrics of MIG devices such as their used memory.
     run = installation.gputally("serve", "--once", "--metrics", "full", *flags)
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()

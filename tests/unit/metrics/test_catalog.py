@@ -155,15 +155,20 @@ def test_a_field_with_a_declaration_is_a_metric_without_further_edits() -> None:
 
 
 def test_a_field_with_two_declarations_is_two_metrics() -> None:
-    both = metrics_of(Thruster, Scope.GPU, "ship")[4:6]
+    both = metrics_of(Thruster, Scope.MIG, "ship")[4:6]
     assert [(one.name, one.field, one.set) for one in both] == [
         ("ship_plumes", "plumes", "standard"),
         ("ship_side_plumes", "plumes", "full"),
     ]
 
 
+def test_a_metric_of_a_gpu_declares_its_group() -> None:
+    with pytest.raises(ValueError, match="ship_up is declared without a group"):
+        metrics_of(Thruster, Scope.GPU, "ship")
+
+
 def test_inherited_fields_follow_the_own_fields() -> None:
-    inherited = metrics_of(Thruster, Scope.GPU, "ship")[6:]
+    inherited = metrics_of(Thruster, Scope.MIG, "ship")[6:]
     assert [one.field for one in inherited] == [one.name for one in fields(Activity)]
 
 
@@ -179,7 +184,7 @@ def test_the_values_of_declared_fields_are_exported() -> None:
         fuel_bytes={("aft",): 7},
         plumes={("0", "left"): 1, ("1", "left"): 2, ("2", "right"): 3},
     )
-    families = fill(metrics_of(Thruster, Scope.GPU, "ship"), [(("0", "T-1"), thruster)])
+    families = fill(metrics_of(Thruster, Scope.MIG, "ship"), [(("0", "T-1"), thruster)])
     samples = [line for line in render_text(families).decode().splitlines() if not line.startswith("#")]
     assert samples == [
         'ship_up{gpu="0",uuid="T-1"} 1',

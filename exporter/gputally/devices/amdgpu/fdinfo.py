@@ -251,6 +251,8 @@ def _quantity(value: str, units: Mapping[str, int]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _KnownClient:
+    """A client that an earlier scan found."""
+
     engine_ns: Mapping[str, int]
     holders: frozenset[Task]
 

@@ -247,8 +247,10 @@ class Query:
         `absent` is returned instead when the driver has no such object now. Errors are counted under
         `field`. Raises DeviceLost and LibraryGone.
         """
+        if field in self.skipped:
+            return None
         question = (function, *arguments)
-        if field in self.skipped or question in self._unsupported:
+        if question in self._unsupported:
             return None
         nvml = self.library.nvml
         call = getattr(nvml, function, None)

@@ -4,6 +4,7 @@ Bytes are sums over all links, made by the driver and read with every sample. St
 by link, once a minute: up to 200 values per GPU that hardly change.
 """
 
+from functools import cache
 from time import monotonic
 from typing import NamedTuple
 
@@ -61,6 +62,11 @@ _BLACKWELL = _Generation(
 )
 
 
+def _generation_of(major: int) -> _Generation:
+    """By the major number of the compute capability."""
+    return _BLACKWELL if major >= 10 else _HOPPER if major == 9 else _UP_TO_AMPERE
+
+
 class NvLinks:
     """The NVLinks of one device."""
 
@@ -68,9 +74,9 @@ class NvLinks:
         self._query = query
         major = int((compute_capability or "0").partition(".")[0])
         self._fifth = major >= 10
-        self._generation = _BLACKWELL if self._fifth else _HOPPER if major == 9 else _UP_TO_AMPERE
+        self._generation = _generation_of(major)
         self._links = range(_count(query))
-        self._batch = FieldBatch(query, [slot for link in self._links for slot in self._slots(link)])
+        self._batch = FieldBatch(query, _slots_of_links(major, len(self._links)))
         self._values: Values = {}
         self.changed = False
         """True when the last read found a link up that was down before, or the reverse."""
@@ -130,14 +136,21 @@ class NvLinks:
         up = {link: float(state != 0) for link, state in states.items()}  # 2: up, in low power
         return {field: found for field, found in (("nvlink_up", up), ("nvlink_errors", errors)) if found}
 
-    def _slots(self, link: int) -> list[Slot]:
-        by_link, by_scope, _ = self._generation
-        ids = {kind: low + link if link < 6 else high + link - 6 for kind, (low, high) in by_link.items()}
-        errors = {**(ids if link < 12 else {}), **by_scope}
-        return [
-            Slot("nvlink_up", _STATE, (str(link),), link),
-            *(Slot("nvlink_errors", id, (str(link), kind), link) for kind, id in errors.items()),
-        ]
+
+@cache
+def _slots_of_links(major: int, links: int) -> tuple[Slot, ...]:
+    """Of any GPU: the GPUs of a host share them."""
+    return tuple(slot for link in range(links) for slot in _slots(_generation_of(major), link))
+
+
+def _slots(generation: _Generation, link: int) -> list[Slot]:
+    by_link, by_scope, _ = generation
+    ids = {kind: low + link if link < 6 else high + link - 6 for kind, (low, high) in by_link.items()}
+    errors = {**(ids if link < 12 else {}), **by_scope}
+    return [
+        Slot("nvlink_up", _STATE, (str(link),), link),
+        *(Slot("nvlink_errors", id, (str(link), kind), link) for kind, id in errors.items()),
+    ]
 
 
 def _count(query: Query) -> int:

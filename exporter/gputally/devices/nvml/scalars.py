@@ -96,4 +96,6 @@ def read_bar1(query: Query) -> Values:
 
 
 def _members(struct: Any, members: Mapping[str, str]) -> Values:
-    return {field: getattr(struct, member) for field, member in members.items() if hasattr(struct, member)}
+    # Without `hasattr`: pynvml's structs decide in Python what each attribute is.
+    values = {field: getattr(struct, member, None) for field, member in members.items()}
+    return {field: value for field, value in values.items() if value is not None}

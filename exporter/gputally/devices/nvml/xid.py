@@ -3,12 +3,13 @@
 One event set for all GPUs would be useless while one of them is lost: every wait then fails (GPU_IS_LOST).
 """
 
+import ctypes
 import threading
 import time
 from contextlib import suppress
 from typing import Any
 
-from gputally.devices.nvml.library import TIMEOUT, ErrorMeaning, Library, address, meaning_of
+from gputally.devices.nvml.library import SUCCESS, TIMEOUT, ErrorMeaning, Library, address, meaning_of
 from gputally.model import Labelled
 
 FILLS = frozenset({"xid_errors", "xid_last_timestamp_seconds"})
@@ -79,7 +80,9 @@ class XidWatch:
 
     def _register(self, handle: Any) -> bool:
         nvml = self._library.nvml
-        if self._library.function("nvmlEventSetWait_v2") is None:
+        # pynvml's wrapper raises an exception at each timeout, which is most of the cost of waiting.
+        self._wait = self._library.function("nvmlEventSetWait_v2")
+        if self._wait is None:
             return False
         try:
             if not nvml.nvmlDeviceGetSupportedEventTypes(handle) & _XID_CRITICAL_ERROR:
@@ -97,14 +100,14 @@ class XidWatch:
         return True
 
     def _listen(self) -> None:
-        nvml = self._library.nvml
+        event = self._library.nvml.c_nvmlEventData_t()
+        arguments = (self._events, ctypes.byref(event), ctypes.c_uint(round(WAIT_SECONDS * 1000)))
         while not self._stopping.is_set():
-            try:
-                event = nvml.nvmlEventSetWait_v2(self._events, round(WAIT_SECONDS * 1000))
-            except nvml.NVMLError as error:
-                if error.value == TIMEOUT:
-                    continue
-                meaning = meaning_of(error.value)
+            code = int(self._wait(*arguments))
+            if code == TIMEOUT:
+                continue
+            if code != SUCCESS:
+                meaning = meaning_of(code)
                 if meaning in (ErrorMeaning.GONE, ErrorMeaning.UNSUPPORTED):
                     break
                 self._lost = meaning is ErrorMeaning.LOST

@@ -101,13 +101,16 @@ def test_a_failing_wait_does_not_loop_without_pause(driver: Driver, monkeypatch:
                 pauses.append(timeout)
             return super().wait(timeout)
 
-    wait: Callable[..., object] = pynvml.nvmlEventSetWait_v2
+    find: Callable[[str], Callable[..., object]] = pynvml._nvmlGetFunctionPointer
 
-    def counted(*arguments: object) -> object:
-        waits.append(arguments)
-        return wait(*arguments)
+    def counting(name: str) -> Callable[..., object]:
+        def counted(*arguments: object) -> object:
+            waits.append(arguments)
+            return find(name)(*arguments)
 
-    monkeypatch.setattr(pynvml, "nvmlEventSetWait_v2", counted)
+        return counted if name == "nvmlEventSetWait_v2" else find(name)
+
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer", counting)
     monkeypatch.setattr(threading, "Event", Event)
     monkeypatch.setattr(xid, "_PAUSE_SECONDS", 0.07)
     driver.shows(t4(), faults=[Fault(FaultKind.ERROR, function="nvmlEventSetWait_v2", value=15)])
@@ -171,11 +174,13 @@ _HANGING = """
 import threading
 import pynvml
 from gputally.devices.nvml import NvmlReader
-waiting, wait = threading.Event(), pynvml.nvmlEventSetWait_v2
-def wait_for_events(*arguments):
-    waiting.set()
-    return wait(*arguments)
-pynvml.nvmlEventSetWait_v2 = wait_for_events
+waiting, find = threading.Event(), pynvml._nvmlGetFunctionPointer
+def find_and_note(name):
+    def wait(*arguments):
+        waiting.set()
+        return find(name)(*arguments)
+    return wait if name == "nvmlEventSetWait_v2" else find(name)
+pynvml._nvmlGetFunctionPointer = find_and_note
 reader = NvmlReader()
 print(len(reader.read().readings), flush=True)
 waiting.wait()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tools.benchmark.command import parser
-from tools.benchmark.contenders import NAMES, OURS, PLAIN, Contender, Role
+from tools.benchmark.contenders import ALL_SMI, NAMES, OURS, PLAIN, Contender, Role
 from tools.benchmark.figures import Spread, number, range_of, ratio, table
 from tools.benchmark.fleet import Answer, FleetCost, GroupCost
 from tools.benchmark.lint import Faults, parse_findings, promtool_faults
@@ -119,6 +119,7 @@ def good_run() -> list[Result]:
         result(FLOOR, one_round(0.00014)),
         result(PLAIN, one_round(0.003, resident_idle_bytes=26 * MIB, resident_after_bytes=26 * MIB)),
         result(PEER, one_round(0.001)),
+        result(ALL_SMI, one_round(0.002), idle=0.07),
     ]
 
 
@@ -214,7 +215,16 @@ def test_growth_worse_than_linear_is_missed() -> None:
 
 def test_unmeasured_targets_are_neither_met_nor_missed() -> None:
     alone = judge([result(OURS, one_round(0.0001))], [], [])
-    for text in ("a third", "static bytes", "p99", "memory idle", "with GPUs", "Fleet dashboard", "rules"):
+    for text in (
+        "a third",
+        "static bytes",
+        "p99",
+        "every 5 s",
+        "memory idle",
+        "with GPUs",
+        "Fleet dashboard",
+        "rules",
+    ):
         assert verdict_of(alone, text).met is None
 
 
