@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from gputally.commands.verify.servers import PrometheusApi, RemoteServer, RequestFailed
+from gputally.commands.servers import PrometheusApi, RemoteServer, RequestFailed
 
 Sample = tuple[Mapping[str, str], float]
 

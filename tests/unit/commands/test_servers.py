@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from gputally.commands.verify.servers import (
+from gputally.commands.servers import (
     Login,
     LoginRequired,
     NotFound,
