@@ -94,6 +94,15 @@ def encode_series(labels: Mapping[str, str], samples: bytes) -> bytes:
     return _field(1, encoded + samples)
 
 
+def encode_samples(samples: Iterable[tuple[int, float]]) -> bytes:
+    """Milliseconds since 1970, in their order, and the value at each."""
+    encoded = bytearray()
+    for at_ms, value in samples:
+        head, tail = _sample_frame(at_ms)
+        encoded += _SAMPLE(head, value, tail)
+    return bytes(encoded)
+
+
 def snappy(message: Sequence[bytes]) -> list[bytes]:
     """The message in Snappy's block format, uncompressed: on one machine compression only costs time."""
     length = sum(map(len, message))

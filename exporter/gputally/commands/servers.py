@@ -174,6 +174,8 @@ class PrometheusApi:
     server: RemoteServer
     job: str
     cluster: str = ""
+    complete: bool = False
+    """Whether an answer from only a part of the store is refused."""
 
     @property
     def ours(self) -> str:
@@ -236,6 +238,10 @@ class PrometheusApi:
     def _data(self, path: str, **query: str) -> Any:
         answer = self.server.get_json(path, **query)
         try:
-            return answer["data"]
+            data = answer["data"]
         except (KeyError, TypeError):
             raise RequestFailed("the response is not from Prometheus: check the address") from None
+        if self.complete and (answer.get("warnings") or answer.get("isPartial")):
+            warning = next(iter(answer.get("warnings") or ()), "isPartial")
+            raise RequestFailed(f"the answer is not complete: {warning}")
+        return data

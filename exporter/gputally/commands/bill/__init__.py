@@ -66,7 +66,7 @@ def _bill(config: BillConfig, clock: Callable[[], float]) -> Bill:
     if config.state_file:
         return _bill_of_state(config, config.state_file, teams)
     return read_bill(
-        Store(PrometheusApi(_server(config), ""), config.cluster),
+        Store(PrometheusApi(_server(config), "", complete=True), config.cluster),
         config.period(clock()),
         by=config.by,
         cluster=config.cluster,

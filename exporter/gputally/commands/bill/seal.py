@@ -14,7 +14,8 @@ MARK = "seal-sha256-"
 OPEN = MARK + "0" * 64
 """Where the hash of a line goes."""
 PREVIOUS = "previous-sha256-"
-_SEAL = re.compile(re.escape(MARK) + r"([0-9a-f]{64})(?=[^\n]{0,8}$)", re.MULTILINE)
+_END = "end of the bill"
+_SEAL = re.compile(re.escape(MARK) + r"([0-9a-f]{64})(?=[^\n]{0,12}$)", re.MULTILINE)
 """Texts of others are not that near to the end of a line."""
 
 
@@ -49,7 +50,7 @@ def close(text: str) -> str:
     for seal in _SEAL.finditer(text):
         end = _end_of_line(text, seal.end())
         before, after = text[begin : seal.start()], text[seal.end() : end]
-        digest = _next(digest, before + after)
+        digest = _next(digest, before + after, last=end == len(text))
         closed += [before, MARK, digest, after]
         begin = end
     return "".join(closed)
@@ -62,11 +63,13 @@ def verify(text: str) -> Verdict:
     changed = []
     for seal in _SEAL.finditer(text):
         end = _end_of_line(text, seal.end())
-        part = text[begin : seal.start()] + text[seal.end() : end]
+        part, last = text[begin : seal.start()] + text[seal.end() : end], end == len(text)
+        expected = _next(digest, part, last=last)
         # After a line of which only the hash was changed, the next one still fits.
-        fits = seal[1] in (_next(digest, part), _next(computed, part))
-        computed = seal[1] if fits else _next(digest, part)
-        if not fits:
+        if seal[1] in (expected, _next(computed, part, last=last)):
+            computed = seal[1]
+        else:
+            computed = expected
             changed.append(_lines(text, begin, end))
         begin, digest, count = end, seal[1], count + 1
     if not count:
@@ -88,7 +91,7 @@ def report(verdict: Verdict) -> list[str]:
         return [f"ok: {verdict.lines} sealed lines are unchanged", f"{MARK}{verdict.seal}"]
     return [
         *(f"changed: {lines}" for lines in verdict.changed),
-        "A line is also reported if the one above it was removed, added, or replaced with its hash.",
+        "A line is also reported if one beside it was removed, added, or replaced with its hash.",
     ]
 
 
@@ -97,8 +100,9 @@ def _end_of_line(text: str, start: int) -> int:
     return len(text) if end < 0 else end + 1
 
 
-def _next(digest: str, part: str) -> str:
-    return hashlib.sha256((digest + part).encode()).hexdigest()
+def _next(digest: str, part: str, *, last: bool) -> str:
+    """That a line is the last one is part of its hash: so missing lines at the end are found."""
+    return hashlib.sha256((digest + part + (_END if last else "")).encode()).hexdigest()
 
 
 def _lines(text: str, begin: int, end: int) -> str:

@@ -165,7 +165,7 @@ def _table(statement: Statement, seal: str) -> Iterator[str]:
         *("CO2 kg", f"GPUs{currency}", f"energy{currency}", f"total{currency}", "share"),
     ]
     yield '<h2>Rows</h2><div class="scroll"><table><thead><tr>'
-    yield "".join(f"<th>{_safe(head)}</th>" for head in heads) + "</tr></thead><tbody>"
+    yield "".join(f"<th>{_safe(head)}</th>" for head in heads) + f"</tr></thead><tbody>{seal}"
     for line in statement.lines:
         yield f"<tr>{_tds(line, bases)}</tr>{seal}"
     yield f"</tbody><tfoot><tr>{_tds(statement.total, bases)}</tr></tfoot></table></div>{seal}"

@@ -1,6 +1,7 @@
 """JSON: one row per line, so that a seal belongs to a line."""
 
 import json
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +15,7 @@ _VERSION = 1
 def write_json(bill: Bill, chain: Chain | None) -> str:
     statement, period = make_statement(bill), bill.period
     seal = {"seal": OPEN} if chain else {}
-    members: dict[str, Any] = {
+    head: dict[str, Any] = {
         "version": _VERSION,
         "from": period.local(period.start),
         "to": period.local(period.end),
@@ -24,6 +25,9 @@ def write_json(bill: Bill, chain: Chain | None) -> str:
         "currency": bill.currency or None,
         "source": bill.source,
         **({"previous_seal": chain.previous or None} if chain else {}),
+        **({"head_seal": OPEN} if chain else {}),
+    }
+    rest: dict[str, Any] = {
         "rows": [_line(line, bill.currency) | seal for line in statement.lines],
         "total": _line(statement.total, bill.currency),
         "meter_joules": statement.meter_joules,
@@ -32,15 +36,19 @@ def write_json(bill: Bill, chain: Chain | None) -> str:
         "gaps": [_gap(bill, gap) for gap in bill.gaps],
         **seal,
     }
-    lines = [f"{_text(name)}: {_member(value)}" for name, value in members.items()]
-    # The end is on the line of the last member: it belongs to its seal.
-    return "{\n  " + ",\n  ".join(lines) + "}\n"
+    # The rows begin on the line of the last member of the head, and the end is on that of the last member: so
+    # that no line is without a seal.
+    return "{\n  " + _members(head) + ", " + _members(rest) + "}\n"
+
+
+def _members(members: Mapping[str, Any]) -> str:
+    return ",\n  ".join(f"{_text(name)}: {_member(value)}" for name, value in members.items())
 
 
 def _member(value: Any) -> str:
     if not isinstance(value, list) or not value:
         return _text(value)
-    return "[\n    " + ",\n    ".join(_text(one) for one in value) + "\n  ]"
+    return "[\n    " + ",\n    ".join(_text(one) for one in value) + "]"
 
 
 def _text(value: Any) -> str:
