@@ -6,7 +6,7 @@ There are no unit prices: each minute has the price that applied to it.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from gputally.commands.bill.formats.csv import table
@@ -44,7 +44,7 @@ def _charges(bill: Bill) -> Iterator[Charge]:
 
 
 def _common(bill: Bill, line: Line) -> Charge:
-    owned = line.kind in ("owner", "host")
+    owned, scope = line.kind in ("owner", "host"), bill.by if line.kind == "owner" else line.kind
     start, end = _utc(bill.period.start), _utc(bill.period.end)
     return {
         "BillingAccountId": bill.cluster or _ACCOUNT,
@@ -60,10 +60,10 @@ def _common(bill: Bill, line: Line) -> Charge:
         "InvoiceIssuerName": _PROVIDER,
         "ProviderName": _PROVIDER,
         "PublisherName": _PROVIDER,
-        "SubAccountId": f"{bill.by}/{line.key}" if owned else None,
+        "SubAccountId": f"{scope}/{line.key}" if owned else None,
         "SubAccountName": line.key if owned else None,
-        "SubAccountType": bill.by if owned else None,
-        "Tags": _json({f"gputally/{bill.by}": line.key} if owned else {f"gputally/{line.kind}": line.key}),
+        "SubAccountType": scope if owned else None,
+        "Tags": json.dumps({f"gputally/{scope}": line.key}),
         "x_Kind": line.kind,
     }
 
@@ -103,10 +103,6 @@ def _energy(line: Line) -> Charge:
 def _costs(cost: object) -> Charge:
     """There are no discounts, commitments or prepaid purchases."""
     return {"BilledCost": cost, "ContractedCost": cost, "EffectiveCost": cost, "ListCost": cost}
-
-
-def _json(value: Mapping[str, str]) -> str:
-    return json.dumps(value, ensure_ascii=True)
 
 
 def _utc(seconds: int) -> str:
