@@ -39,7 +39,7 @@ def run(arguments: Sequence[str], out: TextIO, *, clock: Callable[[], float] = t
     except (ConfigError, TeamsError) as error:
         print_lines([f"gputally bill: {error} (try gputally bill --help)"], sys.stderr)
         return 2
-    except (RequestFailed, NoRecords, NotSealed, Unavailable, Rejected, OSError) as error:
+    except (RequestFailed, NoRecords, NotSealed, Unavailable, OSError) as error:
         print_lines([f"gputally bill: {_reason(error)}"], sys.stderr)
         return 1
     return 0
@@ -85,6 +85,13 @@ def _bill_of_state(config: BillConfig, path: Path, teams: Teams | None) -> Bill:
         )
     if teams is not None and teams.labels:
         raise ConfigError("--teams: podLabels cannot be used with --state-file: it has no labels of pods")
+    try:
+        return _read_state(config, path, teams)
+    except Rejected as rejected:
+        raise Unavailable(f"--state-file {path} {rejected}") from None
+
+
+def _read_state(config: BillConfig, path: Path, teams: Teams | None) -> Bill:
     return state.read_state(
         path,
         by=config.by,

@@ -48,6 +48,12 @@ def _hours(text: str) -> int:
     return int(text)
 
 
+def _price(text: str) -> float:
+    if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
+        raise ValueError("a price, such as 0.28")
+    return float(text)
+
+
 def _currency(text: str) -> str:
     if not re.fullmatch(r"[A-Z]{3}", text):
         raise ValueError("a code of ISO 4217, such as EUR or USD")
@@ -169,10 +175,10 @@ class BillConfig:
         metavar="FILE",
     )
     gpu_hour_price: float = _setting(
-        0.0, "--gpu-hour-price", "price of a GPU-hour, for --state-file", float, group="ledger", metavar="N"
+        0.0, "--gpu-hour-price", "price of a GPU-hour, for --state-file", _price, group="ledger", metavar="N"
     )
     kwh_price: float = _setting(
-        0.0, "--kwh-price", "price of a kWh, for --state-file", float, group="ledger", metavar="N"
+        0.0, "--kwh-price", "price of a kWh, for --state-file", _price, group="ledger", metavar="N"
     )
     format: str = _setting(
         "table", "--format", "format of the bill", one_of(*FORMATS), group="output", metavar="|".join(FORMATS)
