@@ -1,4 +1,4 @@
-"""A store with records of the bill, at the level of HTTP: it evaluates the queries that `gputally bill` sends."""
+"""A store with records of the bill, which evaluates the queries of `gputally bill`, at the level of HTTP."""
 
 import http.server
 import json
@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 Labels = Mapping[str, str]
-_AGGREGATED = re.compile(r"(sum|max|group) by \((.*?)\) \((\w+)\(\{(.*)\}\[(\d+)ms\]\)\)( > 0)?")
+_AGGREGATED = re.compile(r"(sum|max) by \((.*?)\) \((\w+)\(\{(.*)\}\[(\d+)ms\]\)\)( > 0)?")
 _MATCHER = re.compile(r'(\w+)(=~|!=|=)"((?:[^"\\]|\\.)*)"')
 _OVER_TIME: Mapping[str, Callable[[Sequence[float]], float]] = {
     "sum_over_time": sum,
@@ -31,11 +31,11 @@ class BillStore:
     token: str = ""
     answer: Mapping[str, Any] = field(default_factory=dict)
     """More members of each answer, such as warnings."""
-    series: dict[tuple[tuple[str, str], ...], list[tuple[int, float]]] = field(default_factory=dict)
+    series: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]] = field(default_factory=dict)
     asked: list[tuple[dict[str, str], Mapping[str, str]]] = field(default_factory=list)
     url: str = ""
 
-    def add(self, name: str, at: int, value: float, **labels: str) -> None:
+    def add(self, name: str, at: float, value: float, **labels: str) -> None:
         """A sample at a time in seconds."""
         key = tuple(sorted({"__name__": name, **{k: v for k, v in labels.items() if v}}.items()))
         self.series.setdefault(key, []).append((at, value))
@@ -53,11 +53,11 @@ class BillStore:
             if values:
                 kept = [(name, labels.get(name, "")) for name in by.split(", ") if labels.get(name)]
                 groups[tuple(kept)].append(_OVER_TIME[function](values))
-        combined = {"sum": sum, "max": max, "group": lambda _: 1.0}[operator]
+        combined = sum if operator == "sum" else max
         result = [(dict(key), float(combined(values))) for key, values in groups.items()]
         return [(labels, value) for labels, value in result if not above_zero or value > 0]
 
-    def _matching(self, matchers: str) -> Iterator[tuple[Labels, list[tuple[int, float]]]]:
+    def _matching(self, matchers: str) -> Iterator[tuple[Labels, list[tuple[float, float]]]]:
         wanted = [
             (name, how, value.replace('\\"', '"').replace("\\\\", "\\"))
             for name, how, value in _MATCHER.findall(matchers)

@@ -6,10 +6,11 @@ end of the piece. A sample at the end of a piece belongs to it, one at its start
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from gputally.commands.bill.amounts import Amounts
-from gputally.commands.bill.gaps import GapFinder, quoted
+from gputally.commands.bill.gaps import GapFinder, Seen, quoted, read_seen
 from gputally.commands.bill.model import Bill, Kind, Row
 from gputally.commands.bill.period import Period
 from gputally.commands.bill.records import (
@@ -30,6 +31,7 @@ from gputally.commands.bill.teams import NO_TEAM, Teams
 from gputally.commands.servers import PrometheusApi, QueryRow
 
 _ALL_HOSTS = "outside Kubernetes"
+_QUERIES_AT_ONCE = 4
 RowKey = tuple[Kind, str]
 
 
@@ -75,16 +77,25 @@ class Store:
 
 @dataclass(slots=True)
 class _Sums:
-    """The sums of the pieces that were read so far."""
+    """What was read of a piece, or of all of them."""
 
     rows: dict[RowKey, Amounts] = field(default_factory=lambda: defaultdict(Amounts))
     meter_millijoules: int = 0
-    allocated_us: dict[tuple[str, ...], int] = field(default_factory=lambda: defaultdict(int))
+    time_us: dict[tuple[str, ...], int] = field(default_factory=lambda: defaultdict(int))
+    """GPU time, by cluster and model."""
     priced: set[tuple[str, ...]] = field(default_factory=set)
 
     @property
     def unpriced_us(self) -> int:
-        return sum(time for key, time in self.allocated_us.items() if key not in self.priced)
+        return sum(time for key, time in self.time_us.items() if key not in self.priced)
+
+    def add(self, other: "_Sums") -> None:
+        for key, amounts in other.rows.items():
+            self.rows[key] += amounts
+        for model, time in other.time_us.items():
+            self.time_us[model] += time
+        self.meter_millijoules += other.meter_millijoules
+        self.priced |= other.priced
 
 
 def read_bill(
@@ -101,14 +112,19 @@ def read_bill(
 ) -> Bill:
     """Raises RequestFailed and NoRecords."""
     pieces = list(period.pieces(piece_hours))
-    sums, gaps = _Sums(), GapFinder(store, period)
-    for number, piece in enumerate(pieces):
-        progress(number, len(pieces))
-        gaps.note(piece)
-        for key, amounts in _rows_of(store, piece, by, teams):
-            sums.rows[key] += amounts
-        _read_meter(store, piece, sums)
-    progress(len(pieces), len(pieces))
+    sums, gaps = _Sums(), GapFinder(period)
+    store.range_of(0)  # once, before the threads
+    with ThreadPoolExecutor(_QUERIES_AT_ONCE) as threads:
+        progress(0, len(pieces))
+        reading = [threads.submit(_read_piece, store, piece, by, teams) for piece in pieces]
+        try:
+            for number, one in enumerate(reading, 1):
+                found, seen = one.result()
+                sums.add(found)
+                gaps.note(seen)
+                progress(number, len(pieces))
+        finally:
+            threads.shutdown(cancel_futures=True)
     if not sums.rows:
         raise NoRecords(_why_empty(period, cluster))
     return Bill(
@@ -122,6 +138,14 @@ def read_bill(
         sums.unpriced_us,
         gaps.found(),
     )
+
+
+def _read_piece(store: Store, piece: Period, by: str, teams: Teams | None) -> tuple[_Sums, Seen]:
+    seen, sums = read_seen(store, piece), _Sums()
+    for key, amounts in _rows_of(store, piece, by, teams):
+        sums.rows[key] += amounts
+    _read_meter(store, piece, sums)
+    return sums, seen
 
 
 def _order(rows: Mapping[RowKey, Amounts]) -> Callable[[RowKey], tuple[int, int, int, str]]:
@@ -169,7 +193,7 @@ def _team_rows(store: Store, piece: Period, teams: Teams) -> Iterator[tuple[RowK
     by_pod = bool(teams.labels)
     labels = ("cluster", "namespace", *(("pod",) if by_pod else ()))
     labels_of = _pod_labels(store, piece, teams) if by_pod else {}
-    for part in owner_parts("pod" if by_pod else "workload"):
+    for part in owner_parts("pod" if by_pod else "namespace"):
         for row in store.sums(part.record, part.selector, _union(labels, part.by), piece):
             pod = tuple(row.labels.get(label, "") for label in labels)
             team = teams.team_of(row.labels.get("namespace", ""), labels_of.get(pod, {}))
@@ -190,7 +214,7 @@ def _read_meter(store: Store, piece: Period, sums: _Sums) -> None:
         sums.meter_millijoules += round(row.value * MILLI)
     labels = ("cluster", "model")
     for row in store.sums(f"{FLEET}:{TIME}", "", labels, piece):
-        sums.allocated_us[_values(row, labels)] += round(row.value * 10**6)
+        sums.time_us[_values(row, labels)] += round(row.value * 10**6)
     for row in store.sums(f"{FLEET}:{GPU_COST}", "", labels, piece):
         sums.priced.add(_values(row, labels))
 

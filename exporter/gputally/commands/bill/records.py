@@ -14,7 +14,7 @@ CO2 = "gputally_bill_co2:grams"
 ALLOCATED = "gputally_bill_allocated:seconds"
 BUSY = "gputally_bill_busy:seconds"
 IDLE = "gputally_bill_idle:seconds"
-FLEET = "node"
+FLEET = "model"
 """The level of the sums over all nodes: meter, and what no owner is charged for."""
 
 _ALLOCATED_STATES = ("used", "throttled", "idle", "starting", "unknown")
@@ -47,8 +47,8 @@ class Grouping:
 
 
 GROUPINGS: Mapping[str, Grouping] = {
-    "namespace": Grouping("workload", ("namespace",)),
-    "team": Grouping("workload", ("namespace",)),
+    "namespace": Grouping("namespace", ("namespace",)),
+    "team": Grouping("namespace", ("namespace",)),
     "workload": Grouping("workload", ("namespace", "workload"), "owner"),
     "model": Grouping(FLEET, ("model",)),
     "node": Grouping("node", ("node",)),

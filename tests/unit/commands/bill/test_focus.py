@@ -1,7 +1,7 @@
 """FOCUS: the requirements of version 1.2 that apply to a file without discounts, commitments and taxes.
 
-Each rule is one of https://github.com/FinOps-Open-Cost-and-Usage-Spec/FOCUS_Spec/tree/v1.2/specification (columns/
-and attributes/). The published validators know versions up to 1.0 only.
+Each rule is one of https://github.com/FinOps-Open-Cost-and-Usage-Spec/FOCUS_Spec/tree/v1.2/specification
+(columns/ and attributes/). The published validators know versions up to 1.0 only.
 """
 
 import csv

@@ -29,7 +29,7 @@ class Page(HTMLParser):
         if tag not in VOID:
             self.open.append(tag)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_startendtag(self, tag: str, _attrs: list[tuple[str, str | None]]) -> None:
         self.names.add(tag)
 
     def handle_endtag(self, tag: str) -> None:

@@ -1,6 +1,7 @@
 """Months and dates in time zones, also when the clocks change, and the pieces of a period."""
 
 from datetime import UTC, datetime
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -117,5 +118,5 @@ def test_the_pieces_cover_the_period_once(start: int, minutes: int, hours: int, 
     pieces = list(period.pieces(hours))
     assert pieces[0].start == period.start
     assert pieces[-1].end == period.end
-    assert all(one.end == other.start for one, other in zip(pieces, pieces[1:], strict=False))
+    assert all(one.end == other.start for one, other in pairwise(pieces))
     assert all(0 < piece.end - piece.start <= hours * HOUR for piece in pieces)

@@ -1,4 +1,4 @@
-"""The written numbers add up, in every column and row, and are never a whole unit away from the exact ones."""
+"""The written numbers add up, in every column and row, and are less than a unit away from the exact ones."""
 
 from dataclasses import replace
 from decimal import Decimal
