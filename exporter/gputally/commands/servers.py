@@ -62,9 +62,17 @@ class RemoteServer:
 
     def get(self, path: str, **query: str) -> bytes:
         """The body of a 200. Raises RequestFailed."""
-        url = self.url.rstrip("/") + path + (f"?{urllib.parse.urlencode(query)}" if query else "")
+        return self._request(
+            self.url.rstrip("/") + path + (f"?{urllib.parse.urlencode(query)}" if query else "")
+        )
+
+    def post(self, body: bytes) -> bytes:
+        """The body of a 2xx, of a request to the URL itself. Raises RequestFailed."""
+        return self._request(self.url, body)
+
+    def _request(self, url: str, sent: bytes | None = None) -> bytes:
         headers = {**self.headers, **({"Authorization": self.login.header} if self.login else {})}
-        request = urllib.request.Request(url, headers=headers)  # noqa: S310  # the flags allow http and https
+        request = urllib.request.Request(url, sent, headers)  # noqa: S310  # the flags allow http and https
         try:
             with self._opener().open(request, timeout=self.timeout_seconds) as answer:
                 body: bytes = answer.read()

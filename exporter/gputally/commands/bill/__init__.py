@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from gputally.commands.bill import seal, state
+from gputally.commands.bill.delivery import BadWebhook, bill_before, file_name, post, write
 from gputally.commands.bill.formats import FORMATS
 from gputally.commands.bill.model import Bill
 from gputally.commands.bill.progress import progress_bar
@@ -16,14 +17,13 @@ from gputally.commands.bill.seal import Chain, NotSealed
 from gputally.commands.bill.settings import SETTINGS, BillConfig, read_settings
 from gputally.commands.bill.teams import Teams, TeamsError, read_teams
 from gputally.commands.servers import PrometheusApi, RemoteServer, RequestFailed, read_login
-from gputally.files import read_regular, replace_file
+from gputally.files import read_regular
 from gputally.flags import ConfigError, OneLineParser, add_flags
 from gputally.ledger.state_file import Rejected
 from gputally.model import Unavailable
 from gputally.printable import print_lines
 
 _MOST_BYTES = 64 << 20
-_MODE = 0o644
 
 
 def run(arguments: Sequence[str], out: TextIO, *, clock: Callable[[], float] = time.time) -> int:
@@ -32,11 +32,8 @@ def run(arguments: Sequence[str], out: TextIO, *, clock: Callable[[], float] = t
         config = read_settings(_parser().parse_args(arguments))
         if config.verify:
             return _verify(config.verify, config.previous, out)
-        bill = _bill(config, clock)
-        chain = Chain(_last_seal(config.previous)) if config.seal else None
-        text = FORMATS[config.format](bill, chain)
-        _write(seal.close(text) if chain else text, config.output, out)
-    except (ConfigError, TeamsError) as error:
+        _deliver(_bill(config, clock), config, out)
+    except (ConfigError, TeamsError, BadWebhook) as error:
         print_lines([f"gputally bill: {error} (try gputally bill --help)"], sys.stderr)
         return 2
     except (RequestFailed, NoRecords, NotSealed, Unavailable, OSError) as error:
@@ -130,6 +127,21 @@ def _headers(config: BillConfig) -> Mapping[str, str]:
     return headers
 
 
+def _deliver(bill: Bill, config: BillConfig, out: TextIO) -> None:
+    name = file_name(bill, config.format)
+    output, previous = config.output, config.previous
+    if config.directory:
+        output, previous = config.directory / name, bill_before(config.directory, name)
+    chain = Chain(_last_seal(previous)) if config.seal else None
+    text = FORMATS[config.format](bill, chain)
+    text = seal.close(text) if chain else text
+    write(text, output, out)
+    if config.directory:
+        print_lines([str(output)], out)
+    if config.webhook:
+        post(text, name, config.webhook, config.timeout_seconds)
+
+
 def _last_seal(previous: Path | None) -> str:
     if previous is None:
         return ""
@@ -159,14 +171,6 @@ def _verdict(path: Path) -> seal.Verdict:
         raise NotSealed(f"{path} {error}") from None
     except UnicodeDecodeError:
         raise NotSealed(f"{path} is not a bill: it is no UTF-8 text") from None
-
-
-def _write(text: str, path: Path | None, out: TextIO) -> None:
-    if path is None:
-        out.write(text)
-        out.flush()
-        return
-    replace_file(path, text.encode(), unfinished=f".{path.name}.tmp", mode=_MODE, sync=True)
 
 
 def _reason(error: Exception) -> str:

@@ -191,6 +191,23 @@ class BillConfig:
         group="output",
         metavar="FILE",
     )
+    directory: Path | None = _setting(
+        None,
+        "--directory",
+        "instead of --output: write to this directory, to a file named after the period; with --seal it "
+        "continues the newest bill there",
+        _directory,
+        group="output",
+        metavar="DIR",
+    )
+    webhook: Path | None = _setting(
+        None,
+        "--webhook",
+        "file with a URL to which the bill is posted as well, as a file of its format",
+        existing_file,
+        group="output",
+        metavar="FILE",
+    )
     seal: bool = _setting(
         False,
         "--seal",
@@ -249,6 +266,8 @@ def _refuse_contradictions(config: BillConfig) -> None:
         raise ConfigError("--prometheus-cert and --prometheus-key are used together")
     if (config.by == "team") != (config.teams is not None):
         raise ConfigError("--by team and --teams FILE are used together")
+    if config.directory and (config.output or config.previous):
+        raise ConfigError("--directory cannot be used with --output or --previous: it names the files itself")
     if config.previous and not config.seal:
         raise ConfigError("--previous needs --seal")
     if config.seal and config.format == "table":

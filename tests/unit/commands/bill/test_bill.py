@@ -11,6 +11,7 @@ import pytest
 from gputally.commands.bill import run
 from tests.support.bill_store import BillStore, bill_store
 from tests.support.bills import DAY, MINUTE, START, add_minute
+from tests.support.fake_servers import site
 
 NOW = START + 40 * DAY
 TWO_HOURS = ("--from", "2026-10-01", "--to", "2026-10-01T02:00")
@@ -265,6 +266,42 @@ def test_the_bill_replaces_its_file_and_verifies(tmp_path: Path) -> None:
     assert run(["--verify", str(file)], out) == 1
     assert out.getvalue().startswith(f"changed: line {line}\n")
     assert run(continues, io.StringIO()) == 1
+
+
+def test_a_directory_collects_bills_that_continue_each_other(tmp_path: Path) -> None:
+    store, names = two_hours(), []
+    for last in ("2026-10-02", "2026-10-03", "2026-10-03"):
+        out = io.StringIO()
+        with bill_store(store) as served:
+            flags = ["--prometheus", served.url, "--format", "csv", "--seal", "--directory", str(tmp_path)]
+            assert run([*flags, "--from", "2026-10-01", "--to", last], out, clock=lambda: NOW) == 0
+        names.append(Path(out.getvalue().strip()).name)
+    assert names[1:] == ["gpu-bill-namespace-2026-10-01-2026-10-03.csv"] * 2
+    files = [str(tmp_path / name) for name in names]
+    assert run(["--verify", files[1], "--previous", files[0]], io.StringIO()) == 0
+
+
+def test_a_bill_is_posted_to_the_url_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "url").write_text("http://127.0.0.1:1/secret")
+    with bill_store(two_hours()) as served, site({}) as receiver:
+        (tmp_path / "url").write_text(f"{receiver.url}/hook?key=secret\n")
+        flags = ["--prometheus", served.url, *TWO_HOURS, "--format", "html"]
+        assert run([*flags, "--webhook", str(tmp_path / "url")], io.StringIO(), clock=lambda: NOW) == 0
+        ((path, query, headers, body),) = receiver.posted
+    assert (path, query) == ("/hook", {"key": "secret"})
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "gpu-bill-namespace-2026-10-01-2026-10-01.html" in headers["Content-Disposition"]
+    assert body.startswith(b"<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/s3cret", "s3cret"])
+def test_a_failing_webhook_does_not_show_its_url(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "url").write_text(url)
+    status, said = failing(two_hours(), capsys, "--webhook", str(tmp_path / "url"))
+    assert status in (1, 2)
+    assert "s3cret" not in said
 
 
 @pytest.mark.parametrize(

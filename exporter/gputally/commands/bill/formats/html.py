@@ -21,25 +21,29 @@ _STYLE = """
   --page: #0d1117; --card: #151b23; --gpu: #5a9bff; --energy: #f0a93b; } }
 @media print { :root { color-scheme: light; --text: #000; --muted: #444; --line: #bbb; --page: #fff;
   --card: #fff; --gpu: #2a6fdb; --energy: #e08a00; } @page { size: A4 landscape; margin: 12mm; }
+body { padding: 0; } .scroll { overflow: visible; }
   tr, figure, .totals div { break-inside: avoid; } thead { display: table-header-group; } }
 * { box-sizing: border-box; -webkit-print-color-adjust: exact; print-color-adjust: exact; }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page); margin: 0 auto;
-  padding: 2rem; max-width: 75rem; }
+  padding: 2rem; max-width: 80rem; }
 h1 { font-size: 1.6rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
 p { margin: .3rem 0; } .muted { color: var(--muted); }
 .totals { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1.5rem 0; }
 .totals div { flex: 1 1 9rem; background: var(--card); border: 1px solid var(--line); border-radius: .5rem;
   padding: .7rem 1rem; }
-.totals b { display: block; font-size: 1.35rem; font-variant-numeric: tabular-nums; }
+.totals b { display: block; font-size: 1.15rem; white-space: nowrap; font-variant-numeric: tabular-nums; }
 figure { margin: 0; } svg { width: 100%; max-width: 60rem; height: auto; }
 svg text { fill: var(--text); font-size: 13px; }
 .gpu { fill: var(--gpu); } .energy { fill: var(--energy); }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .9rem; }
-th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; white-space: normal; overflow-wrap: anywhere;
-  min-width: 10rem; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .8rem; }
+th, td { text-align: right; padding: .3rem .45rem; border-bottom: 1px solid var(--line);
+  white-space: nowrap; }
+td:first-child, th[rowspan] { text-align: left; white-space: normal; overflow-wrap: anywhere;
+  min-width: 8rem; }
+th[colspan] { text-align: center; border-left: 1px solid var(--line); }
 thead th { color: var(--muted); font-weight: 600; } tfoot td { font-weight: 700; border-bottom: 0; }
+@media print { table { font-size: 6.5pt; } th, td { padding: .15rem .25rem; } }
 """
 _METHOD = (
     "Each joule of the energy counters of the GPUs is in exactly one row. Energy is measured if one owner "
@@ -90,8 +94,8 @@ def _totals(statement: Statement) -> Iterator[str]:
     yield '<div class="totals">'
     for label, value in (
         ("Cost", f"{total.cost:,.2f} {currency}"),
-        ("GPUs", f"{total.gpu_cost:,.2f} {currency}"),
-        ("Energy", f"{total.energy_cost:,.2f} {currency}"),
+        ("of it GPUs", f"{total.gpu_cost:,.2f} {currency}"),
+        ("of it energy", f"{total.energy_cost:,.2f} {currency}"),
         ("Energy", f"{total.energy_kwh:,.1f} kWh"),
         ("GPU time", f"{total.gpu_hours:,.1f} h"),
         ("CO2", f"{total.co2_grams / 1000:,.1f} kg"),
@@ -159,13 +163,17 @@ def _short(text: str, most: int = 36) -> str:
 def _table(statement: Statement, seal: str) -> Iterator[str]:
     currency = f" ({statement.bill.currency})" if statement.bill.currency else ""
     bases = [basis for basis in ENERGY if basis in statement.total.kwh]
-    heads = [
-        *(statement.bill.by, "GPU-hours", "busy", "idle", "kWh"),
-        *(f"kWh {basis}" for basis in bases),
-        *("CO2 kg", f"GPUs{currency}", f"energy{currency}", f"total{currency}", "share"),
-    ]
-    yield '<h2>Rows</h2><div class="scroll"><table><thead><tr>'
-    yield "".join(f"<th>{_safe(head)}</th>" for head in heads) + f"</tr></thead><tbody>{seal}"
+    groups = (
+        (f"Cost{currency}", ("total", "GPUs", "energy", "share")),
+        ("GPU-hours", ("total", "busy", "idle")),
+        ("kWh", ("total", *bases)),
+        ("CO2", ("kg",)),
+    )
+    yield '<h2>Rows</h2><div class="scroll"><table><thead>'
+    heads = "".join(f'<th colspan="{len(names)}">{_safe(group)}</th>' for group, names in groups)
+    yield f'<tr><th rowspan="2">{_safe(statement.bill.by)}</th>{heads}</tr>'
+    heads = "".join(f"<th>{_safe(name)}</th>" for _, names in groups for name in names)
+    yield f"<tr>{heads}</tr></thead><tbody>{seal}"
     for line in statement.lines:
         yield f"<tr>{_tds(line, bases)}</tr>{seal}"
     yield f"</tbody><tfoot><tr>{_tds(statement.total, bases)}</tr></tfoot></table></div>{seal}"
@@ -174,16 +182,16 @@ def _table(statement: Statement, seal: str) -> Iterator[str]:
 def _tds(line: Line, bases: Sequence[str]) -> str:
     cells = (
         name(line),
+        _number(line.cost),
+        _number(line.gpu_cost),
+        _number(line.energy_cost),
+        "" if line.share is None else f"{line.share:.1%}",
         _number(line.gpu_hours),
         _number(line.busy_gpu_hours),
         _number(line.idle_gpu_hours),
         _number(line.energy_kwh),
         *(_number(line.kwh.get(basis)) for basis in bases),
         _number(line.co2_grams / 1000),
-        _number(line.gpu_cost),
-        _number(line.energy_cost),
-        _number(line.cost),
-        "" if line.share is None else f"{line.share:.1%}",
     )
     return "".join(f"<td>{_safe(cell)}</td>" for cell in cells)
 
