@@ -5,7 +5,7 @@ import os
 import re
 import urllib.parse
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -110,6 +110,15 @@ class BillConfig:
         _url,
         group="store",
         metavar="URL",
+    )
+    secret: Path | None = _setting(
+        None,
+        "--prometheus-secret",
+        "directory with any of the files username and password, token, headers, ca.crt, tls.crt and tls.key, "
+        "as a Secret is mounted, instead of the flags for each of them",
+        _directory,
+        group="store",
+        metavar="DIR",
     )
     login: Path | None = _setting(
         None,
@@ -251,10 +260,28 @@ SETTINGS = Settings(BillConfig, GROUPS)
 
 def read_settings(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> BillConfig:
     """Settings from flags, else environment, else defaults. Raises ConfigError."""
-    config = BillConfig(**read_values(SETTINGS, arguments, environment))
+    config = _with_secret(BillConfig(**read_values(SETTINGS, arguments, environment)))
     if config.verify is None:
         _refuse_contradictions(config)
     return config
+
+
+def _with_secret(config: BillConfig) -> BillConfig:
+    """With the files of --prometheus-secret, for all that no flag sets."""
+    if config.secret is None:
+        return config
+    files = {name: config.secret / name for name in ("token", "headers", "ca.crt", "tls.crt", "tls.key")}
+    found = {name: path for name, path in files.items() if path.is_file()}
+    has_login = (config.secret / "username").is_file()
+    return replace(
+        config,
+        login=config.login or (config.secret if has_login else None),
+        token=config.token or found.get("token"),
+        headers=config.headers or found.get("headers"),
+        authority=config.authority or found.get("ca.crt"),
+        certificate=config.certificate or found.get("tls.crt"),
+        key=config.key or found.get("tls.key"),
+    )
 
 
 def _refuse_contradictions(config: BillConfig) -> None:

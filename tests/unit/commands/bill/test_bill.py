@@ -209,6 +209,15 @@ def test_token_and_headers_come_from_files(tmp_path: Path) -> None:
     assert {headers["x-scope-orgid"] for _, headers in store.asked} == {"gpu"}
 
 
+def test_a_mounted_secret_has_what_it_has(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("s3cret\n")
+    (tmp_path / "headers").write_text("X-Scope-OrgID: gpu")
+    store = two_hours()
+    store.token = "s3cret"
+    billed(store, "--prometheus-secret", str(tmp_path))
+    assert {headers["x-scope-orgid"] for _, headers in store.asked} == {"gpu"}
+
+
 def test_a_refused_login_is_one_line_without_the_token(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
