@@ -40,6 +40,8 @@ def test_every_flag_is_one_of_the_command() -> None:
         **bill(by="team", format="focus", currency="EUR", prometheusSecret="a", webhookSecret="b"),
         "teams": TEAMS,
         "cluster": "west",
+        "alertmanagerConfig": {"enabled": True},
+        "routing": {"secret": "receivers"},
     }
     known = {one.metadata["flag"] for one in SETTINGS.kind.__dataclass_fields__.values()}
     given = flags(values)

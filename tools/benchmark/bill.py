@@ -19,8 +19,7 @@ from itertools import product
 from pathlib import Path
 
 from tools import Failed
-from tools.replay.records import Window, write_records
-from tools.replay.tape import encode_samples
+from tools.replay.records import Window, encode_samples, write_records
 from tools.servers.prometheus import Prometheus, serving
 
 _START = 1_790_812_800  # 2026-10-01T00:00:00Z

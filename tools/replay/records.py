@@ -6,13 +6,18 @@ from pathlib import Path
 
 from tools.replay.blocks import move_blocks
 from tools.replay.remote_write import Receiver
-from tools.replay.tape import encode_series
+from tools.replay.tape import encode_sample, encode_series
 from tools.servers.prometheus import Prometheus, serving
 
 _REQUEST_BYTES = 4 * 1024**2
 _RECEIVER = ("--web.enable-remote-write-receiver", "--web.enable-admin-api")
 Window = Iterable[tuple[Mapping[str, str], bytes]]
-"""Series with their encoded samples (`tape.encode_samples`)."""
+"""Series with their encoded samples."""
+
+
+def encode_samples(samples: Iterable[tuple[int, float]]) -> bytes:
+    """Milliseconds since 1970, in their order, and the value at each."""
+    return b"".join(encode_sample(value, at_ms) for at_ms, value in samples)
 
 
 def write_records(windows: Iterable[Window], data_directory: Path) -> None:

@@ -94,13 +94,10 @@ def encode_series(labels: Mapping[str, str], samples: bytes) -> bytes:
     return _field(1, encoded + samples)
 
 
-def encode_samples(samples: Iterable[tuple[int, float]]) -> bytes:
-    """Milliseconds since 1970, in their order, and the value at each."""
-    encoded = bytearray()
-    for at_ms, value in samples:
-        head, tail = _sample_frame(at_ms)
-        encoded += _SAMPLE(head, value, tail)
-    return bytes(encoded)
+def encode_sample(value: float | None, at_ms: int) -> bytes:
+    """One sample of a series; None marks it as stale."""
+    head, tail = _sample_frame(at_ms)
+    return _STALE_SAMPLE(head, _STALE, tail) if value is None else _SAMPLE(head, value, tail)
 
 
 def snappy(message: Sequence[bytes]) -> list[bytes]:

@@ -12,8 +12,7 @@ import pytest
 from gputally.commands.bill import run
 from tests.support.bill_store import BillStore
 from tests.support.bills import DAY, HOUR, START, add_minute
-from tools.replay.records import Window, write_records
-from tools.replay.tape import encode_samples
+from tools.replay.records import Window, encode_samples, write_records
 from tools.servers.prometheus import Prometheus, serving
 
 DAYS = 31
