@@ -78,7 +78,7 @@ def _by_state(value: float, labels: Labels) -> Amounts:
     return Amounts(
         allocated_us=time_us,
         busy_us=time_us if state in ("used", "throttled") else None,
-        idle_us=time_us if state in ("idle", "starting") else None,
+        idle_us=time_us if state == "idle" else None,
     )
 
 
