@@ -40,6 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from gputally.commands.verify import run  # noqa: PLC0415  # not for serving
 
         return run(given[1:], sys.stdout)
+    if list(given[:1]) == ["bill"]:
+        from gputally.commands.bill import run as run_bill  # noqa: PLC0415  # not for serving
+
+        return run_bill(given[1:], sys.stdout)
     parsed = SimpleNamespace(**vars(_parser().parse_args(given)))
     if arguments is None:
         forget(_PARSER)
@@ -131,7 +135,8 @@ def _parser() -> "ArgumentParser":
         "is "
         "reloaded. Exits with 0 if it is enabled, else with 1."
     )
-    # main runs verify before this parser: it has a parser of its own.
+    # main runs bill and verify before this parser: they have parsers of their own.
+    commands.add_parser("bill", help="print what each namespace, team or pod used and cost, from Prometheus")
     commands.add_parser("verify", help="verify a whole installation, from the exporter to the dashboards")
     commands.add_parser("version", help="print the version")
     return parser

@@ -147,8 +147,9 @@ def setting(
     *,
     group: str = "serving",
     metavar: str | None = None,
+    env_prefix: str = "GPUTALLY_",
 ) -> Any:
-    """A field of a dataclass of settings. Its environment variable is GPUTALLY_ and the name of the flag."""
+    """A field of a dataclass of settings. Its environment variable is the prefix and the name of the flag."""
     return field(
         default=default,
         metadata={
@@ -156,7 +157,7 @@ def setting(
             "help": help,
             "parse": parse,
             "group": group,
-            "env": "GPUTALLY_" + flag[2:].replace("-", "_").upper(),
+            "env": env_prefix + flag[2:].replace("-", "_").upper(),
             "metavar": metavar,
         },
     )

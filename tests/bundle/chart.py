@@ -186,6 +186,9 @@ def _pods(made: Object) -> Iterator[Pod]:
         case "DaemonSet" | "Deployment" | "Job" | "StatefulSet":
             template = made["spec"]["template"]
             yield Pod(made, template["metadata"], template["spec"])
+        case "CronJob":
+            template = made["spec"]["jobTemplate"]["spec"]["template"]
+            yield Pod(made, template["metadata"], template["spec"])
         case "WorkflowTemplate":
             for template in made["spec"]["templates"]:
                 if "container" in template:

@@ -325,6 +325,29 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
             }
         },
     },
+    "bill": {
+        "off": {},
+        "on": {"bill": {"enabled": True}, "prometheusUrl": PROMETHEUS},
+        "teams": {
+            "bill": {
+                "enabled": True,
+                "by": "team",
+                "format": "focus",
+                "currency": "EUR",
+                "seal": False,
+                "prometheusSecret": "prometheus-login",
+                "webhookSecret": "bill-webhook",
+                "persistence": {"enabled": False},
+                "resources": CONTAINER_SIZES,
+                **SCHEDULING,
+            },
+            "teams": {
+                "vision": {"namespaces": ["vision", "vision-*"], "namespaceBudget": 500},
+                "nlp": {"podLabels": {"team": "nlp"}},
+            },
+            "prometheusUrl": PROMETHEUS,
+        },
+    },
     "stressTest": {
         "off": {},
         "on": {"argoWorkflows": {"stressTest": {"enabled": True}}, "prometheusUrl": PROMETHEUS},

@@ -24,6 +24,7 @@ CONNECTS_TO = {
     "alertmanager": set(),
     "grafana": {"prometheus", "alertmanager"},
     "verify": {"exporter", "prometheus", "alertmanager", "grafana"},
+    "bill": {"prometheus"},
 }
 SCRAPERS = ("ScrapeConfig", "ServiceMonitor", "PodMonitor")
 
@@ -89,7 +90,7 @@ def test_network_policies_allow_the_required_connections_only(case: Case) -> Non
     if not network.get("enabled", True):
         return
     rendered = render(**case.arguments)
-    running = [pod for pod in pods(rendered) if pod.owner["kind"] in {*WORKLOADS, "Pod"}]
+    running = [pod for pod in pods(rendered) if pod.owner["kind"] in {*WORKLOADS, "Pod", "CronJob"}]
     for client, server in permutations(running, 2):
         must = server.component in CONNECTS_TO[client.component]
         if server.component == "grafana" and not must and not network.get("grafanaClients"):

@@ -32,7 +32,7 @@ from dashboards.reading import (
     variables,
 )
 from dashboards.variables import ALL
-from gputally.commands.verify.servers import Login, LoginRequired, PrometheusApi, RemoteServer, RequestFailed
+from gputally.commands.servers import Login, LoginRequired, PrometheusApi, RemoteServer, RequestFailed
 from tests.e2e.conftest import Keeper
 from tests.e2e.kubernetes import SECONDS, TIMEOUT, Namespace, until
 from tests.support.browser import Page, Seen, User, blank, empty, errors, look, missing, strays, unfilled

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from gputally.commands.verify.servers import PrometheusApi, RemoteServer, RequestFailed
+from gputally.commands.servers import PrometheusApi, RemoteServer, RequestFailed
 
 Sample = tuple[Mapping[str, str], float]
 
@@ -57,6 +57,8 @@ class Site:
     pages: dict[str, tuple[int, str, bytes]]
     port: int = 0
     asked: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
+    posted: list[tuple[str, Mapping[str, str], Mapping[str, str], bytes]] = field(default_factory=list)
+    """Path, query, headers and body of what was sent to it; it accepts everything."""
 
     @property
     def url(self) -> str:
@@ -90,6 +92,14 @@ def site(pages: Mapping[str, Any], *, login: str = "") -> Iterator[Site]:
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            parts = urlsplit(self.path)
+            query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            told.posted.append((parts.path, query, dict(self.headers), body))
+            self.send_response(204)
+            self.end_headers()
 
         def log_message(self, format: str, *arguments: object) -> None:
             """What was asked is kept."""

@@ -112,6 +112,17 @@ DEFINITIONS: dict[str, Schema] = {
     "labelValue": LABEL_VALUE,
     "labels": a_map(_QUALIFIED_NAME, LABEL_VALUE),
     "annotations": a_map(_QUALIFIED_NAME, TEXT),
+    "teams": a_map(
+        ".+",
+        strict(
+            {
+                "namespaces": a_list({"type": "string", "pattern": "^[a-z0-9*?-]+$"}),
+                "podLabels": a_map(_QUALIFIED_NAME, LABEL_VALUE),
+                "receiver": one_of("slack", "pagerduty", "opsgenie", "email", "teams", "webhook"),
+                "namespaceBudget": {"type": "number", "minimum": 0},
+            }
+        ),
+    ),
     "seriesLabels": a_map("[A-Za-z_][A-Za-z0-9_]*", TEXT),
     "absolutePath": {"type": "string", "pattern": "^(/.*)?$"},
     # Numbers with units

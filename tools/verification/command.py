@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from gputally.commands import NOT_CHECKED, Finding
+from gputally.commands.servers import read_login
 from gputally.commands.verify import report, until_passed
-from gputally.commands.verify.servers import read_login
 from gputally.flags import duration
 from tools import Failed
 from tools.verification import operator, workloads

@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from gputally.commands import NOT_CHECKED, Finding
+from gputally.commands.servers import Login, PrometheusApi, RemoteServer
 from gputally.commands.verify.installation import Installation, verify
-from gputally.commands.verify.servers import Login, PrometheusApi, RemoteServer
 from tools import Failed
 from tools.verification.kubectl import Kubectl, Object
 from tools.verification.operator import Operated

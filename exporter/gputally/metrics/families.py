@@ -220,11 +220,11 @@ def _by_label_name(labels: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Prometheus label -> value of one object; the first where two of its labels would have the same name."""
     values: dict[str, str] = {}
     for name, value in labels:
-        values.setdefault(_label_name(name), value)
+        values.setdefault(label_name(name), value)
     return values
 
 
-def _label_name(name: str) -> str:
+def label_name(name: str) -> str:
     """A pod label as a Prometheus label, as kube-state-metrics writes it."""
     return "label_" + re.sub(r"[^a-zA-Z0-9_]", "_", name)
 

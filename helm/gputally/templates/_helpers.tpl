@@ -11,6 +11,32 @@ this chart's version nothing is added, so that a default can be removed with nul
 {{- end -}}
 {{- $_ := set .Values "defaultsVersion" .Chart.Version -}}
 {{- end -}}
+{{- include "gputally.teams" . -}}
+{{- end -}}
+
+{{/* Adds the receivers and budgets of .Values.teams to .Values.routing and .Values.rules, whose own entries win. */}}
+{{- define "gputally.teams" -}}
+{{- $receivers := dict -}}
+{{- $budgets := dict -}}
+{{- range $team := .Values.teams -}}
+{{- with and .receiver .namespaces -}}
+{{- $_ := set $receivers (join "|" . | replace "*" ".*" | replace "?" ".") $team.receiver -}}
+{{- end -}}
+{{- if hasKey $team "namespaceBudget" -}}
+{{- range .namespaces -}}
+{{- if not (regexMatch "[*?]" .) -}}
+{{- $_ := set $budgets . $team.namespaceBudget -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with $receivers -}}
+{{- $_ := set $.Values.routing "namespaces" (merge (deepCopy ($.Values.routing.namespaces | default dict)) .) -}}
+{{- end -}}
+{{- with $budgets -}}
+{{- $rules := dict "tables" (dict "namespaceBudgets" .) -}}
+{{- $_ := set $.Values "rules" (mergeOverwrite $rules (deepCopy ($.Values.rules | default dict))) -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "gputally.name" -}}

@@ -9,9 +9,9 @@ from typing import TextIO
 
 from gputally.commands import FAILURE, Finding, passed, report_lines
 from gputally.commands.command_line import OneLineParser
+from gputally.commands.servers import Login, PrometheusApi, RemoteServer, read_login
 from gputally.commands.verify.installation import Installation, verify
 from gputally.commands.verify.pod import PodLoad, verify_pod
-from gputally.commands.verify.servers import Login, PrometheusApi, RemoteServer, read_login
 from gputally.flags import duration
 from gputally.printable import print_lines
 

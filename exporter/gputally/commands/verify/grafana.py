@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from gputally.commands import FAILURE, NOT_CHECKED, OK, WARNING, Finding
-from gputally.commands.verify.servers import LoginRequired, RemoteServer, RequestFailed
+from gputally.commands.servers import LoginRequired, RemoteServer, RequestFailed
 
 _DASHBOARDS = (
     "dashboards.configMaps.enabled=true, with the labels that Grafana's sidecar selects; rejected dashboards "

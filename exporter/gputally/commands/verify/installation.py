@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from gputally.commands import FAILURE, NOT_CHECKED, OK, Finding, passed
-from gputally.commands.verify import prometheus as checks
-from gputally.commands.verify.grafana import grafana
-from gputally.commands.verify.servers import (
+from gputally.commands.servers import (
     LoginRequired,
     NotFound,
     PrometheusApi,
     RemoteServer,
     RequestFailed,
 )
+from gputally.commands.verify import prometheus as checks
+from gputally.commands.verify.grafana import grafana
 
 _OF_PROMETHEUS = ("targets", "sources", "gpus", "pods", "labels", "rules", "records")
 _OF_EXPORTERS = ("sources", "gpus", "pods", "labels")

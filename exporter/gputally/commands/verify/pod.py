@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from gputally.commands import FAILURE, NOT_CHECKED, OK, Finding
+from gputally.commands.servers import PrometheusApi, RequestFailed
 from gputally.commands.verify.prometheus import CHECK_THERE
-from gputally.commands.verify.servers import PrometheusApi, RequestFailed
 
 _SUBJECTS = ("pod", "utilization", "gpu seconds", "energy")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from gputally.attribution.pod_sources import POD_SOURCES
 from gputally.commands import FAILURE, NOT_CHECKED, OK, WARNING, Finding, some
-from gputally.commands.verify.servers import PrometheusApi, QueryRow, RemoteServer, RequestFailed
+from gputally.commands.servers import PrometheusApi, QueryRow, RemoteServer, RequestFailed
 
 CHECK_THERE = "run `gputally check` in the exporter's pod: kubectl exec POD -- gputally check"
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from gputally.commands import FAILURE, NOT_CHECKED, OK, WARNING, Finding
+from gputally.commands.servers import Login, RemoteServer
 from gputally.commands.verify.grafana import grafana
-from gputally.commands.verify.servers import Login, RemoteServer
 from tests.support.fake_servers import site
 from tests.support.texts import numbers
 

@@ -1,14 +1,14 @@
 """All checks together: what depends on what, and what is not looked at."""
 
 from gputally.commands import FAILURE, NOT_CHECKED, OK, Finding
-from gputally.commands.verify.installation import Installation, verify
-from gputally.commands.verify.servers import (
+from gputally.commands.servers import (
     LoginRequired,
     NotFound,
     PrometheusApi,
     RemoteServer,
     RequestFailed,
 )
+from gputally.commands.verify.installation import Installation, verify
 from tests.support.fake_servers import Told, prometheus, site
 
 METRICS = b'# TYPE x gauge\ngputally_exporter_info{version="1"} 1\n'

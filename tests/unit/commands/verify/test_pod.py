@@ -1,8 +1,8 @@
 """The check of one pod: sampled, used and charged."""
 
 from gputally.commands import FAILURE, NOT_CHECKED, OK
+from gputally.commands.servers import PrometheusApi, RemoteServer
 from gputally.commands.verify.pod import PodLoad, verify_pod
-from gputally.commands.verify.servers import PrometheusApi, RemoteServer
 from tests.support.fake_servers import Sample, prometheus
 
 LOAD = PodLoad("nlp", "train-.+", 0.5, 1800)

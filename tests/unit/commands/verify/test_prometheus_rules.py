@@ -3,8 +3,8 @@
 from typing import Any
 
 from gputally.commands import FAILURE, NOT_CHECKED, OK, WARNING
+from gputally.commands.servers import RequestFailed
 from gputally.commands.verify.prometheus import alertmanager, records, rules
-from gputally.commands.verify.servers import RequestFailed
 from tests.support.fake_servers import Told, prometheus
 from tests.support.texts import missing, numbers
 

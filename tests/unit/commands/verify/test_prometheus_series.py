@@ -3,8 +3,8 @@
 import pytest
 
 from gputally.commands import FAILURE, NOT_CHECKED, OK, WARNING
+from gputally.commands.servers import QueryRow
 from gputally.commands.verify.prometheus import gpus, labels, pods, sources, targets
-from gputally.commands.verify.servers import QueryRow
 from tests.support.fake_servers import Sample, prometheus
 from tests.support.texts import missing, numbers
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from gputally.commands.verify.servers import (
+from gputally.commands.servers import (
     Login,
     LoginRequired,
     NotFound,
@@ -96,3 +96,22 @@ def test_tls_is_verified_with_the_given_authority_and_name(tmp_path: Path) -> No
                 RemoteServer(url, authority=tmp_path / "gone").get("/")
         finally:
             server.shutdown()
+
+
+class _Redirects(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(302)
+        self.send_header("Location", self.path.removeprefix("/"))
+        self.end_headers()
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+def test_a_login_is_not_sent_to_another_server() -> None:
+    with site({"/a": b"here"}) as other, HTTPServer(("127.0.0.1", 0), _Redirects) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        asked = RemoteServer(f"http://127.0.0.1:{server.server_port}", Login("ann", "b"))
+        with pytest.raises(RequestFailed, match=r"^redirected to another server"):
+            asked.get(f"/{other.url}/a")
+        assert other.asked == []

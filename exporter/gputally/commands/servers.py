@@ -1,4 +1,4 @@
-"""HTTP clients of the servers that are verified: any server, and Prometheus."""
+"""HTTP clients of the servers that commands ask: any server, and Prometheus."""
 
 import base64
 import contextlib
@@ -9,11 +9,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-_TIMEOUT_SECONDS = 10.0
+from typing import IO, Any
 
 
 class RequestFailed(Exception):
@@ -56,21 +54,34 @@ class RemoteServer:
     """The name in its certificate, if it differs from the one in the URL."""
     insecure: bool = False
     """Its certificate is not checked."""
+    certificate: tuple[Path, Path] | None = None
+    """Files with a certificate for it to check, and the key."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers of each request, such as a bearer token or a tenant."""
+    timeout_seconds: float = 10.0
 
     def get(self, path: str, **query: str) -> bytes:
         """The body of a 200. Raises RequestFailed."""
-        url = self.url.rstrip("/") + path + (f"?{urllib.parse.urlencode(query)}" if query else "")
-        headers = {"Authorization": self.login.header} if self.login else {}
-        request = urllib.request.Request(url, headers=headers)  # noqa: S310  # the flags allow http and https
+        return self._request(
+            self.url.rstrip("/") + path + (f"?{urllib.parse.urlencode(query)}" if query else "")
+        )
+
+    def post(self, body: bytes) -> bytes:
+        """The body of a 2xx, of a request to the URL itself. Raises RequestFailed."""
+        return self._request(self.url, body)
+
+    def _request(self, url: str, sent: bytes | None = None) -> bytes:
+        headers = {**self.headers, **({"Authorization": self.login.header} if self.login else {})}
+        request = urllib.request.Request(url, sent, headers)  # noqa: S310  # the flags allow http and https
         try:
-            with self._opener().open(request, timeout=_TIMEOUT_SECONDS) as answer:
+            with self._opener().open(request, timeout=self.timeout_seconds) as answer:
                 body: bytes = answer.read()
                 return body
         except urllib.error.HTTPError as error:
             with error:
                 raise _http_error(error) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise RequestFailed(_reason(error)) from None
+            raise RequestFailed(self._reason(error)) from None
 
     def get_json(self, path: str, **query: str) -> Any:
         """Raises RequestFailed."""
@@ -81,17 +92,45 @@ class RemoteServer:
 
     def _opener(self) -> urllib.request.OpenerDirector:
         # Servers in the cluster are not behind the proxy of the environment.
-        no_proxy = urllib.request.ProxyHandler({})
-        if not self.url.startswith("https:"):
-            return urllib.request.build_opener(no_proxy)
-        return urllib.request.build_opener(no_proxy, _Https(self._tls(), self.server_name))
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _SameServer()]
+        if self.url.startswith("https:"):
+            handlers.append(_Https(self._tls(), self.server_name))
+        return urllib.request.build_opener(*handlers)
 
     def _tls(self) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(self.authority) if self.authority else None)
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
+        if self.certificate:
+            context.load_cert_chain(*self.certificate)
         return context
+
+    def _reason(self, error: Exception) -> str:
+        cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        if isinstance(cause, TimeoutError):
+            return f"no answer in {self.timeout_seconds:.0f} s"
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror.lower()
+        return str(cause) or type(cause).__name__
+
+
+class _SameServer(urllib.request.HTTPRedirectHandler):
+    """Follows redirects on the same server only: another one would get the login."""
+
+    def redirect_request(  # noqa: PLR0917  # as the base class
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        asked, told = urllib.parse.urlsplit(req.full_url), urllib.parse.urlsplit(newurl)
+        if (asked.scheme, asked.netloc) != (told.scheme, told.netloc):
+            raise urllib.error.URLError(f"redirected to another server, {told.scheme}://{told.netloc}")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 class _Https(urllib.request.HTTPSHandler):
@@ -125,15 +164,6 @@ def _http_error(error: urllib.error.HTTPError) -> RequestFailed:
     return kind(f"HTTP {error.code}: {first}")
 
 
-def _reason(error: Exception) -> str:
-    cause = error.reason if isinstance(error, urllib.error.URLError) else error
-    if isinstance(cause, TimeoutError):
-        return f"no answer in {_TIMEOUT_SECONDS:.0f} s"
-    if isinstance(cause, OSError) and cause.strerror:
-        return cause.strerror.lower()
-    return str(cause) or type(cause).__name__
-
-
 @dataclass(frozen=True, slots=True)
 class QueryRow:
     labels: Mapping[str, str]
@@ -152,6 +182,8 @@ class PrometheusApi:
     server: RemoteServer
     job: str
     cluster: str = ""
+    complete: bool = False
+    """Whether an answer from only a part of the store is refused."""
 
     @property
     def ours(self) -> str:
@@ -167,9 +199,20 @@ class PrometheusApi:
     def _of_cluster(self) -> str:
         return f',cluster="{self.cluster}"' if self.cluster else ""
 
-    def rows(self, query: str) -> list[QueryRow]:
-        found = self._data("/api/v1/query", query=query)["result"]
+    def rows(self, query: str, at_seconds: int | None = None) -> list[QueryRow]:
+        """The result of an instant query: now, or at a time."""
+        time = {} if at_seconds is None else {"time": str(at_seconds)}
+        found = self._data("/api/v1/query", query=query, **time)["result"]
         return [QueryRow(one["metric"], float(one["value"][1])) for one in found]
+
+    def times(
+        self, query: str, first: int, last: int, step: int
+    ) -> list[tuple[Mapping[str, str], list[int]]]:
+        """Of each series in the result of a range query, the times that have a value."""
+        found = self._data(
+            "/api/v1/query_range", query=query, start=str(first), end=str(last), step=str(step)
+        )["result"]
+        return [(one["metric"], [round(time) for time, _ in one["values"]]) for one in found]
 
     def number(self, query: str) -> float | None:
         """The value of a query with one sample in its result; None if the result is empty."""
@@ -203,6 +246,10 @@ class PrometheusApi:
     def _data(self, path: str, **query: str) -> Any:
         answer = self.server.get_json(path, **query)
         try:
-            return answer["data"]
+            data = answer["data"]
         except (KeyError, TypeError):
             raise RequestFailed("the response is not from Prometheus: check the address") from None
+        if self.complete and (answer.get("warnings") or answer.get("isPartial")):
+            warning = next(iter(answer.get("warnings") or ()), "isPartial")
+            raise RequestFailed(f"the answer is not complete: {warning}")
+        return data
