@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputally import __version__
 from gputally.attribution import OwnerFinder, PodSource
@@ -42,20 +42,10 @@ log = logging.getLogger("gputally")
 
 
 def serve(config: Config) -> int:
-    sources, owners, pod_sources = _choose_sources(config)
-    checkpoint = _checkpoint(config)
+    sources = _choose_sources(config)
     upstream = build_upstream(config) if config.relay else None
     endpoints = build_endpoints(config, upstream)
-    collector = Collector(
-        [GuardedReaders(readers) for readers in sources],
-        timeout_seconds=config.timeout_seconds,
-        max_age_seconds=config.max_age_seconds,
-        ledger=_ledger(config, checkpoint),
-        owners=owners,
-        pod_sources=[GuardedPodSource(source) for source in pod_sources],
-        other_sources=(upstream,) if upstream else (),
-        checkpoint=checkpoint,
-    )
+    collector = build_collector(config, sources, upstream)
     if config.once:
         endpoints.publish(collector.sample())
         return _once(config, endpoints.metrics.body(openmetrics=False, gzipped=False))
@@ -79,7 +69,7 @@ def serve(config: Config) -> int:
         return 1
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
-    _log_start(config, sources, server.url)
+    _log_start(config, sources.readers, server.url)
     stop = threading.Event()
     sampler = threading.Thread(
         target=collector.run,
@@ -123,15 +113,39 @@ def _return_memory() -> None:
         trim(0)
 
 
-def _choose_sources(config: Config) -> tuple[list[list[Reader]], OwnerFinder, list[PodSource]]:
-    """The readers of each vendor's GPUs, best first; and the sources of owners and pods."""
+class Sources(NamedTuple):
+    readers: list[list[Reader]]
+    """Those of each vendor's GPUs, best first."""
+    owners: OwnerFinder
+    pods: list[PodSource]
+
+
+def build_collector(
+    config: Config, sources: Sources | None = None, upstream: "Upstream | None" = None
+) -> Collector:
+    """The collector of these sources, or of those of the configuration. Raises ConfigError."""
+    sources = sources or _choose_sources(config)
+    checkpoint = _checkpoint(config)
+    return Collector(
+        [GuardedReaders(readers) for readers in sources.readers],
+        timeout_seconds=config.timeout_seconds,
+        max_age_seconds=config.max_age_seconds,
+        ledger=_ledger(config, checkpoint),
+        owners=sources.owners,
+        pod_sources=[GuardedPodSource(source) for source in sources.pods],
+        other_sources=(upstream,) if upstream else (),
+        checkpoint=checkpoint,
+    )
+
+
+def _choose_sources(config: Config) -> Sources:
     if config.reader != "simulated":
-        return readers_of(config), _owners(config), choose_pod_sources(config)
+        return Sources(readers_of(config), _owners(config), choose_pod_sources(config))
     # Simulated processes are not those of this host.
     from gputally.simulator.scenario_owners import SimulatedOwners, SimulatedPods  # noqa: PLC0415  # only for `simulate`
 
     reader = _simulated(config)
-    return [[reader]], SimulatedOwners(reader), [SimulatedPods(reader)]
+    return Sources([[reader]], SimulatedOwners(reader), [SimulatedPods(reader)])
 
 
 def readers_of(config: Config) -> list[list[Reader]]:
