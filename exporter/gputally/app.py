@@ -26,6 +26,7 @@ from gputally.metrics.families import FamiliesOf, Family, build_families, merge_
 from gputally.metrics.own_process import read_exporter_facts
 from gputally.model import Snapshot
 from gputally.pages import Endpoints
+from gputally.pages.about import About
 from gputally.pages.narrowed import Narrow
 from gputally.sampling.collect import Collector
 from gputally.sampling.metrics_file import MetricsFile
@@ -45,7 +46,7 @@ def serve(config: Config) -> int:
     sources = _choose_sources(config)
     upstream = build_upstream(config) if config.relay else None
     endpoints = build_endpoints(config, upstream)
-    collector = _build_collector(config, sources, upstream)
+    collector = build_collector(config, sources, upstream)
     if config.once:
         endpoints.publish(collector.sample())
         return _once(config, endpoints.metrics.body(openmetrics=False, gzipped=False))
@@ -125,19 +126,18 @@ def _call_of_glibc(name: str, *numbers: int) -> None:
         function(*numbers)
 
 
-class _Sources(NamedTuple):
+class Sources(NamedTuple):
     readers: list[list[Reader]]
     """Those of each vendor's GPUs, best first."""
     owners: OwnerFinder
     pods: list[PodSource]
 
 
-def open_collector(config: Config) -> Collector:
-    """The collector of everything that `serve` reads, without an upstream."""
-    return _build_collector(config, _choose_sources(config), None)
-
-
-def _build_collector(config: Config, sources: _Sources, upstream: "Upstream | None") -> Collector:
+def build_collector(
+    config: Config, sources: Sources | None = None, upstream: "Upstream | None" = None
+) -> Collector:
+    """The collector of these sources, or of those of the configuration. Raises ConfigError."""
+    sources = sources or _choose_sources(config)
     checkpoint = _checkpoint(config)
     return Collector(
         [GuardedReaders(readers) for readers in sources.readers],
@@ -151,14 +151,14 @@ def _build_collector(config: Config, sources: _Sources, upstream: "Upstream | No
     )
 
 
-def _choose_sources(config: Config) -> _Sources:
+def _choose_sources(config: Config) -> Sources:
     if config.reader != "simulated":
-        return _Sources(readers_of(config), _owners(config), choose_pod_sources(config))
+        return Sources(readers_of(config), _owners(config), choose_pod_sources(config))
     # Simulated processes are not those of this host.
     from gputally.simulator.scenario_owners import SimulatedOwners, SimulatedPods  # noqa: PLC0415  # only for `simulate`
 
     reader = _simulated(config)
-    return _Sources([[reader]], SimulatedOwners(reader), [SimulatedPods(reader)])
+    return Sources([[reader]], SimulatedOwners(reader), [SimulatedPods(reader)])
 
 
 def readers_of(config: Config) -> list[list[Reader]]:
@@ -208,12 +208,38 @@ def build_endpoints(config: Config, upstream: "Upstream | None" = None) -> Endpo
         metrics_path=config.metrics_path,
         hostname=config.hostname,
         max_age_seconds=max(config.max_age_seconds, 3 * config.interval_seconds),
+        about=_about(config) if config.live_page and not config.once else None,
     )
     if upstream is not None:
         endpoints.add_relay(POD_GPU_PATH, upstream, append=config.relay_metrics)
     elif "pod-gpu" in config.profiles:
         endpoints.add_metrics(POD_GPU_PATH, families_of_profiles(["pod-gpu"], _options(config)))
     return endpoints
+
+
+def _about(config: Config) -> About:
+    """The pages name no owner that the metrics do not name."""
+    exported = {one.group for one in config.chosen_metrics.values()}
+    return About(
+        version=__version__,
+        hostname=config.hostname,
+        interval_seconds=config.interval_seconds,
+        pods=Group.PODS in exported,
+        hosts=Group.HOST in exported,
+        unattributed=Group.UNATTRIBUTED in exported,
+        processes=config.process_metrics and Group.PROCESSES in exported,
+        links=_links(config.grafana_url, config.node_name or config.hostname) if config.grafana_url else (),
+    )
+
+
+def _links(grafana: str, node: str) -> tuple[tuple[str, str], ...]:
+    """To the dashboards of this node."""
+    from urllib.parse import quote  # noqa: PLC0415  # only for --grafana-url
+
+    return (
+        ("Node and GPU", f"{grafana}/d/gputally-node?var-node={quote(node, safe='')}"),
+        ("Fleet", f"{grafana}/d/gputally-fleet"),
+    )
 
 
 def main_families(config: Config) -> FamiliesOf:

@@ -21,6 +21,8 @@ from gputally.printable import print_lines, printable
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
+    from gputally.sampling.collect import Collector
+
 _WHOSE_SETTINGS = (
     *("procfs", "pod_logs", "container_logs", "kubelet_pods_socket", "kubernetes", "node_name"),
     "nested_pods",
@@ -44,6 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from gputally.commands.bill import run as run_bill  # noqa: PLC0415  # not for serving
 
         return run_bill(given[1:], sys.stdout)
+    if list(given[:1]) == ["top"]:
+        from gputally.commands.top.command import run as run_top  # noqa: PLC0415  # not for serving
+
+        return run_top(given[1:], sys.stdout, _collector)
     parsed = SimpleNamespace(**vars(_parser().parse_args(given)))
     if arguments is None:
         forget(_PARSER)
@@ -135,7 +141,8 @@ def _parser() -> "ArgumentParser":
         "is "
         "reloaded. Exits with 0 if it is enabled, else with 1."
     )
-    # main runs bill and verify before this parser: they have parsers of their own.
+    # main runs these before this parser: they have parsers of their own.
+    commands.add_parser("top", help="show the GPUs and who uses them, live, in the terminal")
     commands.add_parser("bill", help="print what each namespace, team or pod used and cost, from Prometheus")
     commands.add_parser("verify", help="verify a whole installation, from the exporter to the dashboards")
     commands.add_parser("version", help="print the version")
@@ -215,6 +222,12 @@ def _capture(config: Config, file: str) -> int:
     set_up_logging("error", "text", None)
     target, out = (sys.stdout.buffer, sys.stderr) if file == "-" else (Path(file), sys.stdout)
     return capture(config.sysfs, config.procfs, config.nvidia_smi, target, out)
+
+
+def _collector(config: Config) -> "Collector":
+    from gputally.app import build_collector  # noqa: PLC0415  # not for the other commands
+
+    return build_collector(config)
 
 
 def _pid(text: str) -> int:

@@ -5,6 +5,7 @@ It takes 0.9 MiB, so that the exporter forgets it before it serves: see `forget`
 
 import argparse
 import os
+import urllib.parse
 from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
 from functools import partial
@@ -32,6 +33,25 @@ def _columns() -> int:
         return os.get_terminal_size().columns or 80
     except OSError:
         return 80
+
+
+def server_url(text: str) -> str:
+    parts = urllib.parse.urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("a URL: http://HOST:PORT or https://HOST:PORT")
+    return text.rstrip("/")
+
+
+def argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """The parser as a `type` of argparse, with its own error message."""
+
+    def parsed(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r} is not allowed; it takes {error}") from None
+
+    return parsed
 
 
 def add_flags(parser: argparse.ArgumentParser, settings: Settings, names: Sequence[str] = ()) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, Metric, pushadd_to_gateway
 from prometheus_client.registry import Collector
 
-from gputally.app import main_families, open_collector
+from gputally.app import build_collector, main_families
 from gputally.config import Config, read_config
 from gputally.flags import ConfigError
 from gputally.metrics.catalog import CATALOG, EXPORTER_METRICS
@@ -122,7 +122,7 @@ class _Sampler:
         self._metrics: list[Metric] = []
         self._sampled, self._stop = threading.Event(), threading.Event()
         self._timeout_seconds = 2 * config.timeout_seconds
-        self._collector = open_collector(config)
+        self._collector = build_collector(config)
         self._thread = threading.Thread(
             target=self._collector.run,
             args=(config.interval_seconds, self._publish, self._stop),
@@ -152,7 +152,7 @@ def push(config: Config) -> int:
 
     The exit code. Only series of this host are replaced: they have the host name as label `instance`.
     """
-    collector = open_collector(config)
+    collector = build_collector(config)
     metrics = _metrics(main_families(config), collector.sample())
     collector.close(1.0)
     registry = CollectorRegistry()

@@ -1,7 +1,7 @@
 """The guarded sources of a snapshot: GPU readers and pod sources."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from gputally.attribution import PodReport, PodSource
@@ -57,7 +57,7 @@ class GuardedReaders(Guarded):
         record.gpus = len(report.readings)
         record.exit_code = report.exit_code
         record.read_errors = dict(report.errors)
-        readings = tuple(_plausible(reading, record) for reading in report.readings)
+        readings = tuple(_plausible(reading, record) for reading in _each_once(report.readings))
         self._readings = self._with_missing(self._with_late(readings))
 
     def _with_late(self, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
@@ -83,6 +83,17 @@ class GuardedReaders(Guarded):
         # A GPU that was lost before its uuid could be read comes back as another GPU.
         missing = (old for old in self._readings if old.gpu.uuid and old.gpu.uuid not in present)
         return readings + tuple(old.lost() for old in missing)
+
+
+def _each_once(readings: Sequence[Reading]) -> Iterable[Reading]:
+    """A GPU has two readings if the driver's list changed while it was read: the better one counts."""
+    by_uuid: dict[str | int, Reading] = {}
+    for reading in readings:
+        key = reading.gpu.uuid or reading.gpu.index
+        other = by_uuid.get(key)
+        if other is None or (reading.up, not reading.late) > (other.up, not other.late):
+            by_uuid[key] = reading
+    return by_uuid.values()
 
 
 def _plausible(reading: Reading, record: Record) -> Reading:

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, Proce
 from prometheus_client.parser import text_string_to_metric_families
 
 from gputally import prometheus
-from gputally.app import main_families, open_collector
+from gputally.app import build_collector, main_families
 from gputally.config import Config
 from gputally.metrics.exposition import render_text
 from gputally.prometheus import ConfigError, GPUCollector
@@ -69,7 +69,7 @@ def test_the_public_interface_is_this() -> None:
 
 def test_prometheus_client_writes_the_values_that_the_exporter_writes() -> None:
     config = Config(reader="simulated", metrics="full", process_metrics=True)
-    collector = open_collector(config)
+    collector = build_collector(config)
     families = main_families(config)(collector.sample())
     collector.close(1.0)
     registry = CollectorRegistry()

@@ -173,6 +173,14 @@ def test_a_gpu_that_is_no_longer_listed_is_down() -> None:
     assert {r.gpu.uuid: r.up for r in sampler.sample().readings} == {"GPU-0": False, "GPU-1": True}
 
 
+def test_a_gpu_that_the_driver_listed_twice_is_there_once() -> None:
+    """Its list changed while it was read: GPU 1 was the last one before, and took the place of a lost one."""
+    moved, late = reading(1, power_watts=70.0), reading(1, up=False)
+    for listed in ((moved, late), (late, moved), (moved, moved)):
+        snapshot = collector(Scripted("nvml", gives(reading(0), *listed))).sample()
+        assert [(r.gpu.index, r.power_watts) for r in snapshot.readings] == [(0, None), (1, 70.0)]
+
+
 def test_a_gpu_without_a_name_is_replaced_once_it_has_one() -> None:
     nameless = Reading(gpu=Gpu("", 1, "nvidia", ""), up=False)
     nvml = Scripted("nvml", gives(reading(0), nameless), gives(reading(0), reading(1)))

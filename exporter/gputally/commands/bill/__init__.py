@@ -16,9 +16,9 @@ from gputally.commands.bill.read import NoRecords, Store, read_bill
 from gputally.commands.bill.seal import Chain, NotSealed
 from gputally.commands.bill.settings import SETTINGS, BillConfig, read_settings
 from gputally.commands.bill.teams import Teams, TeamsError, read_teams
+from gputally.commands.command_line import OneLineParser, add_flags
 from gputally.commands.servers import PrometheusApi, RemoteServer, RequestFailed, read_login
 from gputally.files import read_regular
-from gputally.commands.command_line import OneLineParser, add_flags
 from gputally.flags import ConfigError
 from gputally.ledger.state_file import Rejected
 from gputally.model import Unavailable
