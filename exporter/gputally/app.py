@@ -26,6 +26,7 @@ from gputally.metrics.families import FamiliesOf, Family, build_families, merge_
 from gputally.metrics.own_process import read_exporter_facts
 from gputally.model import Snapshot
 from gputally.pages import Endpoints
+from gputally.pages.about import About
 from gputally.pages.narrowed import Narrow
 from gputally.sampling.collect import Collector
 from gputally.sampling.metrics_file import MetricsFile
@@ -195,12 +196,38 @@ def build_endpoints(config: Config, upstream: "Upstream | None" = None) -> Endpo
         metrics_path=config.metrics_path,
         hostname=config.hostname,
         max_age_seconds=max(config.max_age_seconds, 3 * config.interval_seconds),
+        about=_about(config) if config.live_page and not config.once else None,
     )
     if upstream is not None:
         endpoints.add_relay(POD_GPU_PATH, upstream, append=config.relay_metrics)
     elif "pod-gpu" in config.profiles:
         endpoints.add_metrics(POD_GPU_PATH, families_of_profiles(["pod-gpu"], _options(config)))
     return endpoints
+
+
+def _about(config: Config) -> About:
+    """The pages name no owner that the metrics do not name."""
+    exported = {one.group for one in config.chosen_metrics.values()}
+    return About(
+        version=__version__,
+        hostname=config.hostname,
+        interval_seconds=config.interval_seconds,
+        pods=Group.PODS in exported,
+        hosts=Group.HOST in exported,
+        unattributed=Group.UNATTRIBUTED in exported,
+        processes=config.process_metrics and Group.PROCESSES in exported,
+        links=_links(config.grafana_url, config.node_name or config.hostname) if config.grafana_url else (),
+    )
+
+
+def _links(grafana: str, node: str) -> tuple[tuple[str, str], ...]:
+    """To the dashboards of this node."""
+    from urllib.parse import quote  # noqa: PLC0415  # only for --grafana-url
+
+    return (
+        ("Node and GPU", f"{grafana}/d/gputally-node?var-node={quote(node, safe='')}"),
+        ("Fleet", f"{grafana}/d/gputally-fleet"),
+    )
 
 
 def main_families(config: Config) -> FamiliesOf:

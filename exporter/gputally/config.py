@@ -36,6 +36,7 @@ from gputally.flags import (
     several_of,
     timestamp,
     url_path,
+    web_url,
 )
 from gputally.metrics.catalog import PROCESS_METRICS
 from gputally.metrics.compat import DEFAULT_METRIC_PREFIX, PROFILES
@@ -82,6 +83,19 @@ class Config:
         "exporter-toolkit",
         existing_file,
         metavar="FILE",
+    )
+    live_page: bool = setting(
+        True,
+        "--live-page",
+        "serve the live page at / and its JSON below /api/v1; false disables both",
+        boolean,
+    )
+    grafana_url: str = setting(
+        "",
+        "--grafana-url",
+        "address of the Grafana that has GPUTally's dashboards: the live page links to them",
+        web_url,
+        metavar="URL",
     )
     hostname_override: str = setting(
         "",

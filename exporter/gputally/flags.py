@@ -50,6 +50,12 @@ def gateway_url(text: str) -> str:
     return text
 
 
+def web_url(text: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", text):
+        raise ValueError("a URL without parameters, such as https://grafana.example.com")
+    return text.rstrip("/")
+
+
 def count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 1024:
         raise ValueError("a whole number from 1 to 1024")

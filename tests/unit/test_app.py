@@ -1,12 +1,15 @@
 """The parts that `serve` builds from the settings."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
+from dashboards.links import uid
 from gputally import app
 from gputally.app import build_endpoints, build_upstream
 from gputally.attribution.sidecar import SidecarOwners
@@ -15,7 +18,7 @@ from gputally.devices.host import VendorOnHost
 from gputally.devices.vendors import AMD, NVIDIA
 from gputally.flags import ConfigError
 from gputally.metrics.compat import PROFILES
-from gputally.model import Owner, PodInfo, ProcessCharge, Snapshot, SourceState, Use
+from gputally.model import Owner, PodInfo, ProcessCharge, Snapshot, SourceState, Unknown, Use
 from gputally.pages import Endpoints
 from tests.support.worlds import world
 from tools.standin.procfs import FakeProcfs
@@ -80,8 +83,45 @@ def test_process_metrics_exist_only_on_request(process_metrics: bool) -> None:
 def test_by_default_there_is_one_page_with_our_names() -> None:
     endpoints = build_endpoints(Config(metrics_path="/m"))
     endpoints.publish(busy_node(gpus=1))
-    assert list(endpoints.by_path) == ["/", "/m"]
+    live = [path for path in endpoints.by_path if path.startswith(("/live.", "/api/v1/"))]
+    assert len(live) == 6
+    assert [path for path in endpoints.by_path if path not in live] == ["/", "/m"]
+    assert list(build_endpoints(Config(metrics_path="/m", live_page=False)).by_path) == ["/", "/m"]
     assert set(re.findall(r"^([a-z]+)_", body(endpoints, "/m"), re.MULTILINE)) == {"gputally", "process"}
+
+
+def snapshot_document(config: Config) -> dict[str, Any]:
+    snapshot = busy_node(gpus=1)
+    (gpu,) = (reading.gpu for reading in snapshot.readings)
+    others = (Owner("docker", "docker/c41d7be09a52"), Unknown("exited"))
+    endpoints = build_endpoints(config)
+    endpoints.publish(
+        replace(snapshot, uses=(*snapshot.uses, *(Use(gpu.index, gpu.uuid, one, 1) for one in others)))
+    )
+    document: dict[str, Any] = json.loads(body(endpoints, "/api/v1/snapshot"))
+    return document
+
+
+def test_the_live_page_names_no_owner_and_process_that_the_metrics_do_not_name() -> None:
+    def kinds(**settings: Any) -> set[str]:
+        document = snapshot_document(Config(**settings))
+        return {owner["kind"] for gpu in document["gpus"] for owner in gpu["owners"]}
+
+    assert kinds() == {"pod", "docker", "unknown"}
+    assert kinds(metrics_exclude=("pods",)) == {"docker", "unknown"}
+    assert kinds(metrics_exclude=("host", "unattributed")) == {"pod"}
+    for compat in ((), ("process-energy",)):
+        assert "python" not in json.dumps(snapshot_document(Config(compat=compat)))
+    assert "python" in json.dumps(snapshot_document(Config(process_metrics=True)))
+
+
+def test_the_live_page_links_to_the_dashboards_in_grafana() -> None:
+    assert snapshot_document(Config())["links"] == []
+    config = Config(grafana_url="https://grafana.example/g", node_name="gpu node/7")
+    assert [link["url"] for link in snapshot_document(config)["links"]] == [
+        f"https://grafana.example/g/d/{uid('node')}?var-node=gpu%20node%2F7",
+        f"https://grafana.example/g/d/{uid('fleet')}",
+    ]
 
 
 def test_the_pod_gpu_page_has_its_names_only() -> None:

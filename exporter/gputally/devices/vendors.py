@@ -93,7 +93,7 @@ class Vendor:
     give it."""
 
     partition_label: str = "Partition {number} {profile}"
-    """A partition's name on the landing page; {number} is its number on the GPU, {profile} its profile."""
+    """A partition's name on the live page; {number} is its number on the GPU, {profile} its profile."""
     partitions_replace_gpu: bool = False
     """Whether the PCI address and the minor number of a partitioned GPU are those of its partitions."""
     proxy_process: str = ""

@@ -1,10 +1,10 @@
-"""The exporter's endpoints by path: metrics, landing page and readiness, updated with every snapshot."""
+"""The exporter's endpoints by path: metrics, live page and readiness, updated with every snapshot."""
 
 import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,18 +13,27 @@ from gputally.ledger.clock import since_boot_us
 from gputally.metrics.exposition import OPENMETRICS, TEXT, Exposition
 from gputally.metrics.families import FamiliesOf
 from gputally.model import Snapshot, SourceState
+from gputally.pages.about import About
+from gputally.pages.assets import TYPES, Asset
 from gputally.pages.narrowed import BadQueryError, Narrow
 from gputally.server import Endpoint, Response, text_response
 
 if TYPE_CHECKING:
+    from gputally.pages.live import Live
     from gputally.relay import Upstream
 
 log = logging.getLogger(__name__)
 
 LANDING = "/"
 NO_SNIFFING = ("X-Content-Type-Options", "nosniff")
-# The landing page needs its own style sheet and nothing else; no script may run in it.
-ONLY_STYLE = ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+# Own files only, and no text becomes HTML or a script, whatever a script does with it.
+ONLY_OWN = (
+    "Content-Security-Policy",
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'",
+)
+PAGE_HEADERS = (ONLY_OWN, NO_SNIFFING, ("Referrer-Policy", "no-referrer"))
 METRICS_HEADERS = (("Vary", "Accept, Accept-Encoding"), NO_SNIFFING)
 GZIP = ("Content-Encoding", "gzip")
 _TYPE = re.compile(rb"^# TYPE (\S+) ", re.MULTILINE)
@@ -80,21 +89,21 @@ class RefusedEndpoint(Endpoint):
 class LandingEndpoint(Endpoint):
     """The page for people."""
 
-    def __init__(self, exposition: Exposition, hostname: str, metrics_path: str) -> None:
-        self._exposition = exposition
+    def __init__(self, hostname: str, metrics_path: str, assets: Mapping[str, Asset]) -> None:
         self._hostname = hostname
         self._metrics_path = metrics_path
+        self._assets = assets
 
     def respond(self, openmetrics: bool, gzip: bool) -> Response:  # noqa: ARG002
         from gputally.pages.landing import render_landing  # noqa: PLC0415  # scrapers never request it
 
         body = render_landing(
-            self._exposition.snapshot,
             version=__version__,
             hostname=self._hostname,
             metrics_path=self._metrics_path,
+            assets={name: asset.url for name, asset in self._assets.items()},
         )
-        return Response(200, "text/html; charset=utf-8", body, (ONLY_STYLE, NO_SNIFFING))
+        return Response(200, "text/html; charset=utf-8", body, PAGE_HEADERS)
 
 
 class ReadyEndpoint(Endpoint):
@@ -193,7 +202,9 @@ class Endpoints:
         metrics_path: str,
         hostname: str,
         max_age_seconds: float,
+        about: About | None = None,
     ) -> None:
+        """With `about` there is a live page."""
         self._main = MetricsEndpoint(families_of, narrow)
         self.metrics = self._main.exposition
         self._metrics_path = metrics_path
@@ -202,9 +213,13 @@ class Endpoints:
         self._published_us = since_boot_us()
         self._stopped = False
         self.ready = self._current(ReadyEndpoint(self.metrics, max_age_seconds))
+        self._live = self._build_live(about) if about is not None else None
+        assets = {name: Asset(name) for name in TYPES} if self._live is not None else {}
         # With the metrics path / there is no landing page.
         self.by_path: dict[str, Endpoint] = {
-            LANDING: self._current(LandingEndpoint(self.metrics, hostname, metrics_path)),
+            LANDING: LandingEndpoint(hostname, metrics_path, assets),
+            **{f"/{name}": asset for name, asset in assets.items()},
+            **(self._live.by_path if self._live is not None else {}),
             metrics_path: self._current(self._main),
         }
         self._others: MetricsEndpoint | None = None
@@ -228,6 +243,11 @@ class Endpoints:
                 log.warning("sampling continues")
             self._stopped, self._published_us = False, since_boot_us()
             self._serve(snapshot)
+
+    def _build_live(self, about: About) -> "Live":
+        from gputally.pages.live import Live  # noqa: PLC0415  # it can be disabled
+
+        return Live(about, self.metrics.snapshot, self._replace_stale)
 
     def _current(self, endpoint: Endpoint) -> Endpoint:
         return CurrentEndpoint(endpoint, self._replace_stale)
@@ -254,6 +274,8 @@ class Endpoints:
             self._others.publish(snapshot)
         if self._relay is not None:
             self._relay.publish(snapshot)
+        if self._live is not None:
+            self._live.publish(snapshot)
 
 
 def stopped(snapshot: Snapshot, age_seconds: float) -> Snapshot:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gputally.server.broadcast import Broadcast
 from gputally.server.connection import Connection, ConnectionPool
 from gputally.server.errors import ListenError, PathError, ServerError, WebConfigError
 from gputally.server.http1 import Response, text_response
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from gputally.server.web_security import WebSecurity
 
 __all__ = [
+    "Broadcast",
     "Endpoint",
     "Limits",
     "ListenError",

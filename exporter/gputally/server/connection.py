@@ -7,11 +7,14 @@ output on top of the kernel's buffers: bodies are shared between clients and sen
 import asyncio
 import time
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gputally.server.http1 import RequestParser, Response, encode_head
 from gputally.server.limits import Limits
 from gputally.server.routes import Routes
+
+if TYPE_CHECKING:
+    from gputally.server.broadcast import Broadcast
 
 CHUNK = 64 * 1024
 READ = 16 * 1024
@@ -44,7 +47,7 @@ class ConnectionPool:
     sent a complete request (strangers) are evicted before idle ones of scrapers (known), as long as there
     are more strangers: so neither a flood of silent clients nor one of clients that send one request and
     then stay idle can evict the other kind. When no connection waits, the one that has stalled longest
-    while reading its response is evicted.
+    while reading its response is evicted, and when none has, the oldest stream.
 
     No timer ticks: one is set for the earliest deadline, and moving a deadline later does not touch it.
     """
@@ -56,13 +59,15 @@ class ConnectionPool:
         self._strangers: dict[Member, None] = {}
         self._known: dict[Member, None] = {}
         self._stalled: dict[Member, None] = {}
+        self._streams: dict[Member, None] = {}
         self._busy: dict[Member, None] = {}
+        self._groups = (self._strangers, self._known, self._stalled, self._streams, self._busy)
         self._timer: asyncio.TimerHandle | None = None
         self.empty = asyncio.Event()
         self.empty.set()
 
     def __len__(self) -> int:
-        return len(self._strangers) + len(self._known) + len(self._stalled) + len(self._busy)
+        return sum(map(len, self._groups))
 
     def wait(self, member: Member, seconds: float) -> None:
         """`member` must send a request within `seconds`. Also adds a new connection."""
@@ -83,6 +88,13 @@ class ConnectionPool:
         """`member` must read a part of its response within `seconds`."""
         self._take_out(member)
         self._stalled[member] = None
+        self.allow(member, seconds)
+
+    def stream(self, member: Member, seconds: float) -> None:
+        """`member` has read all of its stream so far, which ends in `seconds`."""
+        if member not in self._streams:  # a stream keeps its age
+            self._take_out(member)
+            self._streams[member] = None
         self.allow(member, seconds)
 
     def remove(self, member: Member) -> None:
@@ -115,15 +127,15 @@ class ConnectionPool:
             member.abort()
 
     def _members(self) -> list[Member]:
-        return [*self._strangers, *self._known, *self._stalled, *self._busy]
+        return [member for group in self._groups for member in group]
 
     def _take_out(self, member: Member) -> None:
-        for group in (self._strangers, self._known, self._stalled, self._busy):
+        for group in self._groups:
             group.pop(member, None)
 
     def _evict(self) -> None:
         waiting = self._strangers if len(self._strangers) >= len(self._known) else self._known
-        group = waiting or self._stalled
+        group = waiting or self._stalled or self._streams
         if group:
             longest = next(iter(group))
             del group[longest]
@@ -166,6 +178,9 @@ class Connection(asyncio.Protocol):
         self._head_only = False  # of this response
         self._unsent: deque[memoryview] = deque()
         self._full = False  # the kernel's buffer is full
+        self._stream: Broadcast | None = None
+        self._ends_at = 0.0  # the stream
+        self._offered = b""  # its next message
 
         self.known = False
         self.deadline = 0.0
@@ -195,6 +210,9 @@ class Connection(asyncio.Protocol):
         self._parser.close()
         self._transport = None
         self._unsent.clear()
+        if self._stream is not None:
+            self._stream.leave(self)
+            self._offered = b""
 
     def data_received(self, data: bytes) -> None:
         """The client has sent data."""
@@ -215,6 +233,8 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client sends no more. Returns whether the connection stays open for its responses."""
         self._ended = self._parser.complete = True
+        if self._stream is not None:
+            return False  # the browser has left the page
         if self._transport is None or self._transport.get_extra_info("sslcontext") is not None:
             return False  # TLS has no half-closed connections
         return self._responding or bool(self._parser.queue)
@@ -240,8 +260,21 @@ class Connection(asyncio.Protocol):
     def retire(self) -> None:
         """Close as soon as the current response has been sent."""
         self._parser.close()
-        if not self._responding and self._transport is not None:
+        if self._transport is not None and (not self._responding or self._stream is not None):
             self._transport.close()
+
+    # --- the stream's calls ----------------------------------------------------------------------
+
+    def offer(self, message: bytes) -> None:
+        """The newest message of the stream; it replaces one that has not been begun."""
+        self._offered = message
+        if not self._unsent and not self._full:
+            self._send_rest()
+
+    def beat(self, heartbeat: bytes) -> None:
+        """Send it, unless a message is being sent."""
+        if not self._unsent and not self._full:
+            self.offer(heartbeat)
 
     # --- from request to response ----------------------------------------------------------------
 
@@ -270,12 +303,22 @@ class Connection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         self._keep_alive = bool(self._parser.queue) or not self._parser.complete
+        if response.stream is not None:
+            self._keep_alive = False
+            if not self._head_only:
+                self._begin_stream(response.stream)
         head = encode_head(response, time.time(), self._keep_alive)
         self._unsent.clear()
         if not self._head_only:
             self._unsent.extend(map(memoryview, (response.body, *response.more)))
         self._transport.write(head + self._next_chunk())
         self._send_rest()
+
+    def _begin_stream(self, stream: "Broadcast") -> None:
+        self._parser.close()
+        self._stream = stream
+        self._ends_at = self._loop.time() + self._limits.stream_seconds
+        stream.join(self, self._loop)
 
     def _next_chunk(self) -> bytes | memoryview:
         if not self._unsent:
@@ -290,15 +333,28 @@ class Connection(asyncio.Protocol):
         if transport is None:
             return
         # A client can reset the connection between two writes; asyncio logs further ones as warnings.
-        while self._unsent and not self._full and not transport.is_closing():
+        while (self._unsent or self._offered) and not self._full and not transport.is_closing():
+            if not self._unsent:
+                self._unsent.append(memoryview(self._offered))
+                self._offered = b""
             transport.write(self._next_chunk())
         if transport.is_closing():
             return
         if self._full:
             self._pool.stall(self, self._limits.stall_seconds)
+        elif self._stream is not None:
+            self._carry_on_streaming(transport)
         else:
             self._responding = False
             self._carry_on(transport)
+
+    def _carry_on_streaming(self, transport: asyncio.Transport) -> None:
+        left = self._ends_at - self._loop.time()
+        if left > 0:
+            # Heartbeats end it in time; the deadline is for a connection that gets none.
+            self._pool.stream(self, left + self._limits.idle_seconds)
+        else:
+            transport.close()
 
     def _carry_on(self, transport: asyncio.Transport) -> None:
         """The response is sent: wait for the next request, take it from the queue, or close."""

@@ -5,11 +5,15 @@ import re
 import time
 from collections import deque
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from gputally.printable import printable
 from gputally.server.limits import Limits
+
+if TYPE_CHECKING:
+    from gputally.server.broadcast import Broadcast
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +63,8 @@ class Response:
     body: bytes
     headers: tuple[tuple[str, str], ...] = ()
     more: tuple[bytes | memoryview, ...] = ()
+    stream: "Broadcast | None" = None
+    """Its messages follow, until one side closes the connection."""
 
 
 def text_response(status: int, line: str, *headers: tuple[str, str]) -> Response:
@@ -73,10 +79,12 @@ def encode_head(response: Response, now: float, keep_alive: bool) -> bytes:
         f"HTTP/1.1 {response.status} {REASONS[response.status]}\r\n"
         f"Date: {_http_date(int(now))}\r\n"
         f"Content-Type: {response.content_type}\r\n"
-        f"Content-Length: {len(response.body) + sum(map(len, response.more))}\r\n"
         f"Connection: {'keep-alive' if keep_alive else 'close'}\r\n"
-        "Cache-Control: no-store\r\n"
     )
+    if response.stream is None:
+        head += f"Content-Length: {len(response.body) + sum(map(len, response.more))}\r\n"
+    if all(name != "Cache-Control" for name, _ in response.headers):
+        head += "Cache-Control: no-store\r\n"
     for name, value in response.headers:
         head += f"{name}: {value}\r\n"
     return (head + "\r\n").encode("latin-1")

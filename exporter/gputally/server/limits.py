@@ -15,6 +15,8 @@ class Limits:
     """Until a response is ready; only the verification of a password takes time."""
     stall_seconds: float = 10.0
     """For a client to read the next piece of its response."""
+    stream_seconds: float = 600.0
+    """For a stream: a client that opens the next one has to be admitted again."""
     linger_seconds: float = 2.0
     """For a client to close its side after the server has closed."""
     handshake_seconds: float = 5.0

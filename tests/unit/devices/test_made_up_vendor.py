@@ -119,12 +119,13 @@ def test_the_vendors_kubernetes_devices_are_matched_to_its_gpus(installation: In
     assert printed.splitlines() == ["True False", "(0, 'ACME-1')", "None"]
 
 
-def test_the_vendors_gpus_and_partitions_are_on_the_landing_page(installation: Installation) -> None:
+def test_the_vendors_gpus_and_partitions_are_on_the_live_page(installation: Installation) -> None:
     printed = installation.evaluate(
         "from gputally.model import Snapshot",
-        "from gputally.pages.landing import render_landing",
+        "from gputally.pages.document import About, build_document",
         "snapshot = Snapshot(taken_at_seconds=0, age_seconds=0, readings=readings, sources=())",
-        "print(render_landing(snapshot, version='', hostname='', metrics_path='/metrics').decode())",
+        "about = About(version='', hostname='', interval_seconds=5)",
+        "print(build_document(snapshot, None, about))",
     )
     assert "ACME Rocket" in printed
     assert "Tile 0 half" in printed

@@ -123,14 +123,6 @@ def test_metrics_have_the_format_and_encoding_that_the_client_prefers() -> None:
     assert zlib.decompress(packed.body, wbits=31) == b"# EOF\n"
 
 
-def test_the_landing_page_may_run_no_script() -> None:
-    landing = endpoints().by_path["/"].respond(False, False)
-    assert landing.content_type == "text/html; charset=utf-8"
-    headers = dict(landing.headers)
-    assert headers["Content-Security-Policy"].startswith("default-src 'none'")
-    assert headers["X-Content-Type-Options"] == "nosniff"
-
-
 def test_metrics_at_the_root_replace_the_landing_page() -> None:
     only = endpoints("/").by_path
     assert list(only) == ["/"]
