@@ -60,30 +60,38 @@ def look(directory: Path, grafana: str, pages: Sequence[Page], user: User | None
     With $GPUTALLY_SCREENSHOTS there is a screenshot of each page in that directory; without, in
     build/screenshots of this repository, of each page with an error, an empty panel or a text cut off.
     """
-    chosen = os.environ.get(_PICTURES)
-    pictures = Path(chosen or _DEFAULT_PICTURES)
-    pictures.mkdir(parents=True, exist_ok=True)
-    task, fonts = directory / "task.json", directory / "fonts.conf"
-    task.write_text(
-        json.dumps(
-            {
-                "playwright": str(programs.path("playwright-core")),
-                "chromium": str(programs.path("chromium")),
-                "grafana": grafana,
-                "user": asdict(user) if user else None,
-                "seconds": _SECONDS_FOR_A_PAGE,
-                "pictures": bool(chosen),
-                "pages": [{**asdict(page), "picture": str(pictures / page.picture)} for page in pages],
-            }
-        )
-    )
+    directory_of_pictures = pictures()
+    task = {
+        "grafana": grafana,
+        "user": asdict(user) if user else None,
+        "pictures": _PICTURES in os.environ,
+        "pages": [{**asdict(page), "picture": str(directory_of_pictures / page.picture)} for page in pages],
+    }
+    return {(page["name"], page["width"]): page for page in drive(directory, _DRIVER, task)}
+
+
+def pictures() -> Path:
+    """The directory of screenshots."""
+    directory = Path(os.environ.get(_PICTURES) or _DEFAULT_PICTURES)
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def drive(directory: Path, driver: Path, task: Json) -> list[Json]:
+    """What a script that drives the browser prints, one line of JSON after another."""
+    written, fonts = directory / "task.json", directory / "fonts.conf"
+    browser = {
+        "playwright": str(programs.path("playwright-core")),
+        "chromium": str(programs.path("chromium")),
+        "seconds": _SECONDS_FOR_A_PAGE,
+    }
+    written.write_text(json.dumps({**browser, **task}))
     fonts.write_text(_FONTS.format(fonts=programs.path("dejavu-fonts"), cache=directory / "fonts"))
-    command: list[str | Path] = [programs.path("node"), _DRIVER, task]
+    command: list[str | Path] = [programs.path("node"), driver, written]
     environment = {**os.environ, "FONTCONFIG_FILE": str(fonts)}
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    return {(page["name"], page["width"]): page for page in found}
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def errors(page: Json) -> list[str]:
