@@ -4,6 +4,7 @@ import json
 import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,7 @@ def test_with_fifty_open_streams_every_scrape_is_answered(exporter: Exporter, wa
     with ExitStack() as stack, watched(exporter):
         clients = listen(stack, exporter, 50)
         times = [[read_message(client)["taken_at_seconds"] for client in clients] for _ in range(3)]
-    for first, second in zip(times, times[1:], strict=False):
+    for first, second in pairwise(times):
         assert all(before < after for before, after in zip(first, second, strict=True))
 
 
@@ -186,7 +187,8 @@ def test_it_works_behind_tls_and_a_login(tmp_path: Path) -> None:
     hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
     web = tmp_path / "web.yml"
     web.write_text(
-        f"tls_server_config: {{cert_file: cert.pem, key_file: key.pem}}\nbasic_auth_users: {{ada: {hashed}}}\n"
+        "tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n"
+        f"basic_auth_users: {{ada: {hashed}}}\n"
     )
     arguments = ("simulate", "--interval", "1s", "--web-config", str(web))
     with Exporter(tmp_path / "log", *arguments) as exporter:

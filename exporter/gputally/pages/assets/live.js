@@ -319,39 +319,34 @@ function showCard(card, gpu) {
   const holders = gpu.owners.filter((owner) => owner.active);
   card.table.hidden = holders.length === 0;
   card.nobody.hidden = holders.length > 0 || !gpu.up;
-  card.owners.show(holders, keyOfOwner, (part, owner) => showOwner(part, owner, names.get(owner.uuid)));
+  const rows = holders.flatMap((owner) => [{ owner }, ...(owner.process_list ?? []).map((process) => ({ owner, process }))]);
+  card.owners.show(rows, keyOfOwner, (part, { owner, process }) => {
+    if (process) showProcess(part, process);
+    else showOwner(part, owner, names.get(owner.uuid));
+  });
   setText(card.left, gpu.owners_left_out > 0 ? `and ${gpu.owners_left_out} more` : '');
   card.left.hidden = gpu.owners_left_out === 0;
 }
 
 // --- owners --------------------------------------------------------------------------------------
 
-function keyOfOwner({ uuid, kind, namespace, pod, container, owner, reason }) {
-  return JSON.stringify([uuid, kind, namespace, pod, container, owner, reason]);
+function keyOfOwner({ owner: { uuid, kind, namespace, pod, container, owner, reason }, process }) {
+  return JSON.stringify([uuid, kind, namespace, pod, container, owner, reason, process?.pid, process?.name]);
 }
 
 /** A name with a line of values below it: it fits on a phone, and is one row group of the table. */
-function makeOwner() {
+function makeOwner({ process }) {
   const [name, detail, chips] = [element('strong'), element('span', { class: 'detail' }), element('span', { class: 'chips' })];
   const values = Array.from({ length: 4 }, () => element('td'));
   const head = element('tr', {}, element('th', { scope: 'rowgroup', colspan: '4' }, name, chips, detail));
-  const root = element('tbody', {}, head, element('tr', {}, ...values));
+  const root = element('tbody', { class: process ? 'process' : 'owner' }, head, element('tr', {}, ...values));
   const chipList = new List(chips, () => ({ root: element('span', { class: 'chip' }) }));
-  return { root, name, detail, values, chipList, processes: new List(root, makeProcess, root.lastElementChild) };
+  return { root, name, detail, values, chipList };
 }
 
-function makeProcess() {
-  const name = element('th', { scope: 'row' });
-  const values = Array.from({ length: 3 }, () => element('td'));
-  return { root: element('tr', { class: 'process' }, name, ...values), name, values };
-}
-
-function showValues(cells, values) {
-  values.forEach((value, place) => setText(cells[place], value));
-}
-
-function energyValues(used) {
-  return [gibibytes(used.memory_used_bytes), watts(used.power_watts), energy(used.energy_joules)];
+function showValues(cells, used) {
+  const texts = [percent(used.sm_utilization_ratio), gibibytes(used.memory_used_bytes), watts(used.power_watts), energy(used.energy_joules)];
+  texts.forEach((text, place) => setText(cells[place], text));
 }
 
 function showOwner(part, owner, device) {
@@ -371,11 +366,13 @@ function showOwner(part, owner, device) {
     setClass(chip.root, `chip ${tone}`.trim());
     setText(chip.root, text);
   });
-  showValues(part.values, [percent(owner.sm_utilization_ratio), ...energyValues(owner)]);
-  part.processes.show(owner.process_list ?? [], ({ pid, name }) => `${pid} ${name}`, (row, process) => {
-    setText(row.name, `${percent(process.sm_utilization_ratio)} ${process.name} ${process.pid}`);
-    showValues(row.values, energyValues(process));
-  });
+  showValues(part.values, owner);
+}
+
+function showProcess(part, process) {
+  setText(part.name, process.name);
+  setText(part.detail, `process ${process.pid}`);
+  showValues(part.values, process);
 }
 
 // --- sources -------------------------------------------------------------------------------------
