@@ -18,6 +18,7 @@ from tools.benchmark.fleet import measure_fleet
 from tools.benchmark.http_response import BadResponse
 from tools.benchmark.internals import measure_rendering, measure_window
 from tools.benchmark.lint import Faults, promtool_faults
+from tools.benchmark.live import measure_live
 from tools.benchmark.machine import this_machine
 from tools.benchmark.price import Size, measure_sets
 from tools.benchmark.report import MEASURED_GPUS, BenchmarkRun, report
@@ -34,7 +35,9 @@ FLEET = "fleet"
 """The part that measures the Fleet dashboard and the rules instead of exporters."""
 BOUNDS = "bounds"
 """The part that measures memory at the bounds of the inputs."""
-_PARTS = (*NAMES, FLEET, BOUNDS)
+LIVE = "live"
+"""The part that measures the live page."""
+_PARTS = (*NAMES, FLEET, BOUNDS, LIVE)
 
 
 class Progress:
@@ -132,12 +135,16 @@ def measure(
     say = Progress()
     machine = this_machine()
     found = _Exporters()
-    if not only or set(only) - {FLEET, BOUNDS}:
+    if not only or set(only) - {FLEET, BOUNDS, LIVE}:
         found = _measure_exporters(directory, effort, say, only=only, scaling=scaling)
     cost = (
         measure_fleet(directory, effort.fleet_nodes, say) if fleet and (not only or FLEET in only) else None
     )
     bounds = measure_bounds(directory, build_library(), say) if not only or BOUNDS in only else []
+    live = None
+    if not only or LIVE in only:
+        stage = set_stage(directory, build_library(), gpus=MEASURED_GPUS, processes=None)
+        live = measure_live(stage, effort, say)
     return BenchmarkRun(
         machine=machine,
         command=command,
@@ -160,6 +167,7 @@ def measure(
         fleet=cost,
         bounds=bounds,
         sets=found.sets,
+        live=live,
     )
 
 

@@ -8,6 +8,7 @@ from tools.benchmark.contenders import Role
 from tools.benchmark.figures import fit_line, number, range_of, ratio, spread, table
 from tools.benchmark.fleet import GPUS, HOURS, MINUTES, PIXELS, FleetCost
 from tools.benchmark.lint import Faults
+from tools.benchmark.live import LiveCosts, live_section
 from tools.benchmark.machine import MachineFacts
 from tools.benchmark.method import NOT_MEASURED, WHERE_COSTS_GO, method
 from tools.benchmark.price import Size, price_section
@@ -38,6 +39,7 @@ class BenchmarkRun:
     fleet: FleetCost | None = None
     bounds: Sequence[BoundCost] = ()
     sets: Sequence[Size] = ()
+    live: LiveCosts | None = None
 
 
 def report(run: BenchmarkRun) -> str:
@@ -47,6 +49,7 @@ def report(run: BenchmarkRun) -> str:
         "## Targets",
         _verdicts(run.verdicts),
         *_exporters(run),
+        *live_section(run.live),
         *bounds_section(run.bounds),
         *_fleet(run.fleet),
         "## Where memory and CPU time go",
