@@ -29,6 +29,7 @@ NEEDS = {
 }
 SAMPLES: dict[str, Any] = {
     "exporter.relay": "http://localhost:9500/metrics",
+    "exporter.grafanaUrl": "https://grafana.example.com",
     "exporter.metricsInclude": ["nvlink", "gputally_gpu_bar1_used_bytes"],
     "exporter.metricsExclude": ["xid"],
 }

@@ -30,7 +30,7 @@ basic_auth_users:
 {{/*
 Chart values that are flags of `gputally serve`. A new value for a flag takes one row here and one key in values.yaml.
 The type of the value decides how it is passed: true is the flag alone, a list is joined with commas, and false, "" and
-[] are left out. `exporter.extraArgs` refuses every flag of this table.
+[] are left out; --live-page, which is on by default, is passed only where it is false. `exporter.extraArgs` refuses every flag of this table.
 */}}
 {{- define "gputally.exporter.flags" -}}
 - [exporter.port, --port]
@@ -48,6 +48,8 @@ The type of the value decides how it is passed: true is the flag alone, a list i
 - [kubernetes.podLabels, --pod-labels]
 - [privileges.accounting, --accounting]
 - [kubernetes.enabled, --kubernetes]
+- [exporter.livePage, --live-page]
+- [exporter.grafanaUrl, --grafana-url]
 - [exporter.pcieThroughput, --pcie-throughput]
 - [exporter.processMetrics, --process-metrics]
 - [exporter.relay, --relay]
@@ -62,7 +64,9 @@ The type of the value decides how it is passed: true is the flag alone, a list i
 {{- range splitList "." (first $row) -}}
 {{- $value = get $value . -}}
 {{- end -}}
-{{- if kindIs "bool" $value -}}
+{{- if eq $flag "--live-page" -}}
+{{- $arguments = ternary $arguments (append $arguments "--live-page=false") $value -}}
+{{- else if kindIs "bool" $value -}}
 {{- $arguments = ternary (append $arguments $flag) $arguments $value -}}
 {{- else -}}
 {{- /* Not `join` for numbers: it writes 1000000 as 1e+06. */}}
