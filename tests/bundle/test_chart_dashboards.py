@@ -53,6 +53,14 @@ def test_the_sidecar_gets_each_dashboard_with_its_folder() -> None:
         assert made["metadata"]["namespace"] == "monitoring"
 
 
+def test_node_and_gpu_links_to_the_live_page_where_its_address_is_given() -> None:
+    address = 'https://$node.gpus.example.com:9400/?a="b"&c'
+    found = contents(config_maps({"dashboards": {**SIDECAR, "livePageUrl": address}}))
+    link, *others = found["node.json"].pop("links")
+    assert (link["type"], link["url"], link["targetBlank"]) == ("link", address, True)
+    assert {**found, "node.json": {**found["node.json"], "links": others}} == EVERY_FILE
+
+
 def test_the_sidecars_label_annotation_dashboard_folder_and_namespace_are_values() -> None:
     sidecar = {
         "enabled": True,
