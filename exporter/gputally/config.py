@@ -100,7 +100,7 @@ class Config:
     hostname_override: str = setting(
         "",
         "--hostname-override",
-        "host name in gputally_exporter_info and on the landing page, instead of the system's",
+        "host name in gputally_exporter_info and on the live page, instead of the system's",
         metavar="NAME",
     )
 

@@ -18,6 +18,7 @@ ENTRY_POINTS = {
         "fuzz",
         "hashes",
         "history",
+        "pictures",
         "programs",
         "render",
         "soak",
