@@ -20,8 +20,8 @@ STEPS = 30
 SCENARIO_AGE_SECONDS = 4_700
 """A training, notebooks, a pod that requested no GPU, a suspected hang and an idle pod are there."""
 PICTURES = (
-    {"name": "live.png", "width": 1360, "scheme": "light"},
-    {"name": "live-dark.png", "width": 1360, "scheme": "dark"},
+    {"name": "live.png", "width": 1440, "scheme": "light"},
+    {"name": "live-dark.png", "width": 1440, "scheme": "dark"},
 )
 _DRIVER = Path(__file__).with_name("live_page.js")
 _FONTS = """\

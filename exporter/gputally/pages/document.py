@@ -268,41 +268,52 @@ _NAMES: Json = {
 
 
 class _Before:
-    """The energy of owners and processes at the snapshot before."""
+    """The energy of owners and processes at the snapshot before, and so their power.
+
+    An owner's part of the GPU's energy since then is its part of the GPU's power: unlike energy by time, that
+    is exact however unevenly the samples were taken.
+    """
 
     def __init__(self, previous: Snapshot | None, snapshot: Snapshot) -> None:
-        self._seconds = snapshot.taken_at_seconds - previous.taken_at_seconds if previous else 0.0
+        self._seconds = 0.0
         self._energy: Mapping[OwnerKey, int] = {}
         self._processes: Mapping[tuple[str, int], int] = {}
-        self._read: set[str] = set()
-        if previous is None or self._seconds <= 0:
+        self._used: dict[str, int] = {}
+        self._meter_of: dict[str, str] = {}
+        self._power_of: dict[str, float | None] = {}
+        if previous is None:
             return
+        self._seconds = snapshot.taken_at_seconds - previous.taken_at_seconds
         self._energy = {_key(one.uuid, one.owner): _millijoules(one) for one in previous.charges}
         self._processes = {(one.uuid, one.pid): one.energy_millijoules or 0 for one in previous.processes}
-        # Without a new reading of the GPU nothing was charged, which is not 0 W.
         before = {ledger.uuid: ledger.energy_millijoules for ledger in previous.gpu_ledgers}
         for ledger in snapshot.gpu_ledgers:
-            if ledger.energy_millijoules > before.get(ledger.uuid, ledger.energy_millijoules):
-                self._read.add(ledger.uuid)
-        self._read |= {
-            mig.instance.uuid
-            for reading in snapshot.readings
-            if reading.gpu.uuid in self._read
-            for mig in reading.mig
-        }
+            self._used[ledger.uuid] = ledger.energy_millijoules - before.get(
+                ledger.uuid, ledger.energy_millijoules
+            )
+        for reading in snapshot.readings:
+            meter = reading.gpu.metered_by or reading.gpu.uuid
+            self._power_of[reading.gpu.uuid] = reading.power_watts
+            for uuid in (reading.gpu.uuid, *(mig.instance.uuid for mig in reading.mig)):
+                self._meter_of[uuid] = meter
 
     def watts(self, key: OwnerKey, millijoules: float | None) -> float | None:
-        if millijoules is None or key[0] not in self._read:
-            return None
-        return self._power(millijoules - self._energy.get(key, 0))
+        return self._watts(key[0], millijoules, self._energy.get(key, 0))
 
     def process_watts(self, process: ProcessCharge) -> float | None:
-        if process.energy_millijoules is None or process.uuid not in self._read:
-            return None
-        return self._power(process.energy_millijoules - self._processes.get((process.uuid, process.pid), 0))
+        before = self._processes.get((process.uuid, process.pid), 0)
+        return self._watts(process.uuid, process.energy_millijoules, before)
 
-    def _power(self, millijoules: float) -> float | None:
-        return round(millijoules / 1000 / self._seconds, 1) if millijoules >= 0 else None
+    def _watts(self, device: str, now: float | None, before: int) -> float | None:
+        meter = self._meter_of.get(device, "")
+        used = self._used.get(meter, 0)
+        # Without a new reading of the GPU nothing was charged, which is not 0 W.
+        if now is None or now < before or used <= 0 or self._seconds <= 0:
+            return None
+        power = self._power_of.get(meter)
+        if power is None:
+            return round((now - before) / 1000 / self._seconds, 1)
+        return round(power * min(1.0, (now - before) / used), 1)
 
 
 def _key(uuid: str, owner: Owner | Unknown) -> OwnerKey:

@@ -102,13 +102,33 @@ def test_what_is_not_supported_is_null_and_zero_is_zero() -> None:
         assert found[name] is None
 
 
-def test_power_of_an_owner_is_its_energy_since_the_snapshot_before() -> None:
+def test_without_the_gpus_power_that_of_an_owner_is_its_energy_by_time() -> None:
     before = replace(
         snapshot(charges=(charge(1_000),), gpu_ledgers=(ledger(2_000),)), taken_at_seconds=NOW - 2
     )
     now = snapshot(Reading(gpu=gpu()), charges=(charge(2_000),), gpu_ledgers=(ledger(4_000),))
     assert [owner["power_watts"] for owner in owners(build_document(now, before, ABOUT))] == [0.5]
     assert [owner["power_watts"] for owner in owners(build_document(now, None, ABOUT))] == [None]
+
+
+def test_power_of_an_owner_is_its_part_of_the_gpus_power_however_long_the_time_between_samples() -> None:
+    before = replace(
+        snapshot(charges=(charge(1_000),), gpu_ledgers=(ledger(2_000),)), taken_at_seconds=NOW - 0.1
+    )
+    reading = Reading(gpu=gpu(), power_watts=600.0)
+    now = snapshot(reading, charges=(charge(2_000),), gpu_ledgers=(ledger(4_000),))
+    assert [owner["power_watts"] for owner in owners(build_document(now, before, ABOUT))] == [300]
+
+
+def test_of_two_dies_with_one_meter_both_have_their_part_of_its_power() -> None:
+    dies = (
+        Reading(gpu=gpu(), power_watts=500.0),
+        Reading(gpu=gpu(1, metered_by="GPU-0")),
+    )
+    before = replace(snapshot(gpu_ledgers=(ledger(2_000),)), taken_at_seconds=NOW - 2)
+    charges = (charge(1_000), charge(4_000, uuid="GPU-1"))
+    now = snapshot(*dies, charges=charges, gpu_ledgers=(ledger(7_000),))
+    assert [owner["power_watts"] for owner in owners(build_document(now, before, ABOUT))] == [100, 400]
 
 
 def test_power_is_unknown_without_a_new_reading_of_the_gpu() -> None:
