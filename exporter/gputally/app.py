@@ -29,7 +29,6 @@ from gputally.pages import Endpoints
 from gputally.pages.about import About
 from gputally.pages.narrowed import Narrow
 from gputally.sampling.collect import Collector
-from gputally.sampling.metrics_file import MetricsFile
 from gputally.sampling.sources import GuardedPodSource, GuardedReaders
 from gputally.server import ListenError, PathError, Server, ServerError, format_address, parse_address
 
@@ -323,6 +322,8 @@ def _once(config: Config, body: bytes) -> int:
     if config.metrics_file is None:
         sys.stdout.buffer.write(body)
         return 0
+    from gputally.sampling.metrics_file import MetricsFile  # noqa: PLC0415  # only for --metrics-file
+
     file = MetricsFile(config.metrics_file)
     file.write(body, config.timeout_seconds)
     return 0 if file.up else 1
@@ -332,6 +333,8 @@ def _publisher(endpoints: Endpoints, config: Config) -> Callable[[Snapshot], Non
     """Hands a snapshot to the server and, where asked for, to the metrics file."""
     if config.metrics_file is None:
         return endpoints.publish
+    from gputally.sampling.metrics_file import MetricsFile  # noqa: PLC0415  # only for --metrics-file
+
     file = MetricsFile(config.metrics_file)
 
     def publish(snapshot: Snapshot) -> None:

@@ -7,8 +7,8 @@ from types import ModuleType
 from typing import Any
 
 UNUSED = (
-    *("array", "asyncio.sslproto", "asyncio.staggered", "inspect", "ipaddress"),
-    *("locale", "shutil", "tempfile", "textwrap"),
+    *("array", "asyncio.sslproto", "asyncio.staggered", "fcntl", "inspect", "ipaddress"),
+    *("locale", "ntpath", "shutil", "tempfile", "textwrap"),
 )
 """What dataclasses, asyncio, pathlib and pynvml import for functions that serving does not call: 2.3 MiB.
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from gputally.devices import Errors, Report, Values
 from gputally.devices.nvml import xid
@@ -22,13 +23,15 @@ from gputally.devices.nvml.device import (
     read_driver,
     read_identity,
 )
-from gputally.devices.nvml.ended_processes import Accounting
 from gputally.devices.nvml.gpm import Gpm, GpmRequest
 from gputally.devices.nvml.library import DeviceLost, Library, LibraryGone, Query
 from gputally.devices.nvml.process_lists import ProcessLists
 from gputally.devices.nvml.runner import Runner
 from gputally.devices.nvml.xid import XidCounts, XidWatch
 from gputally.model import Gpu, Reading
+
+if TYPE_CHECKING:
+    from gputally.devices.nvml.ended_processes import Accounting
 
 __all__ = ["FILLS", "NvmlReader"]
 
@@ -48,7 +51,7 @@ class _GpuSlot:
         self.index = index
         self.library = library.for_one_gpu()
         self.lists = ProcessLists(self.library)
-        self.accounting = Accounting(self.library) if accounting else None
+        self.accounting = _accounting(self.library) if accounting else None
         self.gpu: Gpu | None = None
         self.device: NvmlDevice | None = None
         """While it responds."""
@@ -340,6 +343,12 @@ class NvmlReader:
         if errors or (watch is not None and watch.registered):
             return {"xid_errors": errors, "xid_last_timestamp_seconds": moments}
         return {}
+
+
+def _accounting(library: Library) -> "Accounting":
+    from gputally.devices.nvml.ended_processes import Accounting  # noqa: PLC0415  # only for --accounting
+
+    return Accounting(library)
 
 
 def _drop_device(slot: _GpuSlot) -> None:

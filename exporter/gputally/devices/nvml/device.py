@@ -3,11 +3,10 @@
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gputally.devices import Values
 from gputally.devices.nvml import fabric, gpm, mig, nvlink, process_lists, xid
-from gputally.devices.nvml.ended_processes import Accounting
 from gputally.devices.nvml.fields import DEVICE_SLOTS, FieldBatch
 from gputally.devices.nvml.library import DeviceLost, Library, Query, address, some
 from gputally.devices.nvml.scalars import (
@@ -36,6 +35,9 @@ from gputally.model import (
     Reading,
     state_set,
 )
+
+if TYPE_CHECKING:
+    from gputally.devices.nvml.ended_processes import Accounting
 
 FILLS = frozenset(
     {
@@ -110,7 +112,7 @@ class NvmlDevice:
         gpu: Gpu,
         activity: gpm.Gpm | None,
         lists: process_lists.ProcessLists,
-        accounting: Accounting | None,
+        accounting: "Accounting | None",
         *,
         pcie_throughput: bool,
     ) -> None:
