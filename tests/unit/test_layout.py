@@ -20,6 +20,7 @@ ENTRY_POINTS = {
         "history",
         "pictures",
         "programs",
+        "release",
         "render",
         "soak",
         "test",

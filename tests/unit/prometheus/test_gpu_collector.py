@@ -17,6 +17,7 @@ from gputally.config import Config
 from gputally.metrics.exposition import render_text
 from gputally.prometheus import ConfigError, GPUCollector
 from gputally.prometheus.conversion import client_metric
+from tools.servers.waiting import wait_until
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -167,6 +168,7 @@ def energy(scrape: Series) -> float:
 
 def test_of_several_processes_one_samples_and_another_goes_on_after_it(tmp_path: Path) -> None:
     with Service(tmp_path) as first, Service(tmp_path) as second:
+        wait_until(lambda: energy(first.scrape()) and energy(second.scrape()), "both serve the first sample")
         before = first.scrape()
         assert before.keys() == second.scrape().keys()
         assert first.scrape()[STAMP] <= second.scrape()[STAMP] <= first.scrape()[STAMP]
@@ -174,8 +176,7 @@ def test_of_several_processes_one_samples_and_another_goes_on_after_it(tmp_path:
         first.kill()
         first.wait()
         after = second.scrape()
-        while after[STAMP] == second.scrape()[STAMP]:
-            """Waits until the second one samples."""
+        wait_until(lambda: second.scrape().get(STAMP, 0) > after[STAMP], "the second one samples")
         assert energy(second.scrape()) >= last > 0
         second.kill()
 

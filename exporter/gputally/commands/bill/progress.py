@@ -15,6 +15,7 @@ def progress_bar(out: TextIO) -> Callable[[int, int], None]:
         filled = _WIDTH * done // everything
         bar = "#" * filled + "." * (_WIDTH - filled)
         end = "\r\033[K" if done == everything else ""
-        print(f"\r[{bar}] {done} of {everything} pieces{end}", end="", file=out, flush=True)
+        out.write(f"\r[{bar}] {done} of {everything} pieces{end}")
+        out.flush()
 
     return show
