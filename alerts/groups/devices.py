@@ -159,5 +159,4 @@ GROUP = Group(
             """,
         ),
     ),
-    interval="1m",
 )

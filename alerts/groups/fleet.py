@@ -318,15 +318,7 @@ GROUP = Group(
                   )
                 or
                   label_replace(
-                    max by (cluster, node, gpu, uuid) (
-                          max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
-                        >= [[ hang_utilization_ratio ]]
-                      and
-                            max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts)
-                          /
-                            max by (cluster, node, gpu, uuid) (gputally_gpu_power_limit_watts)
-                        < [[ hang_power_ratio ]]
-                    ) * 0 + 1,
+                    max by (cluster, node, gpu, uuid) (gpu:gputally_suspected_hang:ratio) * 0 + 1,
                     "problem", "suspected hang", "uuid", ".*"
                   )
               )
@@ -339,5 +331,4 @@ GROUP = Group(
             "sum by (cluster) (namespace:gputally_unrequested:gpus)",
         ),
     ),
-    interval="1m",
 )

@@ -246,5 +246,4 @@ GROUP = Group(
             """,
         ),
     ),
-    interval="1m",
 )

@@ -18,17 +18,34 @@ groups:
     interval: 1m
     rules:
       {{- range $key, $value := $rules.tables.gpuHourPrices }}
-      - record: gpu:gputally_price_row:per_hour
-        expr: |-
-          max by (cluster, node, gpu, uuid, model) (gputally_gpu_info{model=~"{{ $key }}"}) * {{ $value }}
+      - record: model:gputally_price_row:per_hour
+        expr: |2-
+            max by (cluster, model) (
+              gputally_gpu_info{
+                model=~"(?i)((NVIDIA|Tesla|GeForce|AMD|Instinct|Intel.R.) )*({{ $key }})([ /].*|-[a-z].*)?"
+              }
+            )
+          * {{ $value }}
         labels:
           pattern: '{{ $key }}'
       {{- end }}
       - record: gpu:gputally_price:per_hour
         expr: |2-
-            max by (cluster, node, gpu, uuid, model) (gpu:gputally_price_row:per_hour)
-          or
-            max by (cluster, node, gpu, uuid, model) (gputally_gpu_info) * {{ $settings.gpuHourPrice }}
+            max by (cluster, node, gpu, uuid, model) (gputally_gpu_info)
+          * on (cluster, model) group_left ()
+            max by (cluster, model) (model:gputally_price_row:per_hour)
+      - record: model:gputally_gpus_unpriced:count
+        expr: |-
+          count by (cluster, model) (
+              max by (cluster, node, gpu, uuid, model) (gputally_gpu_info)
+            unless on (cluster, node, gpu, uuid)
+              gpu:gputally_price:per_hour
+          )
+      - record: prices:gputally_currency:info
+        expr: |-
+          vector(1)
+        labels:
+          currency: '{{ $settings.currency }}'
       - record: device:gputally_share:ratio
         expr: |2-
               max by (cluster, node, gpu, uuid, model) (gputally_gpu_info)
@@ -747,15 +764,7 @@ groups:
                 )
               or
                 label_replace(
-                  max by (cluster, node, gpu, uuid) (
-                        max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
-                      >= {{ $settings.hangUtilizationRatio }}
-                    and
-                          max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts)
-                        /
-                          max by (cluster, node, gpu, uuid) (gputally_gpu_power_limit_watts)
-                      < {{ $settings.hangPowerRatio }}
-                  ) * 0 + 1,
+                  max by (cluster, node, gpu, uuid) (gpu:gputally_suspected_hang:ratio) * 0 + 1,
                   "problem", "suspected hang", "uuid", ".*"
                 )
             )
@@ -765,7 +774,63 @@ groups:
         expr: |-
           sum by (cluster) (namespace:gputally_unrequested:gpus)
   {{- end }}
-  {{- if (index $rules.groups "gputally-anomalies").enabled }}
+  {{- if (index $rules.groups "gputally-baselines").enabled }}
+  - name: gputally-baselines
+    interval: 5m
+    rules:
+      - record: gpu:gputally_gpu_nvlink_up:highest
+        expr: |-
+          max_over_time(gpu:gputally_gpu_nvlink_up:sum[{{ $settings.linkWindow }}])
+      - record: gpu:gputally_gpu_xgmi_up:highest
+        expr: |-
+          max_over_time(gpu:gputally_gpu_xgmi_up:sum[{{ $settings.linkWindow }}])
+      - record: gpu:gputally_pcie_speed:lanes
+        expr: |2-
+            max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_pcie_width[5m]))
+          *
+              2
+            ^
+              (max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_pcie_generation[5m])) - 1)
+      - record: gpu:gputally_pcie_best:lanes
+        expr: |-
+          max_over_time(gpu:gputally_pcie_speed:lanes[{{ $settings.pcieWindow }}])
+      - record: model:gputally_pcie_usual:lanes
+        expr: |2-
+            quantile by (cluster, node, model) (
+              0.25,
+                gpu:gputally_pcie_best:lanes
+              * on (cluster, node, uuid) group_left (model)
+                max by (cluster, node, uuid, model) (gputally_gpu_info)
+            )
+          and on (cluster, node, model)
+            count by (cluster, node, model) (max by (cluster, node, uuid, model) (gputally_gpu_info)) >= 4
+      - record: gpu:gputally_idle_power:watts
+        expr: |2-
+            max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts)
+          and
+            max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_utilization_ratio[5m])) == 0
+      - record: gpu:gputally_idle_floor:watts
+        expr: |2-
+            min_over_time(gpu:gputally_idle_power:watts[1d])
+          or on (cluster, node, gpu, uuid)
+            max by (cluster, node, gpu, uuid) (
+                max by (cluster, node, gpu, uuid, model) (gputally_gpu_info)
+              * on (cluster, model) group_left ()
+                min by (cluster, model) (
+                    min_over_time(gpu:gputally_idle_power:watts[1d])
+                  * on (cluster, node, uuid) group_left (model)
+                    max by (cluster, node, uuid, model) (gputally_gpu_info)
+                )
+            )
+          or on (cluster, node, gpu, uuid)
+              (
+                  max by (cluster, node, gpu, uuid) (gputally_gpu_power_enforced_limit_watts)
+                or
+                  max by (cluster, node, gpu, uuid) (gputally_gpu_power_limit_watts)
+              )
+            / 10
+  {{- end }}
+  {{- if or (index $rules.groups "gputally-anomalies").enabled $alerts.GPUTallyAnomalyGpu.enabled $alerts.GPUTallyAnomalyNamespace.enabled }}
   - name: gputally-anomalies
     interval: 1m
     rules:
@@ -1113,16 +1178,11 @@ groups:
       {{- with $alerts.GPUTallyAnomalyNamespace }}
       {{- if .enabled }}
       - alert: GPUTallyAnomalyNamespace
-        expr: |2-
-            label_replace(
-              namespace:gputally_anomaly:input > namespace:gputally_anomaly:upper,
-              "band", "upper", "anomaly_name", ".*"
-            )
-          or
-            label_replace(
-              namespace:gputally_anomaly:input < namespace:gputally_anomaly:lower,
-              "band", "lower", "anomaly_name", ".*"
-            )
+        expr: |-
+          label_replace(
+            namespace:gputally_anomaly:input < namespace:gputally_anomaly:lower,
+            "band", "lower", "anomaly_name", ".*"
+          )
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1136,15 +1196,16 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            GPU use of namespace {{`{{ $labels.namespace }}`}} is unusual.
+            Namespace {{`{{ $labels.namespace }}`}} uses less of its GPUs than usual.
           description: |-
-            Namespace {{`{{ $labels.namespace }}`}} is outside the {{`{{ $labels.band }}`}} band of its own past: {{`{{ $labels.anomaly_name }}`}} is {{`{{ $value | humanize }}`}}. If this was not planned, check which pods started or ended.
+            Namespace {{`{{ $labels.namespace }}`}} is below the band of its own past: {{`{{ $labels.anomaly_name }}`}} is {{`{{ $value | humanize }}`}}. If this was not planned, check which pods ended or wait.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyAnomalyNamespace.md
       {{- end }}
       {{- end }}
   {{- end }}
   {{- if or $alerts.GPUTallyExporterDown.enabled $alerts.GPUTallyAllExportersDown.enabled $alerts.GPUTallyExporterAbsent.enabled $alerts.GPUTallyDriverUnavailable.enabled $alerts.GPUTallyGpuLost.enabled $alerts.GPUTallyGpusMissing.enabled $alerts.GPUTallySnapshotStale.enabled }}
   - name: gputally-availability
+    interval: 1m
     rules:
       {{- with $alerts.GPUTallyExporterDown }}
       {{- if .enabled }}
@@ -1346,6 +1407,7 @@ groups:
   {{- end }}
   {{- if (index $rules.groups "gputally-health").enabled }}
   - name: gputally-health
+    interval: 1m
     rules:
       - record: gpu:gputally_gpu_nvlink_up:sum
         expr: |2-
@@ -1738,11 +1800,21 @@ groups:
       - alert: GPUTallyNvlinkErrors
         expr: |2-
             (
-              sum by (cluster, node, gpu, uuid) (
-                max by (cluster, node, gpu, uuid, type) (
-                  increase(gputally_gpu_nvlink_errors_total{type!~"crc_.*"}[1h])
+                label_replace(
+                  sum by (cluster, node, gpu, uuid) (
+                    max by (cluster, node, gpu, uuid, type) (
+                      increase(gputally_gpu_nvlink_errors_total{type=~"link_recovery_failed|ecc_data"}[15m])
+                    )
+                  ) > 0,
+                  "kind", "failed recoveries or lost data", "uuid", ".*"
                 )
-              ) > 0
+              or on (cluster, node, gpu, uuid)
+                label_replace(
+                  max by (cluster, node, gpu, uuid) (
+                    increase(gputally_gpu_nvlink_errors_total{type="replay"}[15m])
+                  ) >= 15 * {{ $settings.nvlinkReplaysPerMinute }},
+                  "kind", "replays", "uuid", ".*"
+                )
             )
           * on (cluster, node, uuid) group_left (pci_bus_id, model)
             max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
@@ -1759,9 +1831,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} has NVLink errors other than CRC.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} has serious NVLink errors: {{`{{ $labels.kind }}`}}.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} had {{`{{ printf "%.0f" $value }}`}} NVLink errors other than CRC in the last hour: replays, recoveries or corrupt packets. A link may be failing. Find it with nvidia-smi nvlink -e.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} had {{`{{ printf "%.0f" $value }}`}} {{`{{ $labels.kind }}`}} on its NVLinks in 15 minutes. A link is failing. Find it with nvidia-smi nvlink -e, and reset the GPU when its jobs have ended.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyNvlinkErrors.md
       {{- end }}
       {{- end }}
@@ -1769,7 +1841,7 @@ groups:
       {{- if .enabled }}
       - alert: GPUTallyNvlinkDown
         expr: |2-
-                max_over_time(gpu:gputally_gpu_nvlink_up:sum[{{ $settings.linkWindow }}])
+                last_over_time(gpu:gputally_gpu_nvlink_up:highest[15m])
               -
                 gpu:gputally_gpu_nvlink_up:sum
             > 0
@@ -1861,7 +1933,7 @@ groups:
       {{- if .enabled }}
       - alert: GPUTallyXgmiDown
         expr: |2-
-                max_over_time(gpu:gputally_gpu_xgmi_up:sum[{{ $settings.linkWindow }}])
+                last_over_time(gpu:gputally_gpu_xgmi_up:highest[15m])
               -
                 gpu:gputally_gpu_xgmi_up:sum
             > 0
@@ -1898,26 +1970,23 @@ groups:
       - alert: GPUTallyPcieDegraded
         expr: |2-
             (
-                    max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_pcie_width[15m]))
-                  /
-                    max by (cluster, node, gpu, uuid) (gputally_gpu_pcie_width_max)
-                  *
-                      2
-                    ^
-                      (
-                          max by (cluster, node, gpu, uuid) (
-                            max_over_time(gputally_gpu_pcie_generation[15m])
-                          )
-                        -
-                          max by (cluster, node, gpu, uuid) (gputally_gpu_pcie_generation_max)
-                      )
-                < 1
-              and
-                  max by (cluster, node, gpu, uuid) (avg_over_time(gputally_gpu_utilization_ratio[15m]))
-                >= {{ $settings.pcieBusyRatio }}
+                  max_over_time(gpu:gputally_pcie_speed:lanes[15m])
+                /
+                  last_over_time(gpu:gputally_pcie_best:lanes[15m])
+                * on (cluster, node, uuid) group_left (pci_bus_id, model)
+                  max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+              < 1
+            or
+                  max_over_time(gpu:gputally_pcie_speed:lanes[15m])
+                * on (cluster, node, uuid) group_left (pci_bus_id, model)
+                  max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+                / on (cluster, node, model) group_left ()
+                  last_over_time(model:gputally_pcie_usual:lanes[15m])
+              < 1
             )
-          * on (cluster, node, uuid) group_left (pci_bus_id, model)
-            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+          and on (cluster, node, uuid)
+              max by (cluster, node, uuid) (avg_over_time(gputally_gpu_utilization_ratio[15m]))
+            >= {{ $settings.pcieBusyRatio }}
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1931,9 +2000,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is busy on a PCIe link below its full speed.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is busy on a PCIe link below its usual speed.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} is busy, and its PCIe link reached at most {{`{{ $value | humanizePercentage }}`}} of its bandwidth. Loading and copying data is slow. Reseat the card or its riser at the next service.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} is busy, and its PCIe link reached at most {{`{{ $value | humanizePercentage }}`}} of the bandwidth that it had in the last {{ $settings.pcieWindow }}, or that the other GPUs of its model on the node have. Loading and copying data is slow. Reseat the card or its riser at the next service.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyPcieDegraded.md
       {{- end }}
       {{- end }}
@@ -1943,7 +2012,22 @@ groups:
         expr: |2-
             (
                 max by (cluster, node, gpu, uuid) (rate(gputally_gpu_pcie_replays_total[5m])) * 60
-              > {{ $settings.pcieReplaysPerMinute }}
+              >
+                ceil(
+                    {{ $settings.pcieReplaysPerGigatransfer }}
+                  *
+                    (
+                        max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_pcie_width[5m]))
+                      *
+                          2
+                        ^
+                          max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_pcie_generation[5m]))
+                      or
+                          max by (cluster, node, gpu, uuid) (gputally_gpu_pcie_replays_total)
+                        * 0
+                        + 128
+                    )
+                )
             )
           * on (cluster, node, uuid) group_left (pci_bus_id, model)
             max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
@@ -1966,23 +2050,25 @@ groups:
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyPcieReplays.md
       {{- end }}
       {{- end }}
+      - record: gpu:gputally_suspected_hang:ratio
+        expr: |2-
+              max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_power_watts[5m]))
+            / on (cluster, node, gpu, uuid)
+              max by (cluster, node, gpu, uuid) (last_over_time(gpu:gputally_idle_floor:watts[15m]))
+            < {{ $settings.hangPowerFactor }}
+          and
+              max by (cluster, node, gpu, uuid) (min_over_time(gputally_gpu_utilization_ratio[5m]))
+            >= {{ $settings.hangUtilizationRatio }}
+          unless
+              max by (cluster, node, gpu, uuid) (
+                max_over_time(gputally_gpu_memory_utilization_ratio[5m])
+              )
+            >= {{ $settings.hangMemoryRatio }}
       {{- with $alerts.GPUTallySuspectedHang }}
       {{- if .enabled }}
       - alert: GPUTallySuspectedHang
         expr: |2-
-            (
-                    max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_power_watts[5m]))
-                  /
-                    (
-                        max by (cluster, node, gpu, uuid) (gputally_gpu_power_enforced_limit_watts)
-                      or
-                        max by (cluster, node, gpu, uuid) (gputally_gpu_power_limit_watts)
-                    )
-                < {{ $settings.hangPowerRatio }}
-              and
-                  max by (cluster, node, gpu, uuid) (min_over_time(gputally_gpu_utilization_ratio[5m]))
-                >= {{ $settings.hangUtilizationRatio }}
-            )
+            gpu:gputally_suspected_hang:ratio
           * on (cluster, node, uuid) group_left (pci_bus_id, model)
             max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
@@ -2000,7 +2086,7 @@ groups:
           summary: |-
             GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is busy at idle power: its job may hang.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} has been busy without a break for 15 minutes, at no more than {{`{{ $value | humanizePercentage }}`}} of its power limit. A kernel that waits for another GPU looks like this. Find the owner with gputally whose, and check whether the job makes progress.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} has been busy without a break for 15 minutes, at no more than {{`{{ printf "%.1f" $value }}`}} times its power while idle, and without moving memory. A kernel that waits for another GPU looks like this. Find the owner with gputally whose, and check whether the job makes progress.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallySuspectedHang.md
       {{- end }}
       {{- end }}
@@ -2079,37 +2165,29 @@ groups:
   {{- end }}
   {{- if or $alerts.GPUTallyMemoryNearlyFull.enabled $alerts.GPUTallyMemoryLeak.enabled $alerts.GPUTallyNoFreeGpu.enabled }}
   - name: gputally-saturation
+    interval: 1m
     rules:
       {{- with $alerts.GPUTallyMemoryNearlyFull }}
       {{- if .enabled }}
       - alert: GPUTallyMemoryNearlyFull
-        expr: |2-
+        expr: |-
+          max by (cluster, node, namespace, pod) (
+              device:gputally_pod_memory_used:bytes * 0
+            + on (cluster, node, gpu, uuid) group_left ()
               (
                     1
                   -
                       max by (cluster, node, gpu, uuid) (gputally_gpu_memory_free_bytes)
                     /
                       max by (cluster, node, gpu, uuid) (gputally_gpu_memory_total_bytes)
-                > {{ $settings.memoryFullRatio }}
-              )
-            * on (cluster, node, uuid) group_left (pci_bus_id, model)
-              max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
-          or
-              (
+                or
                     1
                   -
                       max by (cluster, node, gpu, uuid) (gputally_mig_memory_free_bytes)
                     /
                       max by (cluster, node, gpu, uuid) (gputally_mig_memory_total_bytes)
-                > {{ $settings.memoryFullRatio }}
               )
-            * on (cluster, node, uuid) group_left (parent_uuid)
-              max by (cluster, node, uuid, parent_uuid) (gputally_mig_info)
-            * on (cluster, node, parent_uuid) group_left (pci_bus_id, model)
-              label_replace(
-                max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info),
-                "parent_uuid", "$1", "uuid", "(.+)"
-              )
+          ) > {{ $settings.memoryFullRatio }}
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -2117,15 +2195,15 @@ groups:
         labels:
           severity: {{ .severity }}
           action: none
-          audience: oncall
+          audience: team
           {{- with $rules.additionalRuleLabels }}
           {{- toYaml . | nindent 10 }}
           {{- end }}
         annotations:
           summary: |-
-            Memory of GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is nearly full.
+            GPU memory of pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} is nearly full.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} ({{`{{ $labels.uuid }}`}}) has had {{`{{ $value | humanizePercentage }}`}} of its memory in use for 15 minutes. Further allocations fail. gputally_pod_memory_used_bytes shows which pods use it.
+            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} on node {{`{{ $labels.node }}`}} uses a GPU or MIG device that has had {{`{{ $value | humanizePercentage }}`}} of its memory in use for 15 minutes. If that is not intended, further allocations will fail: use smaller batches or a larger GPU.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyMemoryNearlyFull.md
       {{- end }}
       {{- end }}
@@ -2230,6 +2308,11 @@ groups:
                 device:gputally_pod_held:ratio{namespace!~"{{ $settings.exemptNamespaces }}"}[15m]
                   offset {{ $settings.idleWindow }}
               )
+            unless on (cluster, node, gpu, uuid, namespace, pod)
+                max_over_time(device:gputally_pod_memory_used:bytes[{{ $settings.idleWindow }}])
+              -
+                min_over_time(device:gputally_pod_memory_used:bytes[{{ $settings.idleWindow }}])
+              > {{ $settings.idleMemoryMebibytes }} * 1024 * 1024
           )
         for: {{ .for }}
         {{- with .keepFiringFor }}
@@ -2273,6 +2356,11 @@ groups:
                 device:gputally_pod_held:ratio{namespace!~"{{ $settings.exemptNamespaces }}"}[15m]
                   offset {{ $settings.idleLongWindow }}
               )
+            unless on (cluster, node, gpu, uuid, namespace, pod)
+                max_over_time(device:gputally_pod_memory_used:bytes[{{ $settings.idleLongWindow }}])
+              -
+                min_over_time(device:gputally_pod_memory_used:bytes[{{ $settings.idleLongWindow }}])
+              > {{ $settings.idleMemoryMebibytes }} * 1024 * 1024
           )
         for: {{ .for }}
         {{- with .keepFiringFor }}
@@ -2422,8 +2510,9 @@ groups:
       {{- end }}
       {{- end }}
   {{- end }}
-  {{- if or $alerts.GPUTallyNodePowerOverBudget.enabled $alerts.GPUTallyNamespaceOverBudget.enabled $alerts.GPUTallyUnattributedEnergy.enabled $alerts.GPUTallyEnergyCounterStuck.enabled }}
+  {{- if or $alerts.GPUTallyNodePowerOverBudget.enabled $alerts.GPUTallyNamespaceOverBudget.enabled $alerts.GPUTallyModelUnpriced.enabled $alerts.GPUTallyUnattributedEnergy.enabled $alerts.GPUTallyEnergyCounterStuck.enabled }}
   - name: gputally-energy
+    interval: 1m
     rules:
       {{- with $alerts.GPUTallyNodePowerOverBudget }}
       {{- if .enabled }}
@@ -2473,8 +2562,32 @@ groups:
           summary: |-
             Namespace {{`{{ $labels.namespace }}`}} is over its daily GPU budget.
           description: |-
-            Namespace {{`{{ $labels.namespace }}`}} has cost {{`{{ $value | printf "%.2f" }}`}} in the last 24 hours (GPUs and energy), more than its daily budget. Review its most expensive pods and its idle GPUs.
+            Namespace {{`{{ $labels.namespace }}`}} has cost {{`{{ $value | printf "%.2f" }}`}} {{ $settings.currency }} in the last 24 hours (GPUs and energy), more than its daily budget. Review its most expensive pods and its idle GPUs.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyNamespaceOverBudget.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyModelUnpriced }}
+      {{- if .enabled }}
+      - alert: GPUTallyModelUnpriced
+        expr: |-
+          model:gputally_gpus_unpriced:count > 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            GPU model {{`{{ $labels.model }}`}} has no price.
+          description: |-
+            {{`{{ $value }}`}} GPU(s) of model {{`{{ $labels.model }}`}} have no price: their GPU-hours are counted, but bills and budgets contain only their energy. Add a row for the model to gpu_hour_prices.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyModelUnpriced.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyUnattributedEnergy }}
@@ -2546,6 +2659,7 @@ groups:
   {{- end }}
   {{- if or $alerts.GPUTallySourceFailing.enabled $alerts.GPUTallyReadErrors.enabled $alerts.GPUTallySourceSlow.enabled $alerts.GPUTallyCheckpointFailing.enabled $alerts.GPUTallyLedgerError.enabled $alerts.GPUTallyScrapeSlow.enabled $alerts.GPUTallyTooManySamples.enabled $alerts.GPUTallyExporterRestarting.enabled $alerts.GPUTallyEnergyUnobserved.enabled }}
   - name: gputally-exporter
+    interval: 1m
     rules:
       {{- with $alerts.GPUTallySourceFailing }}
       {{- if .enabled }}
