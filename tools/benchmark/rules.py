@@ -3,7 +3,7 @@
 A node of each of some models runs through the real exporter and is cloned. Every series goes back as far as a
 rule reads it, so that every window is full: the scrapes are those of the exporter, and the earlier values of
 records are the last one times a factor that changes from sample to sample. Then Prometheus loads the rules
-and evaluates each group at its own interval; a `rule_query_offset` moves the clock to the time of the data.
+and evaluates each group at its own interval; a `query_offset` moves the clock to the time of the data.
 """
 
 import math
@@ -22,7 +22,6 @@ from alerts.filling import with_defaults
 from alerts.groups import GROUPS
 from alerts.model import Alert, RecordingRule
 from alerts.rules import rule_groups
-from gputally.declarations import STANDARD
 from tools.benchmark.fleet import GPUS, nodes_of
 from tools.benchmark.reach import Reach, reach_of
 from tools.replay.blocks import (
@@ -121,7 +120,7 @@ def measure_rules(directory: Path, nodes: int, minutes: float, say: Callable[[st
     }
     rules = directory / "rules.yml"
     rules.write_text(yaml.safe_dump({"groups": groups}))
-    base = [replace(node, metrics=STANDARD) for node in nodes_of(nodes)]
+    base = nodes_of(nodes)
     say(f"rules: recording them for {len(base)} nodes, which gives the series of the records")
     past = [
         _Past(labels, value, intervals[labels["__name__"]], seconds)
@@ -135,14 +134,16 @@ def measure_rules(directory: Path, nodes: int, minutes: float, say: Callable[[st
     files = [directory / f"{number}.windows" for number in range(len(base))]
     play_nodes(base, files, scraped, began_at=_BEGAN, window_seconds=_WINDOW_SECONDS)
     config = directory / "prometheus.yml"
-    config.write_text(_config(None))
+    config.write_text(_config())
     with running(directory, config, directory / "data", *RECEIVER, "--web.enable-lifecycle") as prometheus:
         say(f"rules: loading {nodes:,} nodes")
         load(prometheus, _requests(base, files, past, reach, scraped))
         loaded = own_figures(prometheus)
         series = int(prometheus.query('count({__name__=~"[a-z_]+"})', time=f"{_EVALUATED}")[0]["value"][1])
         say(f"rules: evaluating them for {minutes:g} minutes")
-        config.write_text(_config(rules, offset=time.time() - _EVALUATED))
+        offset = f"{time.time() - _EVALUATED:.0f}s"
+        rules.write_text(yaml.safe_dump({"groups": [{**group, "query_offset": offset} for group in groups]}))
+        config.write_text(_config(rules))
         _reload(prometheus)
         before, began = own_figures(prometheus), time.monotonic()
         spent = _watch(prometheus, minutes * 60)
@@ -227,12 +228,10 @@ def _earlier(
                 yield tuple((key, name if key == "node" else value) for key, value in rename(pairs)), samples
 
 
-def _config(rules: Path | None, offset: float = 0) -> str:
-    evaluating = {"evaluation_interval": "1m", "rule_query_offset": f"{offset:.0f}s"} if rules else {}
+def _config(*rule_files: Path) -> str:
     return yaml.safe_dump(
         {
-            "global": evaluating,
-            "rule_files": [str(rules)] if rules else [],
+            "rule_files": [str(file) for file in rule_files],
             "storage": {"tsdb": {"retention": {"time": "100y"}}},
         }
     )
