@@ -87,6 +87,7 @@ EXPECTED: dict[str, set[str]] = {
     "nameless": {"GPUTallyUnattributedProcesses", "GPUTallyUnattributedEnergy"},
     "crowded": {"GPUTallyTooManySamples"},
     "cluster full": {"GPUTallyNoFreeGpu"},
+    "all AMD Radeon RX 7900 XT/7900 XTX/7900 GRE": {"GPUTallyModelUnpriced"},
     "all NVIDIA GeForce RTX 4090": {"GPUTallyGpusUnallocated", "GPUTallyModelUnpriced"},
 }
 WHEN_ALL_IS_GONE = {"GPUTallyExporterAbsent"}

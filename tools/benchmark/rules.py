@@ -34,7 +34,7 @@ from tools.replay.blocks import (
 )
 from tools.replay.clones import renamed
 from tools.replay.fleet import WINDOW_SECONDS, GpuNode, Period
-from tools.replay.rule_files import RuleGroup, parse_duration
+from tools.replay.rule_files import RuleGroup, names_in, parse_duration
 from tools.replay.rules import record_rules
 from tools.replay.tape import EncodedSeries, LabelPairs, encode_sample
 from tools.servers.prometheus import Prometheus, running, serving
@@ -124,7 +124,7 @@ def measure_rules(directory: Path, nodes: int, minutes: float, say: Callable[[st
     say(f"rules: recording them for {len(base)} nodes, which gives the series of the records")
     past = [
         _Past(labels, value, intervals[labels["__name__"]], seconds)
-        for labels, value in _recorded(directory / "base", base, rules)
+        for labels, value in _recorded(directory / "base", base, _needed(groups, reach))
         if (seconds := reach.get(labels["__name__"], 0.0))
     ]
     furthest = max(seconds for name, seconds in reach.items() if name not in intervals)
@@ -170,11 +170,28 @@ def _enabled() -> Iterator[Alert | RecordingRule]:
             yield from (rule for rule in with_defaults(group).rules if getattr(rule, "enabled", True))
 
 
-def _recorded(directory: Path, base: Sequence[GpuNode], rules: Path) -> list[tuple[Mapping[str, str], float]]:
-    """Labels and values of all records of the nodes themselves."""
+def _needed(groups: Sequence[RuleGroup], reach: Reach) -> list[RuleGroup]:
+    """The records that are read over time, with those that they read."""
+    rules = [rule for group in groups for rule in group["rules"] if "record" in rule]
+    every = {rule["record"] for rule in rules}
+    needed = {name for name in every if reach.get(name)}
+    while (
+        more := {name for rule in rules if rule["record"] in needed for name in names_in(rule["expr"], every)}
+        - needed
+    ):
+        needed |= more
+    return [{"name": "needed", "rules": [rule for rule in rules if rule["record"] in needed]}]
+
+
+def _recorded(
+    directory: Path, base: Sequence[GpuNode], groups: Sequence[RuleGroup]
+) -> list[tuple[Mapping[str, str], float]]:
+    """Labels and values of these records on the nodes themselves."""
     alone = [replace(node, clones=()) for node in base]
     settled = Period(_EVALUATED - _SETTLED_SECONDS, _EVALUATED, 60)
     write_history(alone, settled, directory, cluster=_CLUSTER, job=_JOB, began_at=_BEGAN)
+    rules = directory / "rules.yml"
+    rules.write_text(yaml.safe_dump({"groups": list(groups)}))
     record_rules(directory, [rules], Period(_EVALUATED - 300, _EVALUATED, 60))
     with serving(directory) as prometheus:
         found = prometheus.query('{__name__=~".+:gputally_.+"}', time=f"{_EVALUATED}")
