@@ -18,11 +18,25 @@ GROUP = Group(
         ),
         RecordingRule(
             "node:gputally_gpus_allocated:count",
-            "sum by (cluster, node) (device:gputally_allocated:gpus)",
+            """
+            sum by (cluster, node) (
+                  device:gputally_share:ratio
+                * on (cluster, node, gpu, uuid) group_left ()
+                  max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(pod|host)_active"})
+              or
+                device:gputally_share:ratio * 0
+            )
+            """,
         ),
         RecordingRule(
             "node:gputally_gpus_in_use:count",
-            "sum by (cluster, node) (device:gputally_in_use:gpus)",
+            """
+            sum by (cluster, node) (
+                device:gputally_share:ratio
+              * on (cluster, node, gpu, uuid) group_left ()
+                (max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(gpu|mig)_processes"}) > bool 0)
+            )
+            """,
         ),
         RecordingRule(
             "node:gputally_gpus_free:count",
@@ -54,7 +68,11 @@ GROUP = Group(
         ),
         RecordingRule(
             "node:gputally_idle:gpus",
-            "sum by (cluster, node) (device:gputally_idle:gpus)",
+            """
+            sum by (cluster, node) (
+              clamp_min(device:gputally_held:gpus - device:gputally_busy:gpus, 0)
+            )
+            """,
         ),
         RecordingRule(
             "node:gputally_gpu_cost:per_hour",
@@ -102,11 +120,25 @@ GROUP = Group(
         ),
         RecordingRule(
             "model:gputally_gpus_allocated:count",
-            "sum by (cluster, model) (device:gputally_allocated:gpus)",
+            """
+            sum by (cluster, model) (
+                  device:gputally_share:ratio
+                * on (cluster, node, gpu, uuid) group_left ()
+                  max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(pod|host)_active"})
+              or
+                device:gputally_share:ratio * 0
+            )
+            """,
         ),
         RecordingRule(
             "model:gputally_gpus_in_use:count",
-            "sum by (cluster, model) (device:gputally_in_use:gpus)",
+            """
+            sum by (cluster, model) (
+                device:gputally_share:ratio
+              * on (cluster, node, gpu, uuid) group_left ()
+                (max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(gpu|mig)_processes"}) > bool 0)
+            )
+            """,
         ),
         RecordingRule(
             "model:gputally_gpus_free:count",
@@ -162,7 +194,11 @@ GROUP = Group(
         ),
         RecordingRule(
             "model:gputally_idle:gpus",
-            "sum by (cluster, model) (device:gputally_idle:gpus)",
+            """
+            sum by (cluster, model) (
+              clamp_min(device:gputally_held:gpus - device:gputally_busy:gpus, 0)
+            )
+            """,
         ),
         RecordingRule(
             "model:gputally_gpu_cost:per_hour",

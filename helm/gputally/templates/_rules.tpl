@@ -322,21 +322,6 @@ groups:
               )
           or
             device:gputally_held:gpus == 0
-      - record: device:gputally_idle:gpus
-        expr: |-
-          clamp_min(device:gputally_held:gpus - device:gputally_busy:gpus, 0)
-      - record: device:gputally_allocated:gpus
-        expr: |2-
-              device:gputally_share:ratio
-            * on (cluster, node, gpu, uuid) group_left ()
-              max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(pod|host)_active"})
-          or
-            device:gputally_share:ratio * 0
-      - record: device:gputally_in_use:gpus
-        expr: |2-
-            device:gputally_share:ratio
-          * on (cluster, node, gpu, uuid) group_left ()
-            (max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(gpu|mig)_processes"}) > bool 0)
   {{- end }}
   {{- if (index $rules.groups "gputally-owners").enabled }}
   - name: gputally-owners
@@ -365,7 +350,7 @@ groups:
             sum by (cluster, node, namespace, pod) (
                 device:gputally_pod_part:ratio
               * on (cluster, node, gpu, uuid) group_left ()
-                (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+                clamp_min(1 - device:gputally_busy:gpus / (device:gputally_held:gpus > 0), 0)
               * on (cluster, node, gpu, uuid) group_left (model)
                 device:gputally_share:ratio
             )
@@ -385,7 +370,7 @@ groups:
             sum by (cluster, node, namespace, pod) (
                 device:gputally_pod_part:ratio
               * on (cluster, node, gpu, uuid) group_left ()
-                (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+                clamp_min(1 - device:gputally_busy:gpus / (device:gputally_held:gpus > 0), 0)
               * on (cluster, node, gpu, uuid) group_left ()
                 device:gputally_price:per_hour
             )
@@ -420,7 +405,7 @@ groups:
           sum by (cluster, node, owner) (
               device:gputally_host_part:ratio
             * on (cluster, node, gpu, uuid) group_left ()
-              (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+              clamp_min(1 - device:gputally_busy:gpus / (device:gputally_held:gpus > 0), 0)
             * on (cluster, node, gpu, uuid) group_left (model)
               device:gputally_share:ratio
           )
@@ -436,7 +421,7 @@ groups:
           sum by (cluster, node, owner) (
               device:gputally_host_part:ratio
             * on (cluster, node, gpu, uuid) group_left ()
-              (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+              clamp_min(1 - device:gputally_busy:gpus / (device:gputally_held:gpus > 0), 0)
             * on (cluster, node, gpu, uuid) group_left ()
               device:gputally_price:per_hour
           )
@@ -530,10 +515,20 @@ groups:
           sum by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_up))
       - record: node:gputally_gpus_allocated:count
         expr: |-
-          sum by (cluster, node) (device:gputally_allocated:gpus)
+          sum by (cluster, node) (
+                device:gputally_share:ratio
+              * on (cluster, node, gpu, uuid) group_left ()
+                max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(pod|host)_active"})
+            or
+              device:gputally_share:ratio * 0
+          )
       - record: node:gputally_gpus_in_use:count
         expr: |-
-          sum by (cluster, node) (device:gputally_in_use:gpus)
+          sum by (cluster, node) (
+              device:gputally_share:ratio
+            * on (cluster, node, gpu, uuid) group_left ()
+              (max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(gpu|mig)_processes"}) > bool 0)
+          )
       - record: node:gputally_gpus_free:count
         expr: |-
           clamp_min(node:gputally_gpus_up:count - node:gputally_gpus_allocated:count, 0)
@@ -557,7 +552,9 @@ groups:
           sum by (cluster, node) (device:gputally_busy:gpus)
       - record: node:gputally_idle:gpus
         expr: |-
-          sum by (cluster, node) (device:gputally_idle:gpus)
+          sum by (cluster, node) (
+            clamp_min(device:gputally_held:gpus - device:gputally_busy:gpus, 0)
+          )
       - record: node:gputally_gpu_cost:per_hour
         expr: |-
           sum by (cluster, node) (gpu:gputally_price:per_hour)
@@ -592,10 +589,20 @@ groups:
           )
       - record: model:gputally_gpus_allocated:count
         expr: |-
-          sum by (cluster, model) (device:gputally_allocated:gpus)
+          sum by (cluster, model) (
+                device:gputally_share:ratio
+              * on (cluster, node, gpu, uuid) group_left ()
+                max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(pod|host)_active"})
+            or
+              device:gputally_share:ratio * 0
+          )
       - record: model:gputally_gpus_in_use:count
         expr: |-
-          sum by (cluster, model) (device:gputally_in_use:gpus)
+          sum by (cluster, model) (
+              device:gputally_share:ratio
+            * on (cluster, node, gpu, uuid) group_left ()
+              (max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(gpu|mig)_processes"}) > bool 0)
+          )
       - record: model:gputally_gpus_free:count
         expr: |-
           clamp_min(model:gputally_gpus_up:count - model:gputally_gpus_allocated:count, 0)
@@ -635,7 +642,9 @@ groups:
           sum by (cluster, model) (device:gputally_busy:gpus)
       - record: model:gputally_idle:gpus
         expr: |-
-          sum by (cluster, model) (device:gputally_idle:gpus)
+          sum by (cluster, model) (
+            clamp_min(device:gputally_held:gpus - device:gputally_busy:gpus, 0)
+          )
       - record: model:gputally_gpu_cost:per_hour
         expr: |-
           sum by (cluster, model) (gpu:gputally_price:per_hour)
