@@ -41,7 +41,7 @@ from tools.servers.prometheus import Prometheus, running, serving
 
 SCRAPE_SECONDS = 15
 _BEGAN = 1_748_736_000  # the same time gives the same values
-_EVALUATED = _BEGAN + 86_400
+EVALUATED = _BEGAN + 86_400
 """The first evaluation. Records go back further; the scenario does not have to."""
 _LOOKBACK = 300
 _WINDOW_SECONDS = 300
@@ -98,7 +98,7 @@ class RulesCost:
 
 
 @dataclass(frozen=True, slots=True)
-class _Past:
+class PastRecord:
     """A record that rules read further back."""
 
     labels: Mapping[str, str]
@@ -123,13 +123,13 @@ def measure_rules(directory: Path, nodes: int, minutes: float, say: Callable[[st
     base = nodes_of(nodes)
     say(f"rules: recording them for {len(base)} nodes, which gives the series of the records")
     past = [
-        _Past(labels, value, intervals[labels["__name__"]], seconds)
+        PastRecord(labels, value, intervals[labels["__name__"]], seconds)
         for labels, value in _recorded(directory / "base", base, _needed(groups, reach))
         if (seconds := reach.get(labels["__name__"], 0.0))
     ]
     furthest = max(seconds for name, seconds in reach.items() if name not in intervals)
     scraped = Period(
-        _EVALUATED - furthest - _LOOKBACK, _EVALUATED + minutes * 60 + 2 * SCRAPE_SECONDS, SCRAPE_SECONDS
+        EVALUATED - furthest - _LOOKBACK, EVALUATED + minutes * 60 + 2 * SCRAPE_SECONDS, SCRAPE_SECONDS
     )
     files = [directory / f"{number}.windows" for number in range(len(base))]
     play_nodes(base, files, scraped, began_at=_BEGAN, window_seconds=_WINDOW_SECONDS)
@@ -139,16 +139,16 @@ def measure_rules(directory: Path, nodes: int, minutes: float, say: Callable[[st
         say(f"rules: loading {nodes:,} nodes")
         load(prometheus, _requests(base, files, past, reach, scraped))
         loaded = own_figures(prometheus)
-        series = int(prometheus.query('count({__name__=~"[a-z_]+"})', time=f"{_EVALUATED}")[0]["value"][1])
+        series = int(prometheus.query('count({__name__=~"[a-z_]+"})', time=f"{EVALUATED}")[0]["value"][1])
         say(f"rules: evaluating them for {minutes:g} minutes")
-        offset = f"{time.time() - _EVALUATED:.0f}s"
+        offset = f"{time.time() - EVALUATED:.0f}s"
         rules.write_text(yaml.safe_dump({"groups": [{**group, "query_offset": offset} for group in groups]}))
         config.write_text(_config(rules))
         _reload(prometheus)
         before, began = own_figures(prometheus), time.monotonic()
         spent = _watch(prometheus, minutes * 60)
         after, passed = own_figures(prometheus), time.monotonic() - began
-        counts = _counts(prometheus, _EVALUATED + minutes * 60)
+        counts = _counts(prometheus, EVALUATED + minutes * 60)
     cpu = after["process_cpu_seconds_total"] - before["process_cpu_seconds_total"]
     return RulesCost(
         nodes=nodes,
@@ -188,33 +188,33 @@ def _recorded(
 ) -> list[tuple[Mapping[str, str], float]]:
     """Labels and values of these records on the nodes themselves."""
     alone = [replace(node, clones=()) for node in base]
-    settled = Period(_EVALUATED - _SETTLED_SECONDS, _EVALUATED, 60)
+    settled = Period(EVALUATED - _SETTLED_SECONDS, EVALUATED, 60)
     write_history(alone, settled, directory, cluster=_CLUSTER, job=_JOB, began_at=_BEGAN)
     rules = directory / "rules.yml"
     rules.write_text(yaml.safe_dump({"groups": list(groups)}))
-    record_rules(directory, [rules], Period(_EVALUATED - 300, _EVALUATED, 60))
+    record_rules(directory, [rules], Period(EVALUATED - 300, EVALUATED, 60))
     with serving(directory) as prometheus:
-        found = prometheus.query('{__name__=~".+:gputally_.+"}', time=f"{_EVALUATED}")
+        found = prometheus.query('{__name__=~".+:gputally_.+"}', time=f"{EVALUATED}")
     return [(series["metric"], float(series["value"][1])) for series in found]
 
 
 def _requests(
     base: Sequence[GpuNode],
     files: Sequence[Path],
-    past: Sequence[_Past],
+    past: Sequence[PastRecord],
     reach: Reach,
     scraped: Period,
 ) -> Iterator[list[bytes]]:
     """Everything in the order of time, window by window; no series before the time that a rule reads."""
     copies = {node.name: [(name, renamed(name)) for name in node.clones] for node in base}
-    begin = min([scraped.first, *(_EVALUATED - one.reach - _LOOKBACK for one in past)])
+    begin = min([scraped.first, *(EVALUATED - one.reach - _LOOKBACK for one in past)])
     while begin < scraped.first:
         end = min(begin + WINDOW_SECONDS, scraped.first)
-        yield from encode_requests(_earlier(past, begin, end, copies), {})
+        yield from encode_requests(earlier_samples(past, begin, end, copies), {})
         begin = end
     for windows in zip(*map(read_windows, files), strict=True):
         end = begin + _WINDOW_SECONDS
-        yield from encode_requests(_earlier(past, begin, min(end, _EVALUATED), copies), {})
+        yield from encode_requests(earlier_samples(past, begin, min(end, EVALUATED), copies), {})
         for node, window in zip(base, windows, strict=True):
             read = [(labels, samples) for labels, samples in window if end > _first_read(labels, reach)]
             for name, rename in [(node.name, tuple), *copies[node.name]]:
@@ -224,15 +224,18 @@ def _requests(
 
 
 def _first_read(labels: LabelPairs, reach: Reach) -> float:
-    return _EVALUATED - max(reach.get(dict(labels)["__name__"], 0.0), _LOOKBACK)
+    return EVALUATED - max(reach.get(dict(labels)["__name__"], 0.0), _LOOKBACK)
 
 
-def _earlier(
-    past: Sequence[_Past], begin: float, end: float, copies: Mapping[str, Sequence[tuple[str, _Rename]]]
+def earlier_samples(
+    past: Sequence[PastRecord], begin: float, end: float, copies: Mapping[str, Sequence[tuple[str, _Rename]]]
 ) -> Iterator[EncodedSeries]:
-    """The records of a window, those of clones too: from `begin`, included, to `end`, excluded."""
+    """The records of a window, those of clones too: from `begin`, included, to `end`, excluded. `copies` are
+    the clones of a node, by its name.
+    """
     for one in past:
-        first, last = math.ceil(begin / one.interval), math.ceil(end / one.interval)
+        read_from = max(begin, EVALUATED - one.reach - _LOOKBACK)
+        first, last = math.ceil(read_from / one.interval), math.ceil(end / one.interval)
         samples = b"".join(
             encode_sample(round(number * one.interval * 1000), one.value * (0.5 + number % 97 / 194))
             for number in range(first, last)

@@ -6,8 +6,10 @@ import pytest
 
 from alerts.model import RecordingRule
 from tools.benchmark.reach import reach_of
-from tools.benchmark.rules import GroupCost, RulesCost
+from tools.benchmark.rules import EVALUATED, GroupCost, PastRecord, RulesCost, earlier_samples
 from tools.benchmark.rules_report import judge_rules, rules_section
+from tools.replay.clones import renamed
+from tools.replay.tape import encode_sample
 
 SCHEMA = {name: frozenset({"node"}) for name in ("gputally_a", "gputally_b", "node:gputally_c:sum")}
 CHEAP = RulesCost(
@@ -46,6 +48,19 @@ def test_the_furthest_of_several_rules_counts() -> None:
         RecordingRule("node:gputally_x:sum", f"increase(gputally_a[{span}])") for span in ("1h", "1d", "5m")
     ]
     assert reach_of(rules, SCHEMA) == {"gputally_a": 86_400}
+
+
+def test_a_record_of_a_node_goes_back_as_far_as_it_is_read_and_each_clone_has_it_too() -> None:
+    labels = {"__name__": "gpu:gputally_x:sum", "node": "one", "uuid": "GPU-1"}
+    past = [PastRecord(labels, 2.0, interval=300, reach=3600)]
+    copies = {"one": [("two", renamed("two"))]}
+    day_before = list(earlier_samples(past, EVALUATED - 86_400, EVALUATED - 82_800, copies))
+    own, clone = earlier_samples(past, EVALUATED - 86_400, EVALUATED, copies)
+    assert day_before == []
+    assert len(own[1]) == len(clone[1]) == (3600 + 300) // 300 * len(encode_sample(EVALUATED * 1000, 2.0))
+    assert dict(own[0]) == labels
+    assert dict(clone[0])["node"] == "two"
+    assert dict(clone[0])["uuid"] != "GPU-1"
 
 
 def test_a_group_costs_a_minute_by_its_own_interval() -> None:
