@@ -47,7 +47,12 @@ class Inhibition:
 
 OURS = Matcher("alertname", "=~", "GPUTally.+")
 _LOST = "GPUTallyGpuLost"
-_UNREADABLE = "GPUTallyExporterDown|GPUTallyDriverUnavailable"
+_UNREADABLE = "GPUTallyNodeDark|GPUTallyDriverUnavailable"
+_NODE_DOWN = Matcher("alertname", "=~", "KubeNodeNotReady|KubeNodeUnreachable|NodeDown|HostDown")
+_ON_A_NODE = Matcher("node", "!=", "")
+_CRITICAL = Matcher("severity", "=", "critical")
+_NOT_CRITICAL = Matcher("severity", "=~", "warning|info")
+"""A warning never inhibits a critical alert: no one would be woken up."""
 _ON_A_GPU = Matcher("uuid", "!=", "")
 """Labels that both alerts lack would otherwise count as equal."""
 
@@ -78,28 +83,37 @@ def routes(teams: dict[str, str] | None = None) -> tuple[Route, ...]:
 INHIBITIONS: tuple[Inhibition, ...] = (
     Inhibition(
         "A node that is down explains all alerts about it.",
-        (
-            Matcher("alertname", "=~", "KubeNodeNotReady|KubeNodeUnreachable|NodeDown|HostDown"),
-            Matcher("node", "!=", ""),
-        ),
+        (_NODE_DOWN, _ON_A_NODE, _CRITICAL),
         (OURS,),
         ("cluster", "node"),
     ),
     Inhibition(
-        "One notification for all exporters replaces those for single exporters.",
-        (Matcher("alertname", "=~", "GPUTallyAllExportersDown|GPUTallyExporterAbsent"),),
-        (Matcher("alertname", "=", "GPUTallyExporterDown"),),
+        "A warning about the node leaves the critical alerts about it.",
+        (_NODE_DOWN, _ON_A_NODE),
+        (OURS, _NOT_CRITICAL),
+        ("cluster", "node"),
+    ),
+    Inhibition(
+        "One notification for all exporters replaces those for single nodes.",
+        (Matcher("alertname", "=~", "GPUTallyAllExportersDown|GPUTallyExporterAbsent"), _CRITICAL),
+        (Matcher("alertname", "=~", "GPUTallyExporterDown|GPUTallyExporterMissing|GPUTallyNodeDark"),),
         ("cluster",),
     ),
     Inhibition(
         "Alerts about GPUs that cannot be read cannot be confirmed.",
-        (Matcher("alertname", "=~", _UNREADABLE),),
+        (Matcher("alertname", "=~", _UNREADABLE), _CRITICAL),
         (OURS, Matcher("alertname", "!~", _UNREADABLE)),
         ("cluster", "node"),
     ),
     Inhibition(
+        "The same, if only the exporter is down: what was critical before still is.",
+        (Matcher("alertname", "=", "GPUTallyExporterDown"),),
+        (OURS, Matcher("alertname", "!=", "GPUTallyExporterDown"), _NOT_CRITICAL),
+        ("cluster", "node"),
+    ),
+    Inhibition(
         "A lost GPU explains every other alert about it.",
-        (Matcher("alertname", "=", _LOST),),
+        (Matcher("alertname", "=", _LOST), _CRITICAL),
         (OURS, Matcher("alertname", "!=", _LOST), _ON_A_GPU),
         ("cluster", "node", "uuid"),
     ),
@@ -117,8 +131,8 @@ INHIBITIONS: tuple[Inhibition, ...] = (
     ),
     Inhibition(
         "Of the alerts about one GPU, only critical ones are sent.",
-        (OURS, Matcher("severity", "=", "critical"), _ON_A_GPU),
-        (OURS, Matcher("severity", "=~", "warning|info"), _ON_A_GPU),
+        (OURS, _CRITICAL, _ON_A_GPU),
+        (OURS, _NOT_CRITICAL, _ON_A_GPU),
         ("cluster", "node", "uuid"),
     ),
 )

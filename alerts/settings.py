@@ -11,9 +11,27 @@ SETTINGS: tuple[Setting, ...] = (
     # availability
     Setting("gpu_count_window", "6h", "For how long GPUTallyGpusMissing reports a GPU that has disappeared."),
     Setting(
-        "snapshot_stale_seconds",
-        300,
-        "Difference between a snapshot and Prometheus's clock above which it is stale.",
+        "absence_window",
+        "1d",
+        "For how long a node or a cluster that has disappeared is missed.",
+    ),
+    Setting(
+        "gpu_resources",
+        "nvidia_com_.+|amd_com_.+|gpu_intel_com_.+",
+        "Resources of GPUs, as kube-state-metrics writes them, by a regular expression.",
+    ),
+    Setting(
+        "removal_taints",
+        "ToBeDeletedByClusterAutoscaler|karpenter.sh/disrupt.*|aws-node-termination-handler/.+"
+        "|cloud.google.com/impending-node-termination",
+        "Taints of a node that is about to be removed, by a regular expression.",
+        "Cluster Autoscaler, Karpenter, AWS Node Termination Handler and GKE",
+    ),
+    Setting("snapshot_stale_seconds", 300, "Age of a snapshot above which it is stale."),
+    Setting(
+        "clock_skew_seconds",
+        60,
+        "Allowed difference between the clocks of a node and of Prometheus, and the exporter's --interval.",
     ),
     # health
     Setting(
@@ -34,10 +52,22 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("throttle_ratio", 0.5, "Share of 5 minutes in which the hardware reduced the clocks."),
     Setting("temperature_margin_celsius", 5, "Degrees below the GPU's own limit."),
     Setting(
+        "memory_temperature_celsius",
+        95,
+        "Limit of the memory temperature of NVIDIA GPUs whose driver reports none (Hopper and newer).",
+        "the limit that the driver reports for the HBM of an A100",
+    ),
+    Setting(
         "nvlink_crc_per_second",
         100,
         "CRC errors per second on all NVLinks of a GPU.",
         "DCGM: fewer on one link are noise",
+    ),
+    Setting(
+        "link_recoveries",
+        3,
+        "Recoveries of a GPU's NVLinks within an hour or a day. Links without a fault have none.",
+        "marin-community/marin#9086: 3 in 21 minutes on the link that failed after five days, 0 on others",
     ),
     Setting("link_window", "1d", "For how long an NVLink or XGMI link that went down is reported."),
     Setting("pcie_busy_ratio", 0.5, "Utilisation from which a PCIe link is expected at full speed."),
@@ -74,6 +104,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("samples_max", 20000, "Samples in one scrape."),
     Setting("restarts_per_hour", 3, "Restarts of an exporter in an hour."),
     Setting("unobserved_ratio", 0.1, "Share of an hour's energy that was used between samples."),
+    Setting(
+        "unobserved_day_ratio", 0.05, "Share of a day's energy that was used while no exporter was running."
+    ),
     # saturation
     Setting("memory_full_ratio", 0.95, "Share of a GPU's memory in use above which it is nearly full."),
     Setting(

@@ -164,5 +164,42 @@ GROUP = Group(
             ),
             for_="15m",
         ),
+        # Differences of single values: a gap is longer than the window of an increase(), and a day of raw
+        # samples is too much to read.
+        Alert(
+            "GPUTallyLedgerGap",
+            """
+              (
+                    (
+                        max by (cluster, node, gpu, uuid) (
+                          gputally_gpu_unattributed_energy_joules_total{reason="unobserved"}
+                        )
+                      -
+                        max by (cluster, node, gpu, uuid) (
+                          gputally_gpu_unattributed_energy_joules_total{reason="unobserved"} offset 1d
+                        )
+                    )
+                  /
+                    (
+                        max by (cluster, node, gpu, uuid) (gputally_gpu_energy_joules_total)
+                      -
+                        max by (cluster, node, gpu, uuid) (gputally_gpu_energy_joules_total offset 1d)
+                      > 0
+                    )
+                > [[ unobserved_day_ratio ]]
+              )
+            * on (cluster, node, uuid) group_left (pci_bus_id, model)
+              max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+            """,
+            Severity.WARNING,
+            summary="The ledger of GPU {{ $labels.gpu }} on {{ $labels.node }} has a long gap.",
+            description=(
+                "{{ $value | humanizePercentage }} of the energy that GPU {{ $labels.gpu }} "
+                "({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node {{ $labels.node }} used in the last "
+                "24 hours is charged to no one, because the exporter was not running. Find out when and why "
+                "it was away, and correct the bills of this day by hand if they matter."
+            ),
+            for_="15m",
+        ),
     ),
 )

@@ -310,9 +310,16 @@ GROUP = Group(
                 or
                   label_replace(
                     max by (cluster, node, gpu, uuid) (
-                      gputally_gpu_ecc_errors_total{lifetime="volatile",type="uncorrected"} > 0
+                        gputally_gpu_ecc_errors_total{lifetime="volatile",type="uncorrected"} > 0
+                      unless on (cluster, node, gpu, uuid)
+                        gpu:gputally_ecc_contained:errors
                     ) * 0 + 3,
                     "problem", "uncorrectable memory errors", "uuid", ".*"
+                  )
+                or
+                  label_replace(
+                    gpu:gputally_ecc_contained:errors * 0 + 2,
+                    "problem", "contained memory errors", "uuid", ".*"
                   )
                 or
                   label_replace(
@@ -321,15 +328,23 @@ GROUP = Group(
                   )
                 or
                   label_replace(
-                        max by (cluster, node, gpu, uuid) (gputally_gpu_recovery_action{action!="none"} == 1)
-                      * 0
-                    + 3,
+                    max by (cluster, node, gpu, uuid) (
+                      gputally_gpu_recovery_action{action!~"none|drain_and_reset"} == 1
+                    ) * 0 + 3,
                     "problem", "recovery action needed", "uuid", ".*"
                   )
                 or
                   label_replace(
                     max by (cluster, node, gpu, uuid) (
-                      gputally_gpu_xid_last_timestamp_seconds{xid=~"[[ xid_critical ]]"} > time() - 3600
+                      gputally_gpu_recovery_action{action="drain_and_reset"} == 1
+                    ) * 0 + 2,
+                    "problem", "to be reset when idle", "uuid", ".*"
+                  )
+                or
+                  label_replace(
+                    max by (cluster, node, gpu, uuid) (
+                        gpu:gputally_xid_unrepaired:timestamp{xid=~"[[ xid_critical ]]"}
+                      > time() - [[ xid_window_seconds ]]
                     ) * 0 + 3,
                     "problem", "critical XID in the last hour", "uuid", ".*"
                   )

@@ -1,91 +1,14 @@
 """Faults of GPUs and of their links: XID errors, memory errors, heat, power, NVLink, XGMI and PCIe."""
 
-from alerts.groups import links
+from alerts.groups import faults, links
 from alerts.model import Action, Alert, Group, RecordingRule, Severity
 
 GROUP = Group(
     "gputally-health",
     (
+        *faults.RECORDS,
         *links.RECORDS,
-        # By its last time: a counter that appears with the value 1 has no increase, and the GPU may be lost
-        # by now.
-        Alert(
-            "GPUTallyXidCritical",
-            """
-              (
-                    time()
-                  -
-                    max by (cluster, node, gpu, uuid, xid) (
-                      max_over_time(
-                        gputally_gpu_xid_last_timestamp_seconds{xid=~"[[ xid_critical ]]"}[
-                          [[- xid_window_seconds ~ "s" -]]
-                        ]
-                      )
-                    )
-                < [[ xid_window_seconds ]]
-              )
-            * on (cluster, node, uuid) group_left (pci_bus_id, model)
-              max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
-            """,
-            Severity.CRITICAL,
-            summary="GPU {{ $labels.gpu }} on {{ $labels.node }} reported critical XID {{ $labels.xid }}.",
-            description=(
-                "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
-                "{{ $labels.node }} reported XID {{ $labels.xid }} {{ $value | humanizeDuration }} ago. Work "
-                "on it has failed or will fail. Drain the node and follow the runbook for this code."
-            ),
-            action=Action.DRAIN,
-        ),
-        Alert(
-            "GPUTallyXidWarning",
-            """
-              (
-                    time()
-                  -
-                    max by (cluster, node, gpu, uuid, xid) (
-                      max_over_time(
-                        gputally_gpu_xid_last_timestamp_seconds{xid=~"[[ xid_warning ]]"}[
-                          [[- xid_window_seconds ~ "s" -]]
-                        ]
-                      )
-                    )
-                < [[ xid_window_seconds ]]
-              )
-            * on (cluster, node, uuid) group_left (pci_bus_id, model)
-              max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
-            """,
-            Severity.WARNING,
-            summary="GPU {{ $labels.gpu }} on {{ $labels.node }} reported minor XID {{ $labels.xid }}.",
-            description=(
-                "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
-                "{{ $labels.node }} reported XID {{ $labels.xid }} {{ $value | humanizeDuration }} ago. One "
-                "job may have failed; the GPU is still usable. Follow the runbook for this code."
-            ),
-        ),
-        Alert(
-            "GPUTallyUncorrectableEcc",
-            """
-              (
-                  max by (cluster, node, gpu, uuid) (
-                    gputally_gpu_ecc_errors_total{lifetime="volatile",type="uncorrected"}
-                  ) > 0
-                unless on (cluster, node, uuid)
-                  gputally_gpu_ras_errors_total
-              )
-            * on (cluster, node, uuid) group_left (pci_bus_id, model)
-              max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
-            """,
-            Severity.CRITICAL,
-            summary="GPU {{ $labels.gpu }} on {{ $labels.node }} has uncorrectable memory errors.",
-            description=(
-                "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
-                "{{ $labels.node }} has had {{ $value }} uncorrectable memory error(s) since its driver was "
-                "loaded. Results computed on it may be wrong. Schedule no new work on it, and reset it when "
-                "its jobs have ended."
-            ),
-            for_="1m",
-            action=Action.RESET,
-        ),
+        *faults.ALERTS,
         Alert(
             "GPUTallyRowRemapFailure",
             """
@@ -138,33 +61,6 @@ GROUP = Group(
             action=Action.RESET,
         ),
         Alert(
-            "GPUTallyRecoveryNeeded",
-            """
-              (
-                max by (cluster, node, gpu, uuid, recovery) (
-                  label_replace(
-                    gputally_gpu_recovery_action{action!="none"} == 1,
-                    "recovery", "$1", "action", "(.+)"
-                  )
-                )
-              )
-            * on (cluster, node, uuid) group_left (pci_bus_id, model)
-              max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
-            """,
-            Severity.CRITICAL,
-            summary=(
-                "GPU {{ $labels.gpu }} on {{ $labels.node }} needs the recovery action that its driver "
-                "reports."
-            ),
-            description=(
-                "The driver reports that GPU {{ $labels.gpu }} ({{ $labels.model }}, "
-                "{{ $labels.pci_bus_id }}) on node {{ $labels.node }} needs {{ $labels.recovery }}. Until "
-                "then work on it fails or is not safe. Drain the node and carry out this action."
-            ),
-            for_="1m",
-            action=Action.DRAIN,
-        ),
-        Alert(
             "GPUTallyThermalSlowdown",
             """
               (
@@ -184,6 +80,28 @@ GROUP = Group(
                 "less. Check fans, air flow and room temperature."
             ),
             for_="5m",
+        ),
+        # For half an hour: a burst of heat after the start of a job passes.
+        Alert(
+            "GPUTallySoftwareThermalSlowdown",
+            """
+              (
+                max by (cluster, node, gpu, uuid) (
+                  avg_over_time(gputally_gpu_throttle_active{reason="sw_thermal_slowdown"}[5m])
+                ) >= [[ throttle_ratio ]]
+              )
+            * on (cluster, node, uuid) group_left (pci_bus_id, model)
+              max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+            """,
+            Severity.WARNING,
+            summary="GPU {{ $labels.gpu }} on {{ $labels.node }} is slowed down because it is too hot.",
+            description=(
+                "The driver has reduced the clocks of GPU {{ $labels.gpu }} ({{ $labels.model }}, "
+                "{{ $labels.pci_bus_id }}) on node {{ $labels.node }} for half an hour, because the GPU or "
+                "its memory is above its maximum operating temperature. Jobs on it, and on all GPUs that "
+                "wait for it, are slower. Check fans, air flow and room temperature."
+            ),
+            for_="30m",
         ),
         Alert(
             "GPUTallyPowerBrake",
@@ -236,12 +154,27 @@ GROUP = Group(
             "GPUTallyMemoryTemperatureNearLimit",
             """
               (
-                    max by (cluster, node, gpu, uuid) (gputally_gpu_sensor_critical_celsius{sensor="mem"})
-                  -
-                    max by (cluster, node, gpu, uuid) (
-                      avg_over_time(gputally_gpu_sensor_celsius{sensor="mem"}[5m])
-                    )
-                < [[ temperature_margin_celsius ]]
+                (
+                      max by (cluster, node, gpu, uuid) (gputally_gpu_sensor_critical_celsius{sensor="mem"})
+                    -
+                      max by (cluster, node, gpu, uuid) (
+                        avg_over_time(gputally_gpu_sensor_celsius{sensor="mem"}[5m])
+                      )
+                  or
+                      max by (cluster, node, gpu, uuid) (gputally_gpu_memory_temperature_limit_celsius)
+                    -
+                      max by (cluster, node, gpu, uuid) (
+                        avg_over_time(gputally_gpu_memory_temperature_celsius[5m])
+                      )
+                  or
+                      [[ memory_temperature_celsius ]]
+                    -
+                      max by (cluster, node, gpu, uuid) (
+                        avg_over_time(gputally_gpu_memory_temperature_celsius[5m])
+                      )
+                    unless on (cluster, node, gpu, uuid)
+                      gputally_gpu_sensor_celsius
+                ) < [[ temperature_margin_celsius ]]
               )
             * on (cluster, node, uuid) group_left (pci_bus_id, model)
               max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
@@ -250,8 +183,8 @@ GROUP = Group(
             summary="Memory of GPU {{ $labels.gpu }} on {{ $labels.node }} is near its temperature limit.",
             description=(
                 "The memory of GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
-                '{{ $labels.node }} is {{ printf "%.0f" $value }} degrees below its critical temperature, at '
-                "which the GPU slows down. Check fans, air flow and room temperature."
+                '{{ $labels.node }} is {{ printf "%.0f" $value }} degrees below its limit, at which the GPU '
+                "slows down. Check fans, air flow and room temperature."
             ),
             for_="10m",
         ),

@@ -148,6 +148,47 @@ ALERTS: tuple[Alert, ...] = (
         ),
         for_="10m",
     ),
+    # Differences of single values: a day of raw samples is too much to read. After a reset the counter starts
+    # from zero, and the difference is negative.
+    Alert(
+        "GPUTallyNvlinkRecovering",
+        """
+          (
+                sum by (cluster, node, gpu, uuid) (
+                    max by (cluster, node, gpu, uuid, type) (
+                      gputally_gpu_nvlink_errors_total{type=~"recovery|link_recovery"}
+                    )
+                  -
+                    max by (cluster, node, gpu, uuid, type) (
+                      gputally_gpu_nvlink_errors_total{type=~"recovery|link_recovery"} offset 1d
+                    )
+                )
+              >= [[ link_recoveries ]]
+            or
+                sum by (cluster, node, gpu, uuid) (
+                    max by (cluster, node, gpu, uuid, type) (
+                      gputally_gpu_nvlink_errors_total{type=~"recovery|link_recovery"}
+                    )
+                  -
+                    max by (cluster, node, gpu, uuid, type) (
+                      gputally_gpu_nvlink_errors_total{type=~"recovery|link_recovery"} offset 1h
+                    )
+                )
+              >= [[ link_recoveries ]]
+          )
+        * on (cluster, node, uuid) group_left (pci_bus_id, model)
+          max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        """,
+        Severity.WARNING,
+        summary="An NVLink of GPU {{ $labels.gpu }} on {{ $labels.node }} is recovered again and again.",
+        description=(
+            "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
+            '{{ $labels.node }} had to recover its NVLinks {{ printf "%.0f" $value }} times within an hour '
+            "or a day. Jobs continue, but such a link can fail within days, and all GPUs of its NVLink "
+            "domain with it. Find the link with nvidia-smi nvlink -e, and replace it at a time that you choose."
+        ),
+        for_="5m",
+    ),
     Alert(
         "GPUTallyXgmiDown",
         """

@@ -445,6 +445,12 @@ class Reading(Activity):
 
     temperature_celsius: float | None = gauge("Core temperature.", group=Group.TEMPERATURE, set=CORE)
     memory_temperature_celsius: float | None = gauge("Memory temperature.", group=Group.TEMPERATURE, set=CORE)
+    memory_temperature_limit_celsius: float | None = gauge(
+        "Memory temperature up to which the GPU is specified to work (NVIDIA). Absent from Hopper on, where "
+        "the driver has only relative limits.",
+        group=Group.TEMPERATURE,
+        set=STANDARD,
+    )
     temperature_slowdown_celsius: float | None = gauge(
         "Core temperature at which the hardware slows down.", group=Group.TEMPERATURE, set=STANDARD
     )

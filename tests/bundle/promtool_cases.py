@@ -4,6 +4,7 @@ A case states the labels of an alert and, as `exp_value`, the value that its des
 taken from the alert, so that promtool checks the labels and the value in them.
 """
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -26,7 +27,8 @@ _VALUE = re.compile(r"\{\{ [^}]*\$value[^}]* \}\}")
 
 
 def load(file: Path) -> dict[str, Any]:
-    cases: dict[str, Any] = yaml.safe_load(file.read_text())
+    # Through JSON, so that what YAML repeats by reference is not one object.
+    cases: dict[str, Any] = json.loads(json.dumps(yaml.safe_load(file.read_text())))
     return cases
 
 

@@ -29,7 +29,7 @@ EXPECTED: dict[str, set[str]] = {
     "cards, GPU 0": {"GPUTallyXidCritical"},
     "cards, GPU 1": {"GPUTallyXidWarning"},
     # GPU 2: program errors raise no alert
-    "cards, GPU 3": {"GPUTallyUncorrectableEcc"},
+    "cards, GPU 3": {"GPUTallyContainedEcc"},
     "cards, GPU 4": {"GPUTallyRowRemapPending"},
     "cards, GPU 5": {"GPUTallyRowRemapFailure"},
     "cards, GPU 6": {"GPUTallyRecoveryNeeded"},
@@ -38,7 +38,7 @@ EXPECTED: dict[str, set[str]] = {
     "cards, GPU 8": {"GPUTallyPowerBrake"},
     "cards, GPU 9": {"GPUTallyTemperatureNearLimit"},
     "cards, GPU 10": {"GPUTallyNvlinkCrcErrors"},
-    "cards, GPU 11": {"GPUTallyNvlinkErrors"},
+    "cards, GPU 11": {"GPUTallyNvlinkErrors", "GPUTallyNvlinkRecovering"},
     "cards, GPU 12": {"GPUTallyNvlinkDown"},
     "cards, GPU 13": {"GPUTallyPcieDegraded"},
     "cards, GPU 14": {"GPUTallyPcieReplays"},
@@ -49,6 +49,9 @@ EXPECTED: dict[str, set[str]] = {
     "cards, GPU 18": {"GPUTallyRetiredPagesPending"},
     "cards, GPU 19": {"GPUTallyFabricNotReady"},
     "cards, GPU 20": {"GPUTallyFabricDegraded"},
+    "cards, GPU 21": {"GPUTallyUncorrectableEcc"},
+    "cards, GPU 22": {"GPUTallyResetWanted"},
+    "cards, GPU 23": {"GPUTallySoftwareThermalSlowdown"},
     # scenarios/instinct.toml
     "instinct, GPU 0": {"GPUTallyRasUncorrected"},
     "instinct, GPU 1": {"GPUTallyRasErrors"},
@@ -75,7 +78,9 @@ EXPECTED: dict[str, set[str]] = {
     "namespace drift": {"GPUTallyAnomalyNamespace"},
     # Namespace burst runs a bigger job than yesterday, which is no fault.
     # scenarios/fleet.py
-    "silent": {"GPUTallyExporterDown"},
+    # Nothing shows that the node is alive: Alertmanager sends one of the two.
+    "silent": {"GPUTallyNodeDark", "GPUTallyExporterDown"},
+    "evicted": {"GPUTallyExporterMissing"},
     "cluster dark": {"GPUTallyAllExportersDown"},
     "driverless": {"GPUTallyDriverUnavailable"},
     "podless": {"GPUTallySourceFailing"},
@@ -92,7 +97,9 @@ EXPECTED: dict[str, set[str]] = {
 }
 WHEN_ALL_IS_GONE = {"GPUTallyExporterAbsent"}
 NOT_SIMULATED = {
-    "GPUTallySnapshotStale": "needs an exporter that is stuck, or a clock that differs from Prometheus's",
+    "GPUTallySnapshotStale": "needs an exporter that is stuck",
+    "GPUTallyClockSkew": "needs a clock that differs from Prometheus's",
+    "GPUTallyLedgerGap": "needs a day of history before the fault",
     "GPUTallyReadErrors": "needs a driver that fails for single values",
     "GPUTallySourceSlow": "needs a source that takes real time",
     "GPUTallyCheckpointFailing": "needs a disk: a replay has no state file",

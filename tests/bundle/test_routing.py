@@ -8,7 +8,7 @@ import yaml
 
 from alerts import manifests, routing
 from alerts.groups import ALERTS
-from alerts.model import Audience, Severity
+from alerts.model import Alert, Audience, Severity
 from tests.bundle import crds
 from tests.support.alerting import amtool
 from tools import ROOT
@@ -65,6 +65,26 @@ def test_one_notification_per_node_and_not_one_per_gpu() -> None:
 def test_maintenance_mutes_all_but_critical_alerts() -> None:
     loud = [route for route in routing.routes() if not route.muted_in_maintenance]
     assert [str(matcher) for route in loud for matcher in route.matchers] == ['severity="critical"']
+
+
+@pytest.mark.parametrize("inhibition", routing.INHIBITIONS, ids=lambda inhibition: inhibition.why)
+def test_a_warning_never_inhibits_a_critical_alert(inhibition: routing.Inhibition) -> None:
+    inhibited = [alert.name for alert in ALERTS if can_be(inhibition.target, alert)]
+    assert inhibited
+    if any(str(matcher) == 'severity="critical"' for matcher in inhibition.source):
+        return
+    assert [alert.name for alert in ALERTS if alert.name in inhibited and alert.severity == "critical"] == []
+
+
+def can_be(matchers: tuple[routing.Matcher, ...], alert: Alert) -> bool:
+    """Whether the alert matches, as far as its name and severity decide it."""
+    labels = {"alertname": alert.name, "severity": alert.severity.value}
+    return all(matches(one, labels[one.label]) for one in matchers if one.label in labels)
+
+
+def matches(matcher: routing.Matcher, value: str) -> bool:
+    pattern = matcher.value if "~" in matcher.operator else re.escape(matcher.value)
+    return bool(re.fullmatch(pattern, value)) is not matcher.operator.startswith("!")
 
 
 def test_every_alert_that_routing_names_exists() -> None:

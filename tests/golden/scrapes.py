@@ -14,7 +14,7 @@ GOLDEN = Path(__file__).parent
 
 # Their values depend on the moment or the machine; that they are there does not.
 VOLATILE = re.compile(
-    r"^(process_\w+|gputally_snapshot_timestamp_seconds|gputally_source_(?:duration|last_success_timestamp)"
+    r"^(process_\w+|gputally_machine_boot_time_seconds|gputally_snapshot_timestamp_seconds|gputally_source_(?:duration|last_success_timestamp)"
     r"_seconds\{.*\}|gputally_source_failures_total\{.*\}"
     r"|gputally_gpu_xid_last_timestamp_seconds\{.*\}|gputally_gpu_ledger_start_timestamp_seconds\{.*\}"
     r"|gputally_(?:pod|host)_held_seconds_total\{.*\}"

@@ -36,8 +36,8 @@ def method(effort: Effort) -> str:
   query runs once to bring the data into memory and then three times; its time is the median of these,
   from the request to the last byte.
 - The rules run on such a fleet too, with scrapes every 15 s. How far back each series is needed is found in
-  the rules themselves. Earlier values of records are their last ones times a factor that changes from sample
-  to sample. Prometheus then loads the rule file and evaluates it as always, with a `query_offset` that
+  the rules themselves. The scrapes of the last 70 minutes are simulated; earlier ones, and those of records,
+  repeat the last value times a factor that changes from sample to sample. Prometheus then loads the rule file and evaluates it as always, with a `query_offset` that
   moves the clock to the time of the data; nothing is scraped meanwhile."""
 
 

@@ -1,9 +1,10 @@
 """Measures the rules with a thousand nodes in one Prometheus, which evaluates them itself.
 
 A node of each of some models runs through the real exporter and is cloned. Every series goes back as far as a
-rule reads it, so that every window is full: the scrapes are those of the exporter, and the earlier values of
-records are the last one times a factor that changes from sample to sample. Then Prometheus loads the rules
-and evaluates each group at its own interval; a `query_offset` moves the clock to the time of the data.
+rule reads it, so that every window is full: the scrapes of the last hour are those of the exporter. Earlier
+ones, and those of records, repeat the last value times a factor that changes from sample to sample. Then
+Prometheus loads the rules and evaluates each group at its own interval; a `query_offset` moves the clock to
+the time of the data.
 """
 
 import math
@@ -33,7 +34,7 @@ from tools.replay.blocks import (
     write_history,
 )
 from tools.replay.clones import renamed
-from tools.replay.fleet import WINDOW_SECONDS, GpuNode, Period
+from tools.replay.fleet import PORT, WINDOW_SECONDS, GpuNode, Period
 from tools.replay.rule_files import RuleGroup, names_in, parse_duration
 from tools.replay.rules import record_rules
 from tools.replay.tape import EncodedSeries, LabelPairs, encode_sample
@@ -45,8 +46,8 @@ EVALUATED = _BEGAN + 86_400
 """The first evaluation. Records go back further; the scenario does not have to."""
 _LOOKBACK = 300
 _WINDOW_SECONDS = 300
-_SETTLED_SECONDS = 4000
-"""Of scrapes, before the records are asked for their series: more than the windows over scrapes."""
+_SCRAPED_SECONDS = 4200
+"""What is read further back is not simulated: its last value is repeated, as that of records."""
 _POLL_SECONDS = 10
 _CLUSTER, _JOB = "simulated", "gputally"
 
@@ -98,13 +99,14 @@ class RulesCost:
 
 
 @dataclass(frozen=True, slots=True)
-class PastRecord:
-    """A record that rules read further back."""
+class PastSeries:
+    """A series that rules read further back than it is recorded or scraped."""
 
     labels: Mapping[str, str]
     value: float
     interval: float
     reach: float
+    until: float
 
 
 def measure_rules(directory: Path, nodes: int, minutes: float, say: Callable[[str], None]) -> RulesCost:
@@ -122,15 +124,16 @@ def measure_rules(directory: Path, nodes: int, minutes: float, say: Callable[[st
     rules.write_text(yaml.safe_dump({"groups": groups}))
     base = nodes_of(nodes)
     say(f"rules: recording them for {len(base)} nodes, which gives the series of the records")
-    past = [
-        PastRecord(labels, value, intervals[labels["__name__"]], seconds)
-        for labels, value in _recorded(directory / "base", base, _needed(groups, reach))
-        if (seconds := reach.get(labels["__name__"], 0.0))
-    ]
-    furthest = max(seconds for name, seconds in reach.items() if name not in intervals)
     scraped = Period(
-        EVALUATED - furthest - _LOOKBACK, EVALUATED + minutes * 60 + 2 * SCRAPE_SECONDS, SCRAPE_SECONDS
+        EVALUATED - _SCRAPED_SECONDS, EVALUATED + minutes * 60 + 2 * SCRAPE_SECONDS, SCRAPE_SECONDS
     )
+    past = [
+        PastSeries(labels, value, intervals[name], reach[name], EVALUATED)
+        if name in intervals
+        else PastSeries(labels, value, SCRAPE_SECONDS, reach[name], scraped.first)
+        for labels, value in _series(directory / "base", base, _needed(groups, reach))
+        if reach.get(name := labels["__name__"], 0.0) > (0.0 if name in intervals else _SCRAPED_SECONDS)
+    ]
     files = [directory / f"{number}.windows" for number in range(len(base))]
     play_nodes(base, files, scraped, began_at=_BEGAN, window_seconds=_WINDOW_SECONDS)
     config = directory / "prometheus.yml"
@@ -183,25 +186,25 @@ def _needed(groups: Sequence[RuleGroup], reach: Reach) -> list[RuleGroup]:
     return [{"name": "needed", "rules": [rule for rule in rules if rule["record"] in needed]}]
 
 
-def _recorded(
+def _series(
     directory: Path, base: Sequence[GpuNode], groups: Sequence[RuleGroup]
 ) -> list[tuple[Mapping[str, str], float]]:
-    """Labels and values of these records on the nodes themselves."""
+    """Labels and values of all scraped series and of these records, of the nodes themselves."""
     alone = [replace(node, clones=()) for node in base]
-    settled = Period(EVALUATED - _SETTLED_SECONDS, EVALUATED, 60)
+    settled = Period(EVALUATED - _SCRAPED_SECONDS, EVALUATED, 60)
     write_history(alone, settled, directory, cluster=_CLUSTER, job=_JOB, began_at=_BEGAN)
     rules = directory / "rules.yml"
     rules.write_text(yaml.safe_dump({"groups": list(groups)}))
     record_rules(directory, [rules], Period(EVALUATED - 300, EVALUATED, 60))
     with serving(directory) as prometheus:
-        found = prometheus.query('{__name__=~".+:gputally_.+"}', time=f"{EVALUATED}")
+        found = prometheus.query('{__name__=~".+"}', time=f"{EVALUATED}")
     return [(series["metric"], float(series["value"][1])) for series in found]
 
 
 def _requests(
     base: Sequence[GpuNode],
     files: Sequence[Path],
-    past: Sequence[PastRecord],
+    past: Sequence[PastSeries],
     reach: Reach,
     scraped: Period,
 ) -> Iterator[list[bytes]]:
@@ -214,7 +217,7 @@ def _requests(
         begin = end
     for windows in zip(*map(read_windows, files), strict=True):
         end = begin + _WINDOW_SECONDS
-        yield from encode_requests(earlier_samples(past, begin, min(end, EVALUATED), copies), {})
+        yield from encode_requests(earlier_samples(past, begin, end, copies), {})
         for node, window in zip(base, windows, strict=True):
             read = [(labels, samples) for labels, samples in window if end > _first_read(labels, reach)]
             for name, rename in [(node.name, tuple), *copies[node.name]]:
@@ -228,14 +231,14 @@ def _first_read(labels: LabelPairs, reach: Reach) -> float:
 
 
 def earlier_samples(
-    past: Sequence[PastRecord], begin: float, end: float, copies: Mapping[str, Sequence[tuple[str, _Rename]]]
+    past: Sequence[PastSeries], begin: float, end: float, copies: Mapping[str, Sequence[tuple[str, _Rename]]]
 ) -> Iterator[EncodedSeries]:
-    """The records of a window, those of clones too: from `begin`, included, to `end`, excluded. `copies` are
+    """The series of a window, those of clones too: from `begin`, included, to `end`, excluded. `copies` are
     the clones of a node, by its name.
     """
     for one in past:
         read_from = max(begin, EVALUATED - one.reach - _LOOKBACK)
-        first, last = math.ceil(read_from / one.interval), math.ceil(end / one.interval)
+        first, last = math.ceil(read_from / one.interval), math.ceil(min(end, one.until) / one.interval)
         samples = b"".join(
             encode_sample(round(number * one.interval * 1000), one.value * (0.5 + number % 97 / 194))
             for number in range(first, last)
@@ -245,7 +248,8 @@ def earlier_samples(
             pairs = tuple(one.labels.items())
             yield pairs, samples
             for name, rename in copies.get(node, ()):
-                yield tuple((key, name if key == "node" else value) for key, value in rename(pairs)), samples
+                target = {"node": name, "instance": f"{name}:{PORT}"}
+                yield tuple((key, target.get(key, value)) for key, value in rename(pairs)), samples
 
 
 def _config(*rule_files: Path) -> str:

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from gputally.declarations import CORE, FULL, STANDARD, Declaration, Group, Labels, MetricSet
-from gputally.metrics.own_process import ExporterFacts
+from gputally.metrics.own_process import ExporterFacts, MachineFacts
 from gputally.model import (
     Charge,
     Gpu,
@@ -198,6 +198,7 @@ NODE_INFO = _info(
 EXPORTER_INFO = _info("gputally_exporter_info", Scope.EXPORTER, "Version of the exporter.", ExporterFacts)
 SNAPSHOT_METRICS = metrics_of(Snapshot, Scope.EXPORTER, "gputally_snapshot")
 EXPORTER_METRICS = metrics_of(ExporterFacts, Scope.EXPORTER, "process")
+MACHINE_METRICS = metrics_of(MachineFacts, Scope.EXPORTER, "gputally_machine")
 
 CATALOG: tuple[Metric, ...] = (
     GPU_INFO,
@@ -217,4 +218,5 @@ CATALOG: tuple[Metric, ...] = (
     EXPORTER_INFO,
     *SNAPSHOT_METRICS,
     *EXPORTER_METRICS,
+    *MACHINE_METRICS,
 )

@@ -14,6 +14,7 @@ from gputally.metrics.catalog import (
     HOST_CHARGES,
     HOST_METRICS,
     LEDGER_METRICS,
+    MACHINE_METRICS,
     MIG_INFO,
     MIG_METRICS,
     NODE_INFO,
@@ -101,6 +102,7 @@ def build_families(snapshot: Snapshot, exporter: ExporterFacts, chosen: Chosen =
         _info(EXPORTER_INFO, [((), (exporter,))]),
         *filled(SNAPSHOT_METRICS, [((), snapshot)]),
         *filled(EXPORTER_METRICS, [((), exporter)]),
+        *filled(MACHINE_METRICS, [((), exporter.machine)]),
     ]
     return [family for family in families if family.samples and family.metric.name in chosen]
 

@@ -1,4 +1,4 @@
-"""Version and resource use of the exporter, from /proc/self (https://docs.kernel.org/filesystems/proc.html)."""
+"""Version and resource use of the exporter, and the start of its machine, from /proc/self (https://docs.kernel.org/filesystems/proc.html)."""
 
 import os
 import sys
@@ -14,6 +14,13 @@ _STARTED_SECONDS = time.time()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MachineFacts:
+    """The machine on which the exporter runs."""
+
+    boot_time_seconds: float | None = gauge("Unix time at which the machine was booted.", set=STANDARD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExporterFacts:
     """The exporter's own version and resource use."""
 
@@ -24,6 +31,7 @@ class ExporterFacts:
     resident_memory_bytes: int | None = gauge("Resident memory of the exporter.", set=STANDARD)
     open_fds: int | None = gauge("Open file descriptors of the exporter.", set=STANDARD)
     start_time_seconds: float | None = gauge("Unix time at which the exporter started.", set=STANDARD)
+    machine: MachineFacts = MachineFacts()
 
 
 def read_exporter_facts(version: str, hostname: str) -> ExporterFacts:
@@ -35,7 +43,13 @@ def read_exporter_facts(version: str, hostname: str) -> ExporterFacts:
         resident_memory_bytes=_resident_memory_bytes(),
         open_fds=_open_fds(),
         start_time_seconds=_STARTED_SECONDS,
+        machine=MachineFacts(boot_time_seconds=_boot_time_seconds()),
     )
+
+
+def _boot_time_seconds() -> float:
+    """Computed each time: the clock may be set after the boot. In whole seconds, which do not jitter."""
+    return float(round(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)))
 
 
 def _resident_memory_bytes() -> int | None:

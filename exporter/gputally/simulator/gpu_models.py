@@ -97,6 +97,7 @@ class NvidiaModel(GpuModel):
     margin_from_celsius: int | None = None
     """The core temperature at which the GPU slows down; None where the driver has no T.Limit."""
     memory_thermometer: bool = False
+    memory_limit_celsius: int | None = None
     performance_state_idle: int = 0
     performance_state_busy: int = 0
     nvlink_errors: tuple[str, ...] = ()

@@ -87,6 +87,7 @@ class NvidiaGpu(SimulatedGpu):
             memory_temperature_celsius=float(round(state.celsius + 2 + 6 * state.intensity / 1000))
             if card.memory_thermometer
             else None,
+            memory_temperature_limit_celsius=_number(card.memory_limit_celsius),
             temperature_slowdown_celsius=_number(card.slowdown_celsius),
             temperature_shutdown_celsius=_number(card.shutdown_celsius),
             temperature_margin_celsius=None

@@ -105,19 +105,27 @@ time_intervals:
 {{- end }}
 inhibit_rules:
   # A node that is down explains all alerts about it.
-  - source_matchers: ["alertname=~\"KubeNodeNotReady|KubeNodeUnreachable|NodeDown|HostDown\"", "node!=\"\""]
+  - source_matchers: ["alertname=~\"KubeNodeNotReady|KubeNodeUnreachable|NodeDown|HostDown\"", "node!=\"\"", "severity=\"critical\""]
     target_matchers: ["alertname=~\"GPUTally.+\""]
     equal: ["cluster", "node"]
-  # One notification for all exporters replaces those for single exporters.
-  - source_matchers: ["alertname=~\"GPUTallyAllExportersDown|GPUTallyExporterAbsent\""]
-    target_matchers: ["alertname=\"GPUTallyExporterDown\""]
+  # A warning about the node leaves the critical alerts about it.
+  - source_matchers: ["alertname=~\"KubeNodeNotReady|KubeNodeUnreachable|NodeDown|HostDown\"", "node!=\"\""]
+    target_matchers: ["alertname=~\"GPUTally.+\"", "severity=~\"warning|info\""]
+    equal: ["cluster", "node"]
+  # One notification for all exporters replaces those for single nodes.
+  - source_matchers: ["alertname=~\"GPUTallyAllExportersDown|GPUTallyExporterAbsent\"", "severity=\"critical\""]
+    target_matchers: ["alertname=~\"GPUTallyExporterDown|GPUTallyExporterMissing|GPUTallyNodeDark\""]
     equal: ["cluster"]
   # Alerts about GPUs that cannot be read cannot be confirmed.
-  - source_matchers: ["alertname=~\"GPUTallyExporterDown|GPUTallyDriverUnavailable\""]
-    target_matchers: ["alertname=~\"GPUTally.+\"", "alertname!~\"GPUTallyExporterDown|GPUTallyDriverUnavailable\""]
+  - source_matchers: ["alertname=~\"GPUTallyNodeDark|GPUTallyDriverUnavailable\"", "severity=\"critical\""]
+    target_matchers: ["alertname=~\"GPUTally.+\"", "alertname!~\"GPUTallyNodeDark|GPUTallyDriverUnavailable\""]
+    equal: ["cluster", "node"]
+  # The same, if only the exporter is down: what was critical before still is.
+  - source_matchers: ["alertname=\"GPUTallyExporterDown\""]
+    target_matchers: ["alertname=~\"GPUTally.+\"", "alertname!=\"GPUTallyExporterDown\"", "severity=~\"warning|info\""]
     equal: ["cluster", "node"]
   # A lost GPU explains every other alert about it.
-  - source_matchers: ["alertname=\"GPUTallyGpuLost\""]
+  - source_matchers: ["alertname=\"GPUTallyGpuLost\"", "severity=\"critical\""]
     target_matchers: ["alertname=~\"GPUTally.+\"", "alertname!=\"GPUTallyGpuLost\"", "uuid!=\"\""]
     equal: ["cluster", "node", "uuid"]
   # A lost GPU is also missing.
@@ -272,19 +280,27 @@ muteTimeIntervals:
 {{- end }}
 inhibitRules:
   # A node that is down explains all alerts about it.
-  - sourceMatch: [{"name": "alertname", "matchType": "=~", "value": "KubeNodeNotReady|KubeNodeUnreachable|NodeDown|HostDown"}, {"name": "node", "matchType": "!=", "value": ""}]
+  - sourceMatch: [{"name": "alertname", "matchType": "=~", "value": "KubeNodeNotReady|KubeNodeUnreachable|NodeDown|HostDown"}, {"name": "node", "matchType": "!=", "value": ""}, {"name": "severity", "matchType": "=", "value": "critical"}]
     targetMatch: [{"name": "alertname", "matchType": "=~", "value": "GPUTally.+"}]
     equal: ["cluster", "node"]
-  # One notification for all exporters replaces those for single exporters.
-  - sourceMatch: [{"name": "alertname", "matchType": "=~", "value": "GPUTallyAllExportersDown|GPUTallyExporterAbsent"}]
-    targetMatch: [{"name": "alertname", "matchType": "=", "value": "GPUTallyExporterDown"}]
+  # A warning about the node leaves the critical alerts about it.
+  - sourceMatch: [{"name": "alertname", "matchType": "=~", "value": "KubeNodeNotReady|KubeNodeUnreachable|NodeDown|HostDown"}, {"name": "node", "matchType": "!=", "value": ""}]
+    targetMatch: [{"name": "alertname", "matchType": "=~", "value": "GPUTally.+"}, {"name": "severity", "matchType": "=~", "value": "warning|info"}]
+    equal: ["cluster", "node"]
+  # One notification for all exporters replaces those for single nodes.
+  - sourceMatch: [{"name": "alertname", "matchType": "=~", "value": "GPUTallyAllExportersDown|GPUTallyExporterAbsent"}, {"name": "severity", "matchType": "=", "value": "critical"}]
+    targetMatch: [{"name": "alertname", "matchType": "=~", "value": "GPUTallyExporterDown|GPUTallyExporterMissing|GPUTallyNodeDark"}]
     equal: ["cluster"]
   # Alerts about GPUs that cannot be read cannot be confirmed.
-  - sourceMatch: [{"name": "alertname", "matchType": "=~", "value": "GPUTallyExporterDown|GPUTallyDriverUnavailable"}]
-    targetMatch: [{"name": "alertname", "matchType": "=~", "value": "GPUTally.+"}, {"name": "alertname", "matchType": "!~", "value": "GPUTallyExporterDown|GPUTallyDriverUnavailable"}]
+  - sourceMatch: [{"name": "alertname", "matchType": "=~", "value": "GPUTallyNodeDark|GPUTallyDriverUnavailable"}, {"name": "severity", "matchType": "=", "value": "critical"}]
+    targetMatch: [{"name": "alertname", "matchType": "=~", "value": "GPUTally.+"}, {"name": "alertname", "matchType": "!~", "value": "GPUTallyNodeDark|GPUTallyDriverUnavailable"}]
+    equal: ["cluster", "node"]
+  # The same, if only the exporter is down: what was critical before still is.
+  - sourceMatch: [{"name": "alertname", "matchType": "=", "value": "GPUTallyExporterDown"}]
+    targetMatch: [{"name": "alertname", "matchType": "=~", "value": "GPUTally.+"}, {"name": "alertname", "matchType": "!=", "value": "GPUTallyExporterDown"}, {"name": "severity", "matchType": "=~", "value": "warning|info"}]
     equal: ["cluster", "node"]
   # A lost GPU explains every other alert about it.
-  - sourceMatch: [{"name": "alertname", "matchType": "=", "value": "GPUTallyGpuLost"}]
+  - sourceMatch: [{"name": "alertname", "matchType": "=", "value": "GPUTallyGpuLost"}, {"name": "severity", "matchType": "=", "value": "critical"}]
     targetMatch: [{"name": "alertname", "matchType": "=~", "value": "GPUTally.+"}, {"name": "alertname", "matchType": "!=", "value": "GPUTallyGpuLost"}, {"name": "uuid", "matchType": "!=", "value": ""}]
     equal: ["cluster", "node", "uuid"]
   # A lost GPU is also missing.

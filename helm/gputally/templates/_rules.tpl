@@ -729,9 +729,16 @@ groups:
               or
                 label_replace(
                   max by (cluster, node, gpu, uuid) (
-                    gputally_gpu_ecc_errors_total{lifetime="volatile",type="uncorrected"} > 0
+                      gputally_gpu_ecc_errors_total{lifetime="volatile",type="uncorrected"} > 0
+                    unless on (cluster, node, gpu, uuid)
+                      gpu:gputally_ecc_contained:errors
                   ) * 0 + 3,
                   "problem", "uncorrectable memory errors", "uuid", ".*"
+                )
+              or
+                label_replace(
+                  gpu:gputally_ecc_contained:errors * 0 + 2,
+                  "problem", "contained memory errors", "uuid", ".*"
                 )
               or
                 label_replace(
@@ -740,15 +747,23 @@ groups:
                 )
               or
                 label_replace(
-                      max by (cluster, node, gpu, uuid) (gputally_gpu_recovery_action{action!="none"} == 1)
-                    * 0
-                  + 3,
+                  max by (cluster, node, gpu, uuid) (
+                    gputally_gpu_recovery_action{action!~"none|drain_and_reset"} == 1
+                  ) * 0 + 3,
                   "problem", "recovery action needed", "uuid", ".*"
                 )
               or
                 label_replace(
                   max by (cluster, node, gpu, uuid) (
-                    gputally_gpu_xid_last_timestamp_seconds{xid=~"{{ join "|" $settings.xidCritical }}"} > time() - 3600
+                    gputally_gpu_recovery_action{action="drain_and_reset"} == 1
+                  ) * 0 + 2,
+                  "problem", "to be reset when idle", "uuid", ".*"
+                )
+              or
+                label_replace(
+                  max by (cluster, node, gpu, uuid) (
+                      gpu:gputally_xid_unrepaired:timestamp{xid=~"{{ join "|" $settings.xidCritical }}"}
+                    > time() - {{ $settings.xidWindowSeconds }}
                   ) * 0 + 3,
                   "problem", "critical XID in the last hour", "uuid", ".*"
                 )
@@ -1212,17 +1227,102 @@ groups:
       {{- end }}
       {{- end }}
   {{- end }}
-  {{- if or $alerts.GPUTallyExporterDown.enabled $alerts.GPUTallyAllExportersDown.enabled $alerts.GPUTallyExporterAbsent.enabled $alerts.GPUTallyDriverUnavailable.enabled $alerts.GPUTallyGpuLost.enabled $alerts.GPUTallyGpusMissing.enabled $alerts.GPUTallySnapshotStale.enabled }}
+  {{- if (index $rules.groups "gputally-availability").enabled }}
   - name: gputally-availability
     interval: 1m
     rules:
+      - record: node:gputally_exporter:up
+        expr: |-
+          max by (cluster, node) (up{job="{{ $settings.job }}", instance!~".+/.+"})
+      - record: node:gputally_observed_gpus:count
+        expr: |2-
+            count by (cluster, node) (
+              max by (cluster, node, gpu, uuid) (gputally_gpu_info{instance!~".+/.+"})
+            )
+          or
+            max by (cluster, node) (gputally_source_gpus{instance!~".+/.+"}) > 0
+      - record: node:gputally_occupied_gpus:count
+        expr: |2-
+            count by (cluster, node) (
+              max by (cluster, node, gpu, uuid) (
+                {__name__=~"gputally_(pod|host)_active",instance!~".+/.+"}
+              ) == 1
+            )
+          or
+            sum by (cluster, node) (
+              sum by (cluster, node, gpu, uuid) (gputally_gpu_processes{instance!~".+/.+"}) > bool 0
+            )
+      - record: cluster:gputally_exporters:count
+        expr: |-
+          count by (cluster) (node:gputally_exporter:up)
+      - record: cluster:gputally_occupied_gpus:count
+        expr: |-
+          sum by (cluster) (node:gputally_occupied_gpus:count)
+      - record: cluster:gputally_other_targets:count
+        expr: |-
+          count by (cluster) (up{job!="{{ $settings.job }}"})
+      - record: node:gputally_out_of_service:max
+        expr: |2-
+            max by (cluster, node) (
+                kube_node_spec_unschedulable
+              or
+                kube_node_spec_taint{key=~"{{ $settings.removalTaints }}"}
+            )
+          and on (cluster, node)
+            last_over_time(node:gputally_observed_gpus:count[{{ $settings.absenceWindow }}])
+      {{- with $alerts.GPUTallyNodeDark }}
+      {{- if .enabled }}
+      - alert: GPUTallyNodeDark
+        expr: |2-
+            (
+                last_over_time(node:gputally_observed_gpus:count[{{ $settings.absenceWindow }}])
+              unless on (cluster, node)
+                node:gputally_exporter:up == 1
+            )
+          and on (cluster, node)
+            (
+                max by (cluster, node) (kube_node_status_condition{condition="Ready",status="true"}) == 0
+              or
+                  node:gputally_exporter:up == 0
+                unless on (cluster, node)
+                  max by (cluster, node) (kube_node_info)
+                unless on (cluster, node)
+                  last_over_time(node:gputally_occupied_gpus:count[{{ $settings.absenceWindow }}]) == 0
+            )
+          and on (cluster)
+            max by (cluster) (node:gputally_exporter:up) == 1
+          unless on (cluster, node)
+            max by (cluster, node) (up{job!="{{ $settings.job }}"}) == 1
+          unless on (cluster, node)
+            last_over_time(node:gputally_out_of_service:max[{{ $settings.absenceWindow }}]) == 1
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Node {{`{{ $labels.node }}`}} with its GPUs is dark.
+          description: |-
+            Node {{`{{ $labels.node }}`}} with its {{`{{ $value }}`}} GPU(s) has not responded for 5 minutes, and nothing shows that it is alive. Work on it has probably failed, and no alert about its GPUs can fire. Look at its console (BMC), and restore or replace the node.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyNodeDark.md
+      {{- end }}
+      {{- end }}
       {{- with $alerts.GPUTallyExporterDown }}
       {{- if .enabled }}
       - alert: GPUTallyExporterDown
         expr: |2-
-            max by (cluster, node) (up{job="{{ $settings.job }}"}) == 0
-          unless on (cluster)
-            (max by (cluster) (up{job="{{ $settings.job }}"}) == 0)
+            node:gputally_exporter:up == 0
+          and on (cluster)
+            max by (cluster) (node:gputally_exporter:up) == 1
+          unless on (cluster, node)
+            last_over_time(node:gputally_out_of_service:max[{{ $settings.absenceWindow }}]) == 1
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1242,13 +1342,65 @@ groups:
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyExporterDown.md
       {{- end }}
       {{- end }}
+      {{- with $alerts.GPUTallyExporterMissing }}
+      {{- if .enabled }}
+      - alert: GPUTallyExporterMissing
+        expr: |2-
+            (
+                  sum by (cluster, node) (kube_node_status_allocatable{resource=~"{{ $settings.gpuResources }}"}) > 0
+                and on (cluster, node)
+                  max by (cluster, node) (kube_node_status_condition{condition="Ready",status="true"}) == 1
+                and on (cluster)
+                  last_over_time(cluster:gputally_exporters:count[{{ $settings.absenceWindow }}])
+                unless on (cluster, node)
+                  (
+                      max by (cluster, node) (kube_node_spec_unschedulable) == 1
+                    or
+                      max by (cluster, node) (kube_node_spec_taint{key=~"{{ $settings.removalTaints }}"}) == 1
+                  )
+              or
+                  last_over_time(node:gputally_observed_gpus:count[{{ $settings.absenceWindow }}])
+                and on (cluster, node)
+                  last_over_time(node:gputally_occupied_gpus:count[{{ $settings.absenceWindow }}]) > 0
+                unless on (cluster, node)
+                  max by (cluster, node) (kube_node_info)
+                unless on (cluster, node)
+                  last_over_time(node:gputally_out_of_service:max[{{ $settings.absenceWindow }}]) == 1
+            )
+          and on (cluster)
+            max by (cluster) (node:gputally_exporter:up) == 1
+          unless on (cluster, node)
+            node:gputally_exporter:up
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Node {{`{{ $labels.node }}`}} has GPUs and no exporter.
+          description: |-
+            Prometheus has no exporter of node {{`{{ $labels.node }}`}} among its targets, and the node has, or had when it was last seen, {{`{{ $value }}`}} GPU(s). No alert about them can fire, and their energy is not charged. Check whether the node is still there, and why the exporter's pod is not: eviction, a taint, a changed label.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyExporterMissing.md
+      {{- end }}
+      {{- end }}
       {{- with $alerts.GPUTallyAllExportersDown }}
       {{- if .enabled }}
       - alert: GPUTallyAllExportersDown
         expr: |2-
-            count by (cluster) (up{job="{{ $settings.job }}"} == 0)
+            count by (cluster) (
+                node:gputally_exporter:up == 0
+              unless on (cluster, node)
+                last_over_time(node:gputally_out_of_service:max[{{ $settings.absenceWindow }}]) == 1
+            )
           unless on (cluster)
-            (max by (cluster) (up{job="{{ $settings.job }}"}) == 1)
+            max by (cluster) (node:gputally_exporter:up) == 1
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1271,8 +1423,30 @@ groups:
       {{- with $alerts.GPUTallyExporterAbsent }}
       {{- if .enabled }}
       - alert: GPUTallyExporterAbsent
-        expr: |-
-          absent(up{job="{{ $settings.job }}"})
+        expr: |2-
+            last_over_time(cluster:gputally_exporters:count[{{ $settings.absenceWindow }}])
+          unless on (cluster)
+            cluster:gputally_exporters:count
+          unless on (cluster)
+            (
+                count by (cluster) (kube_node_info)
+              unless on (cluster)
+                sum by (cluster) (kube_node_status_allocatable{resource=~"{{ $settings.gpuResources }}"}) > 0
+            )
+          unless on (cluster)
+            (
+                cluster:gputally_other_targets:count
+              unless on (cluster)
+                sum by (cluster) (kube_node_status_allocatable{resource=~"{{ $settings.gpuResources }}"}) > 0
+              unless on (cluster)
+                last_over_time(cluster:gputally_occupied_gpus:count[{{ $settings.absenceWindow }}]) > 0
+            )
+          unless on (cluster)
+            (
+                last_over_time(cluster:gputally_occupied_gpus:count[{{ $settings.absenceWindow }}]) == 0
+              unless on (cluster)
+                last_over_time(cluster:gputally_other_targets:count[{{ $settings.absenceWindow }}])
+            )
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1286,9 +1460,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            Prometheus has no exporter among its scrape targets.
+            Prometheus has no exporter{{`{{ with $labels.cluster }}`}} of cluster {{`{{ . }}`}}{{`{{ end }}`}} any more.
           description: |-
-            Prometheus has had no target of job {{`{{ $labels.job }}`}} for 10 minutes. No alert about a GPU can fire. Check that GPUTally is deployed and that the scrape configuration finds its pods.
+            All {{`{{ $value }}`}} exporters{{`{{ with $labels.cluster }}`}} of cluster {{`{{ . }}`}}{{`{{ end }}`}} have disappeared from the targets, and nothing shows that this was intended. No alert about their GPUs can fire. Check that the cluster and its Prometheus are there, and that GPUTally is still deployed.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyExporterAbsent.md
       {{- end }}
       {{- end }}
@@ -1306,6 +1480,8 @@ groups:
                   max by (cluster, node) (max_over_time(gputally_source_gpus[{{ $settings.gpuCountWindow }}]))
                 > 0
             )
+          unless on (cluster, node)
+            node:gputally_out_of_service:max == 1
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1392,8 +1568,10 @@ groups:
       {{- if .enabled }}
       - alert: GPUTallySnapshotStale
         expr: |2-
-            abs(time() - max by (cluster, node) (gputally_snapshot_timestamp_seconds))
-          > {{ $settings.snapshotStaleSeconds }}
+              abs(time() - max by (cluster, node) (gputally_snapshot_timestamp_seconds))
+            > {{ $settings.snapshotStaleSeconds }}
+          unless on (cluster, node)
+            max by (cluster, node) (changes(gputally_snapshot_timestamp_seconds[5m])) > 0
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1407,10 +1585,43 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            Exporter on {{`{{ $labels.node }}`}} serves stale values, or its clock is wrong.
+            Exporter on {{`{{ $labels.node }}`}} serves stale values.
           description: |-
-            The values of node {{`{{ $labels.node }}`}} are {{`{{ $value | humanizeDuration }}`}} away from Prometheus's clock. Dashboards and alerts show a past state. Compare the clocks first; if they agree, the exporter is stuck: restart it.
+            The values of node {{`{{ $labels.node }}`}} are {{`{{ $value | humanizeDuration }}`}} old and have not changed for 5 minutes. Dashboards and alerts show a past state. The exporter is stuck: restart it.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallySnapshotStale.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyClockSkew }}
+      {{- if .enabled }}
+      - alert: GPUTallyClockSkew
+        expr: |2-
+              max by (cluster, node) (
+                abs(
+                    timestamp(gputally_snapshot_timestamp_seconds)
+                  -
+                    gputally_snapshot_timestamp_seconds
+                )
+              )
+            > {{ $settings.clockSkewSeconds }}
+          and on (cluster, node)
+            max by (cluster, node) (changes(gputally_snapshot_timestamp_seconds[5m])) > 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Clock of node {{`{{ $labels.node }}`}} differs from Prometheus's clock.
+          description: |-
+            The clock of node {{`{{ $labels.node }}`}} is {{`{{ $value | humanizeDuration }}`}} away from Prometheus's clock. Alerts about XID errors end too early or too late, and ages on dashboards are wrong. Check the time synchronisation (chronyc tracking, timedatectl) on the node, then on Prometheus's machine.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyClockSkew.md
       {{- end }}
       {{- end }}
   {{- end }}
@@ -1418,6 +1629,72 @@ groups:
   - name: gputally-health
     interval: 1m
     rules:
+      - record: gpu:gputally_gpu_lost:timestamp
+        expr: |-
+          max by (cluster, node, gpu, uuid) (timestamp(gputally_gpu_up == 0))
+      - record: node:gputally_driver_down:timestamp
+        expr: |-
+          timestamp(
+            max by (cluster, node) (gputally_source_up{source=~"nvml|nvidia-smi|amdgpu|rocm-smi|simulated"}) == 0
+          )
+      - record: gpu:gputally_xid:timestamp
+        expr: |-
+          max by (cluster, node, gpu, uuid, xid) (
+            max_over_time(
+              gputally_gpu_xid_last_timestamp_seconds{xid=~"{{ join "|" $settings.xidCritical }}|{{ join "|" $settings.xidWarning }}"}[{{ $settings.xidWindowSeconds }}s]
+            )
+          )
+      - record: gpu:gputally_xid_unrepaired:timestamp
+        expr: |2-
+            gpu:gputally_xid:timestamp
+          unless on (cluster, node, gpu, uuid, xid)
+              gpu:gputally_xid:timestamp
+            < on (cluster, node) group_left ()
+              max by (cluster, node) (gputally_machine_boot_time_seconds)
+          unless on (cluster, node, gpu, uuid, xid)
+            (
+                gpu:gputally_xid:timestamp
+              < on (cluster, node, gpu, uuid) group_left ()
+                (
+                    max_over_time(gpu:gputally_gpu_lost:timestamp[{{ $settings.xidWindowSeconds }}s])
+                  and on (cluster, node, gpu, uuid)
+                    min by (cluster, node, gpu, uuid) (gputally_gpu_up) == 1
+                )
+            )
+          unless on (cluster, node, gpu, uuid, xid)
+            (
+                  gpu:gputally_xid:timestamp
+                < on (cluster, node) group_left ()
+                  max_over_time(node:gputally_driver_down:timestamp[{{ $settings.xidWindowSeconds }}s])
+              and on (cluster, node, gpu, uuid)
+                min by (cluster, node, gpu, uuid) (gputally_gpu_up) == 1
+            )
+          unless on (cluster, node, gpu, uuid, xid)
+            (
+                  gpu:gputally_xid:timestamp
+                < on (cluster, node) group_left ()
+                  min by (cluster, node) (process_start_time_seconds{job="{{ $settings.job }}"})
+              and on (cluster, node, gpu, uuid)
+                gputally_gpu_recovery_action{action="none"} == 1
+            )
+      - record: gpu:gputally_ecc_contained:errors
+        expr: |2-
+                max by (cluster, node, gpu, uuid) (
+                  gputally_gpu_ecc_errors_total{lifetime="volatile",type="uncorrected"}
+                )
+              > 0
+            and on (cluster, node, gpu, uuid)
+              (
+                  max_over_time(gputally_gpu_xid_last_timestamp_seconds{xid="94"}[1d])
+                or
+                  gputally_gpu_recovery_action{action=~"none|drain_and_reset"} == 1
+                or
+                    gputally_gpu_xid_errors_total
+                  and on (cluster, node, gpu, uuid)
+                    gputally_gpu_remapped_rows_pending
+              )
+          unless on (cluster, node, gpu, uuid)
+            max_over_time(gputally_gpu_xid_last_timestamp_seconds{xid=~"48|95|140|175"}[1d])
       - record: gpu:gputally_gpu_nvlink_up:sum
         expr: |2-
             (
@@ -1437,13 +1714,7 @@ groups:
       - alert: GPUTallyXidCritical
         expr: |2-
             (
-                  time()
-                -
-                  max by (cluster, node, gpu, uuid, xid) (
-                    max_over_time(
-                      gputally_gpu_xid_last_timestamp_seconds{xid=~"{{ join "|" $settings.xidCritical }}"}[{{ $settings.xidWindowSeconds }}s]
-                    )
-                  )
+                time() - gpu:gputally_xid_unrepaired:timestamp{xid=~"{{ join "|" $settings.xidCritical }}"}
               < {{ $settings.xidWindowSeconds }}
             )
           * on (cluster, node, uuid) group_left (pci_bus_id, model)
@@ -1472,13 +1743,7 @@ groups:
       - alert: GPUTallyXidWarning
         expr: |2-
             (
-                  time()
-                -
-                  max by (cluster, node, gpu, uuid, xid) (
-                    max_over_time(
-                      gputally_gpu_xid_last_timestamp_seconds{xid=~"{{ join "|" $settings.xidWarning }}"}[{{ $settings.xidWindowSeconds }}s]
-                    )
-                  )
+                time() - gpu:gputally_xid_unrepaired:timestamp{xid=~"{{ join "|" $settings.xidWarning }}"}
               < {{ $settings.xidWindowSeconds }}
             )
           * on (cluster, node, uuid) group_left (pci_bus_id, model)
@@ -1510,6 +1775,8 @@ groups:
                 max by (cluster, node, gpu, uuid) (
                   gputally_gpu_ecc_errors_total{lifetime="volatile",type="uncorrected"}
                 ) > 0
+              unless on (cluster, node, gpu, uuid)
+                gpu:gputally_ecc_contained:errors
               unless on (cluster, node, uuid)
                 gputally_gpu_ras_errors_total
             )
@@ -1532,6 +1799,99 @@ groups:
           description: |-
             GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} has had {{`{{ $value }}`}} uncorrectable memory error(s) since its driver was loaded. Results computed on it may be wrong. Schedule no new work on it, and reset it when its jobs have ended.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyUncorrectableEcc.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyContainedEcc }}
+      {{- if .enabled }}
+      - alert: GPUTallyContainedEcc
+        expr: |2-
+            (
+                gpu:gputally_ecc_contained:errors
+              unless on (cluster, node, uuid)
+                gputally_gpu_ras_errors_total
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: reset
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} has contained memory errors.
+          description: |-
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} has had {{`{{ $value }}`}} uncorrectable memory error(s) since its driver was loaded. Only the programs that read the data were ended; others continue. Reset the GPU when its jobs have ended.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyContainedEcc.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyRecoveryNeeded }}
+      {{- if .enabled }}
+      - alert: GPUTallyRecoveryNeeded
+        expr: |2-
+            (
+              max by (cluster, node, gpu, uuid, recovery) (
+                label_replace(
+                  gputally_gpu_recovery_action{action!~"none|drain_and_reset"} == 1,
+                  "recovery", "$1", "action", "(.+)"
+                )
+              )
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: drain
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} needs the recovery action that its driver reports.
+          description: |-
+            The driver reports that GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} needs {{`{{ $labels.recovery }}`}}. Until then work on it fails or is not safe. Drain the node and carry out this action.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyRecoveryNeeded.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyResetWanted }}
+      {{- if .enabled }}
+      - alert: GPUTallyResetWanted
+        expr: |2-
+            (
+              max by (cluster, node, gpu, uuid) (
+                gputally_gpu_recovery_action{action="drain_and_reset"} == 1
+              )
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: reset
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is to be reset when its jobs have ended.
+          description: |-
+            The driver reports that GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} needs drain_and_reset: running work may end normally. Schedule no new work on it, and reset it when its jobs have ended.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyResetWanted.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyRowRemapFailure }}
@@ -1612,39 +1972,6 @@ groups:
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyRetiredPagesPending.md
       {{- end }}
       {{- end }}
-      {{- with $alerts.GPUTallyRecoveryNeeded }}
-      {{- if .enabled }}
-      - alert: GPUTallyRecoveryNeeded
-        expr: |2-
-            (
-              max by (cluster, node, gpu, uuid, recovery) (
-                label_replace(
-                  gputally_gpu_recovery_action{action!="none"} == 1,
-                  "recovery", "$1", "action", "(.+)"
-                )
-              )
-            )
-          * on (cluster, node, uuid) group_left (pci_bus_id, model)
-            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
-        for: {{ .for }}
-        {{- with .keepFiringFor }}
-        keep_firing_for: {{ . }}
-        {{- end }}
-        labels:
-          severity: {{ .severity }}
-          action: drain
-          audience: oncall
-          {{- with $rules.additionalRuleLabels }}
-          {{- toYaml . | nindent 10 }}
-          {{- end }}
-        annotations:
-          summary: |-
-            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} needs the recovery action that its driver reports.
-          description: |-
-            The driver reports that GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} needs {{`{{ $labels.recovery }}`}}. Until then work on it fails or is not safe. Drain the node and carry out this action.
-          runbook_url: {{ $rules.runbookUrl }}/GPUTallyRecoveryNeeded.md
-      {{- end }}
-      {{- end }}
       {{- with $alerts.GPUTallyThermalSlowdown }}
       {{- if .enabled }}
       - alert: GPUTallyThermalSlowdown
@@ -1673,6 +2000,36 @@ groups:
           description: |-
             GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} was slowed down by its thermal protection for {{`{{ $value | humanizePercentage }}`}} of the last 5 minutes. Work on it runs at half speed or less. Check fans, air flow and room temperature.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyThermalSlowdown.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallySoftwareThermalSlowdown }}
+      {{- if .enabled }}
+      - alert: GPUTallySoftwareThermalSlowdown
+        expr: |2-
+            (
+              max by (cluster, node, gpu, uuid) (
+                avg_over_time(gputally_gpu_throttle_active{reason="sw_thermal_slowdown"}[5m])
+              ) >= {{ $settings.throttleRatio }}
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is slowed down because it is too hot.
+          description: |-
+            The driver has reduced the clocks of GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} for half an hour, because the GPU or its memory is above its maximum operating temperature. Jobs on it, and on all GPUs that wait for it, are slower. Check fans, air flow and room temperature.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallySoftwareThermalSlowdown.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyPowerBrake }}
@@ -1746,12 +2103,27 @@ groups:
       - alert: GPUTallyMemoryTemperatureNearLimit
         expr: |2-
             (
-                  max by (cluster, node, gpu, uuid) (gputally_gpu_sensor_critical_celsius{sensor="mem"})
-                -
-                  max by (cluster, node, gpu, uuid) (
-                    avg_over_time(gputally_gpu_sensor_celsius{sensor="mem"}[5m])
-                  )
-              < {{ $settings.temperatureMarginCelsius }}
+              (
+                    max by (cluster, node, gpu, uuid) (gputally_gpu_sensor_critical_celsius{sensor="mem"})
+                  -
+                    max by (cluster, node, gpu, uuid) (
+                      avg_over_time(gputally_gpu_sensor_celsius{sensor="mem"}[5m])
+                    )
+                or
+                    max by (cluster, node, gpu, uuid) (gputally_gpu_memory_temperature_limit_celsius)
+                  -
+                    max by (cluster, node, gpu, uuid) (
+                      avg_over_time(gputally_gpu_memory_temperature_celsius[5m])
+                    )
+                or
+                    {{ $settings.memoryTemperatureCelsius }}
+                  -
+                    max by (cluster, node, gpu, uuid) (
+                      avg_over_time(gputally_gpu_memory_temperature_celsius[5m])
+                    )
+                  unless on (cluster, node, gpu, uuid)
+                    gputally_gpu_sensor_celsius
+              ) < {{ $settings.temperatureMarginCelsius }}
             )
           * on (cluster, node, uuid) group_left (pci_bus_id, model)
             max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
@@ -1770,7 +2142,7 @@ groups:
           summary: |-
             Memory of GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is near its temperature limit.
           description: |-
-            The memory of GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} is {{`{{ printf "%.0f" $value }}`}} degrees below its critical temperature, at which the GPU slows down. Check fans, air flow and room temperature.
+            The memory of GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} is {{`{{ printf "%.0f" $value }}`}} degrees below its limit, at which the GPU slows down. Check fans, air flow and room temperature.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyMemoryTemperatureNearLimit.md
       {{- end }}
       {{- end }}
@@ -1936,6 +2308,54 @@ groups:
           description: |-
             GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} reports {{`{{ $labels.problem }}`}} of its NVLink fabric. Jobs on several GPUs are slow or fail. Check the switches, their links and Fabric Manager.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyFabricDegraded.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyNvlinkRecovering }}
+      {{- if .enabled }}
+      - alert: GPUTallyNvlinkRecovering
+        expr: |2-
+            (
+                  sum by (cluster, node, gpu, uuid) (
+                      max by (cluster, node, gpu, uuid, type) (
+                        gputally_gpu_nvlink_errors_total{type=~"recovery|link_recovery"}
+                      )
+                    -
+                      max by (cluster, node, gpu, uuid, type) (
+                        gputally_gpu_nvlink_errors_total{type=~"recovery|link_recovery"} offset 1d
+                      )
+                  )
+                >= {{ $settings.linkRecoveries }}
+              or
+                  sum by (cluster, node, gpu, uuid) (
+                      max by (cluster, node, gpu, uuid, type) (
+                        gputally_gpu_nvlink_errors_total{type=~"recovery|link_recovery"}
+                      )
+                    -
+                      max by (cluster, node, gpu, uuid, type) (
+                        gputally_gpu_nvlink_errors_total{type=~"recovery|link_recovery"} offset 1h
+                      )
+                  )
+                >= {{ $settings.linkRecoveries }}
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            An NVLink of GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is recovered again and again.
+          description: |-
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} had to recover its NVLinks {{`{{ printf "%.0f" $value }}`}} times within an hour or a day. Jobs continue, but such a link can fail within days, and all GPUs of its NVLink domain with it. Find the link with nvidia-smi nvlink -e, and replace it at a time that you choose.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyNvlinkRecovering.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyXgmiDown }}
@@ -2666,7 +3086,7 @@ groups:
       {{- end }}
       {{- end }}
   {{- end }}
-  {{- if or $alerts.GPUTallySourceFailing.enabled $alerts.GPUTallyReadErrors.enabled $alerts.GPUTallySourceSlow.enabled $alerts.GPUTallyCheckpointFailing.enabled $alerts.GPUTallyLedgerError.enabled $alerts.GPUTallyScrapeSlow.enabled $alerts.GPUTallyTooManySamples.enabled $alerts.GPUTallyExporterRestarting.enabled $alerts.GPUTallyEnergyUnobserved.enabled }}
+  {{- if or $alerts.GPUTallySourceFailing.enabled $alerts.GPUTallyReadErrors.enabled $alerts.GPUTallySourceSlow.enabled $alerts.GPUTallyCheckpointFailing.enabled $alerts.GPUTallyLedgerError.enabled $alerts.GPUTallyScrapeSlow.enabled $alerts.GPUTallyTooManySamples.enabled $alerts.GPUTallyExporterRestarting.enabled $alerts.GPUTallyEnergyUnobserved.enabled $alerts.GPUTallyLedgerGap.enabled }}
   - name: gputally-exporter
     interval: 1m
     rules:
@@ -2919,6 +3339,50 @@ groups:
           description: |-
             {{`{{ $value | humanizePercentage }}`}} of the energy of GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} in the last hour is unattributed, because the exporter took no sample for a minute or longer. Bills are too low by that share. Look for a driver that hangs, or for too little CPU.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyEnergyUnobserved.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyLedgerGap }}
+      {{- if .enabled }}
+      - alert: GPUTallyLedgerGap
+        expr: |2-
+            (
+                  (
+                      max by (cluster, node, gpu, uuid) (
+                        gputally_gpu_unattributed_energy_joules_total{reason="unobserved"}
+                      )
+                    -
+                      max by (cluster, node, gpu, uuid) (
+                        gputally_gpu_unattributed_energy_joules_total{reason="unobserved"} offset 1d
+                      )
+                  )
+                /
+                  (
+                      max by (cluster, node, gpu, uuid) (gputally_gpu_energy_joules_total)
+                    -
+                      max by (cluster, node, gpu, uuid) (gputally_gpu_energy_joules_total offset 1d)
+                    > 0
+                  )
+              > {{ $settings.unobservedDayRatio }}
+            )
+          * on (cluster, node, uuid) group_left (pci_bus_id, model)
+            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            The ledger of GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} has a long gap.
+          description: |-
+            {{`{{ $value | humanizePercentage }}`}} of the energy that GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} used in the last 24 hours is charged to no one, because the exporter was not running. Find out when and why it was away, and correct the bills of this day by hand if they matter.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyLedgerGap.md
       {{- end }}
       {{- end }}
   {{- end }}

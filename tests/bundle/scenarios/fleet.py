@@ -27,6 +27,7 @@ END = START + 2 * DAY
 HOURS_ILL = 5
 TWO_DAYS = Period(START, END, STEP)
 ILL = Period(END - HOURS_ILL * HOUR, END, STEP)
+UNTIL_EVICTED = Period(END - HOURS_ILL * HOUR, END - 2 * HOUR, STEP)
 LAST_MINUTES = Period(END - 36 * MINUTE, END, STEP)
 WEEK_BEFORE = Period(END - 7 * DAY - 2 * HOUR, END - 7 * DAY, STEP)
 
@@ -51,6 +52,7 @@ def write(folder: Path) -> Path:
     record_rules(folder / "data", [week_ago], WEEK_BEFORE)
     write_history(_FOR_TWO_DAYS, TWO_DAYS, folder / "data", cluster="well")
     write_history(_FOR_HOURS, ILL, folder / "data", cluster="ill")
+    write_history([_EVICTED], UNTIL_EVICTED, folder / "data", cluster="ill")
     write_history([_CROWDED], LAST_MINUTES, folder / "data", cluster="ill")
     record_rules(folder / "data", [rules], TWO_DAYS, block_hours=54)
     return rules
@@ -117,6 +119,7 @@ _FOR_TWO_DAYS = [
 ]
 _SPARE = GpuNode(name="spare", scenario=_small(300, model="rtx4090", gpus=3))
 _CROWDED = GpuNode(name="crowded", scenario=_small(309, model="h100", gpus=100))
+_EVICTED = GpuNode(name="evicted", scenario=_small(312))
 _FOR_HOURS = [
     _SPARE,
     GpuNode(name="cards", scenario=_FOLDER / "cards.toml"),

@@ -20,7 +20,8 @@ ECC = frozenset({"ecc_errors", "ecc_location_errors"})
 NVLINK = frozenset({"nvlink_up", "nvlink_errors", "nvlink_bytes"})
 THRESHOLDS = frozenset({"temperature_slowdown_celsius", "temperature_shutdown_celsius"})
 MARGIN = frozenset({"temperature_margin_celsius", "temperature_slowdown_offset_celsius"})
-MEMORY_TEMPERATURE = frozenset({"memory_temperature_celsius"})
+MEMORY_LIMIT = frozenset({"memory_temperature_limit_celsius"})
+MEMORY_TEMPERATURE = frozenset({"memory_temperature_celsius"}) | MEMORY_LIMIT
 FANS = frozenset({"fan_speed_ratio"})
 MIG = frozenset({"mig_mode"})
 RECOVERY = frozenset({"recovery_action"})
@@ -37,10 +38,10 @@ GEFORCE = (
 ABSENT = {
     "a100": FABRIC | FANS | GPM | RETIREMENT | MARGIN,
     "a100-80gb": FABRIC | FANS | GPM | RETIREMENT | MARGIN,
-    "h100": FANS | RETIREMENT | {"fabric_problem"},
-    "h200": FANS | RETIREMENT | {"fabric_problem"},
-    "b200": FANS | RETIREMENT | THRESHOLDS,
-    "gb200": FANS | RETIREMENT | THRESHOLDS,
+    "h100": FANS | RETIREMENT | MEMORY_LIMIT | {"fabric_problem"},
+    "h200": FANS | RETIREMENT | MEMORY_LIMIT | {"fabric_problem"},
+    "b200": FANS | RETIREMENT | MEMORY_LIMIT | THRESHOLDS,
+    "gb200": FANS | RETIREMENT | MEMORY_LIMIT | THRESHOLDS,
     "l4": DATA_CENTER_PCIE | RETIREMENT,
     "l40s": DATA_CENTER_PCIE | RETIREMENT,
     "t4": DATA_CENTER_PCIE | REMAPPING | RECOVERY | MARGIN,

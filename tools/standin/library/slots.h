@@ -46,7 +46,7 @@ enum { MAX_GPUS = 64, MAX_MIGS = 16, MAX_LINKS = 36, MAX_FANS = 16, MAX_XIDS = 3
     X(TEMP_SLOWDOWN, "temp.slowdown", temperature_slowdown_celsius, 1) \
     X(TEMP_SHUTDOWN, "temp.shutdown", temperature_shutdown_celsius, 1) \
     X(TEMP_MARGIN, "temp.margin", NO_FIELD, 0) \
-    X(TEMP_MEMORY_MAX, "temp.memory_max", NO_FIELD, 0) \
+    X(TEMP_MEMORY_MAX, "temp.memory_max", memory_temperature_limit_celsius, 1) \
     X(TEMP_GPU_MAX, "temp.gpu_max", NO_FIELD, 0) \
     X(TEMP_TLIMIT_SHUTDOWN, "temp.tlimit_shutdown", NO_FIELD, 0) \
     X(TEMP_TLIMIT_SLOWDOWN, "temp.tlimit_slowdown", temperature_slowdown_offset_celsius, 1) \

@@ -24,6 +24,7 @@ FIXED = (
     Scalar("power_default_limit_watts", ("nvmlDeviceGetPowerManagementDefaultLimit",), per=1000),
     Scalar("temperature_shutdown_celsius", ("nvmlDeviceGetTemperatureThreshold",), (0,)),
     Scalar("temperature_slowdown_celsius", ("nvmlDeviceGetTemperatureThreshold",), (1,)),
+    Scalar("memory_temperature_limit_celsius", ("nvmlDeviceGetTemperatureThreshold",), (2,)),
     Scalar("pcie_generation_max", ("nvmlDeviceGetMaxPcieLinkGeneration",)),
     Scalar("pcie_width_max", ("nvmlDeviceGetMaxPcieLinkWidth",)),
 )

@@ -6,7 +6,7 @@ import pytest
 
 from alerts.model import RecordingRule
 from tools.benchmark.reach import reach_of
-from tools.benchmark.rules import EVALUATED, GroupCost, PastRecord, RulesCost, earlier_samples
+from tools.benchmark.rules import EVALUATED, GroupCost, PastSeries, RulesCost, earlier_samples
 from tools.benchmark.rules_report import judge_rules, rules_section
 from tools.replay.clones import renamed
 from tools.replay.tape import encode_sample
@@ -52,7 +52,7 @@ def test_the_furthest_of_several_rules_counts() -> None:
 
 def test_a_record_of_a_node_goes_back_as_far_as_it_is_read_and_each_clone_has_it_too() -> None:
     labels = {"__name__": "gpu:gputally_x:sum", "node": "one", "uuid": "GPU-1"}
-    past = [PastRecord(labels, 2.0, interval=300, reach=3600)]
+    past = [PastSeries(labels, 2.0, interval=300, reach=3600, until=EVALUATED)]
     copies = {"one": [("two", renamed("two"))]}
     day_before = list(earlier_samples(past, EVALUATED - 86_400, EVALUATED - 82_800, copies))
     own, clone = earlier_samples(past, EVALUATED - 86_400, EVALUATED, copies)
