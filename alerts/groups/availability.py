@@ -1,8 +1,8 @@
 """Exporters, drivers and GPUs that are down, lost or missing.
 
 An exporter is a target of the job on a node. A sidecar, whose instance is `namespace/pod`, comes and goes
-with its pod: it neither replaces the exporter of its node nor is missed. What is missed is known from the last
-day and, where kube-state-metrics is there, from Kubernetes.
+with its pod: it neither replaces the exporter of its node nor is missed. What is missed is known from the
+last day and, where kube-state-metrics is there, from Kubernetes.
 """
 
 from alerts.model import Action, Alert, Group, RecordingRule, Severity

@@ -187,5 +187,5 @@ GROUP = Group(
             keep_firing_for="1h",
         ),
     ),
-    interval="2m",
+    interval="5m",
 )

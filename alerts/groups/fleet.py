@@ -10,7 +10,7 @@ GROUP = Group(
     (
         RecordingRule(
             "node:gputally_gpus:count",
-            "count by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_info))",
+            "count by (cluster, node) (gpu:gputally_gpu:info)",
         ),
         RecordingRule(
             "node:gputally_gpus_up:count",
@@ -100,13 +100,7 @@ GROUP = Group(
         ),
         RecordingRule(
             "model:gputally_gpus:count",
-            """
-            count by (cluster, model) (
-                max by (cluster, node, gpu, uuid) (gputally_gpu_info)
-              * on (cluster, node, uuid) group_left (model)
-                max by (cluster, node, uuid, model) (gputally_gpu_info)
-            )
-            """,
+            "count by (cluster, model) (gpu:gputally_gpu:info)",
         ),
         RecordingRule(
             "model:gputally_gpus_up:count",
@@ -114,7 +108,7 @@ GROUP = Group(
             sum by (cluster, model) (
                 max by (cluster, node, gpu, uuid) (gputally_gpu_up)
               * on (cluster, node, uuid) group_left (model)
-                max by (cluster, node, uuid, model) (gputally_gpu_info)
+                gpu:gputally_gpu:info
             )
             """,
         ),
@@ -150,7 +144,7 @@ GROUP = Group(
             avg by (cluster, model) (
                 max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
               * on (cluster, node, uuid) group_left (model)
-                max by (cluster, node, uuid, model) (gputally_gpu_info)
+                gpu:gputally_gpu:info
             )
             """,
         ),
@@ -160,7 +154,7 @@ GROUP = Group(
             sum by (cluster, model) (
                 max by (cluster, node, gpu, uuid) (gputally_gpu_memory_used_bytes)
               * on (cluster, node, uuid) group_left (model)
-                max by (cluster, node, uuid, model) (gputally_gpu_info)
+                gpu:gputally_gpu:info
             )
             """,
         ),
@@ -170,7 +164,7 @@ GROUP = Group(
             sum by (cluster, model) (
                 max by (cluster, node, gpu, uuid) (gputally_gpu_memory_total_bytes)
               * on (cluster, node, uuid) group_left (model)
-                max by (cluster, node, uuid, model) (gputally_gpu_info)
+                gpu:gputally_gpu:info
             )
             """,
         ),
@@ -180,7 +174,7 @@ GROUP = Group(
             sum by (cluster, model) (
                 max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts)
               * on (cluster, node, uuid) group_left (model)
-                max by (cluster, node, uuid, model) (gputally_gpu_info)
+                gpu:gputally_gpu:info
             )
             """,
         ),
@@ -293,7 +287,7 @@ GROUP = Group(
               floor(
                   max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
                 * on (cluster, node, uuid) group_left (model)
-                  max by (cluster, node, uuid, model) (gputally_gpu_info)
+                  gpu:gputally_gpu:info
                 * 10
               ) / 10
             )
@@ -374,7 +368,7 @@ GROUP = Group(
                   )
               )
             * on (cluster, node, uuid) group_left (model)
-              max by (cluster, node, uuid, model) (gputally_gpu_info)
+              gpu:gputally_gpu:info
             """,
         ),
         RecordingRule(

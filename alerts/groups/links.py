@@ -185,7 +185,8 @@ ALERTS: tuple[Alert, ...] = (
             "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
             '{{ $labels.node }} had to recover its NVLinks {{ printf "%.0f" $value }} times within an hour '
             "or a day. Jobs continue, but such a link can fail within days, and all GPUs of its NVLink "
-            "domain with it. Find the link with nvidia-smi nvlink -e, and replace it at a time that you choose."
+            "domain with it. Find the link with nvidia-smi nvlink -e, and replace it at a time that you "
+            "choose."
         ),
         for_="5m",
     ),

@@ -20,6 +20,11 @@ GROUP = Group(
             labels={"pattern": "[[ key ]]"},
             each="gpu_hour_prices",
         ),
+        # For joins: once a minute instead of once in every rule.
+        RecordingRule(
+            "gpu:gputally_gpu:info",
+            "max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)",
+        ),
         RecordingRule(
             "gpu:gputally_price:per_hour",
             """

@@ -99,4 +99,5 @@ GROUP = Group(
             enabled=False,
         ),
     ),
+    interval="5m",
 )

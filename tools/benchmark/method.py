@@ -37,8 +37,9 @@ def method(effort: Effort) -> str:
   from the request to the last byte.
 - The rules run on such a fleet too, with scrapes every 15 s. How far back each series is needed is found in
   the rules themselves. The scrapes of the last 70 minutes are simulated; earlier ones, and those of records,
-  repeat the last value times a factor that changes from sample to sample. Prometheus then loads the rule file and evaluates it as always, with a `query_offset` that
-  moves the clock to the time of the data; nothing is scraped meanwhile."""
+  repeat the last value times a factor that changes from sample to sample. Prometheus then loads the rule
+  file and evaluates it as always, with a `query_offset` that moves the clock to the time of the data;
+  nothing is scraped meanwhile."""
 
 
 WHERE_COSTS_GO = """\

@@ -40,8 +40,8 @@ class Effort:
     scaling_rounds: int = 2
     scaling_samples: int = 10
     fleet_nodes: int = 1000
-    rules_minutes: float = 11.0
-    """Groups with an interval of five minutes are evaluated twice."""
+    rules_minutes: float = 6.0
+    """Groups with an interval of five minutes are evaluated once."""
 
 
 QUICK = Effort(

@@ -29,6 +29,9 @@ groups:
         labels:
           pattern: '{{ $key }}'
       {{- end }}
+      - record: gpu:gputally_gpu:info
+        expr: |-
+          max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
       - record: gpu:gputally_price:per_hour
         expr: |2-
             max by (cluster, node, gpu, uuid, model) (gputally_gpu_info)
@@ -509,7 +512,7 @@ groups:
     rules:
       - record: node:gputally_gpus:count
         expr: |-
-          count by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_info))
+          count by (cluster, node) (gpu:gputally_gpu:info)
       - record: node:gputally_gpus_up:count
         expr: |-
           sum by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_up))
@@ -575,17 +578,13 @@ groups:
           )
       - record: model:gputally_gpus:count
         expr: |-
-          count by (cluster, model) (
-              max by (cluster, node, gpu, uuid) (gputally_gpu_info)
-            * on (cluster, node, uuid) group_left (model)
-              max by (cluster, node, uuid, model) (gputally_gpu_info)
-          )
+          count by (cluster, model) (gpu:gputally_gpu:info)
       - record: model:gputally_gpus_up:count
         expr: |-
           sum by (cluster, model) (
               max by (cluster, node, gpu, uuid) (gputally_gpu_up)
             * on (cluster, node, uuid) group_left (model)
-              max by (cluster, node, uuid, model) (gputally_gpu_info)
+              gpu:gputally_gpu:info
           )
       - record: model:gputally_gpus_allocated:count
         expr: |-
@@ -611,28 +610,28 @@ groups:
           avg by (cluster, model) (
               max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
             * on (cluster, node, uuid) group_left (model)
-              max by (cluster, node, uuid, model) (gputally_gpu_info)
+              gpu:gputally_gpu:info
           )
       - record: model:gputally_memory_used:bytes
         expr: |-
           sum by (cluster, model) (
               max by (cluster, node, gpu, uuid) (gputally_gpu_memory_used_bytes)
             * on (cluster, node, uuid) group_left (model)
-              max by (cluster, node, uuid, model) (gputally_gpu_info)
+              gpu:gputally_gpu:info
           )
       - record: model:gputally_memory_total:bytes
         expr: |-
           sum by (cluster, model) (
               max by (cluster, node, gpu, uuid) (gputally_gpu_memory_total_bytes)
             * on (cluster, node, uuid) group_left (model)
-              max by (cluster, node, uuid, model) (gputally_gpu_info)
+              gpu:gputally_gpu:info
           )
       - record: model:gputally_power:watts
         expr: |-
           sum by (cluster, model) (
               max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts)
             * on (cluster, node, uuid) group_left (model)
-              max by (cluster, node, uuid, model) (gputally_gpu_info)
+              gpu:gputally_gpu:info
           )
       - record: model:gputally_held:gpus
         expr: |-
@@ -715,7 +714,7 @@ groups:
             floor(
                 max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
               * on (cluster, node, uuid) group_left (model)
-                max by (cluster, node, uuid, model) (gputally_gpu_info)
+                gpu:gputally_gpu:info
               * 10
             ) / 10
           )
@@ -793,7 +792,7 @@ groups:
                 )
             )
           * on (cluster, node, uuid) group_left (model)
-            max by (cluster, node, uuid, model) (gputally_gpu_info)
+            gpu:gputally_gpu:info
       - record: cluster:gputally_unrequested:gpus
         expr: |-
           sum by (cluster) (namespace:gputally_unrequested:gpus)
@@ -2594,7 +2593,7 @@ groups:
   {{- end }}
   {{- if or $alerts.GPUTallyMemoryNearlyFull.enabled $alerts.GPUTallyMemoryLeak.enabled $alerts.GPUTallyNoFreeGpu.enabled }}
   - name: gputally-saturation
-    interval: 1m
+    interval: 5m
     rules:
       {{- with $alerts.GPUTallyMemoryNearlyFull }}
       {{- if .enabled }}
@@ -2712,7 +2711,7 @@ groups:
   {{- end }}
   {{- if or $alerts.GPUTallyHeldIdle.enabled $alerts.GPUTallyHeldIdleLong.enabled $alerts.GPUTallyHeldUnderused.enabled $alerts.GPUTallyUnrequestedUse.enabled $alerts.GPUTallyUnattributedProcesses.enabled $alerts.GPUTallyGpusUnallocated.enabled }}
   - name: gputally-efficiency
-    interval: 2m
+    interval: 5m
     rules:
       {{- with $alerts.GPUTallyHeldIdle }}
       {{- if .enabled }}
