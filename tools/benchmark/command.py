@@ -87,6 +87,12 @@ def parser() -> argparse.ArgumentParser:
         "--no-fleet", action="store_true", help="skip the dashboard and the rules on a large fleet"
     )
     arguments.add_argument(
+        "--fleet-nodes",
+        type=int,
+        metavar="N",
+        help=f"nodes of the large fleet (default {effort.fleet_nodes:,})",
+    )
+    arguments.add_argument(
         "--output",
         type=Path,
         default=DEFAULT_OUTPUT,
@@ -102,7 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     effort = QUICK if options.quick else Effort()
     effort = replace(
-        effort, rounds=options.rounds or effort.rounds, scrapes=options.scrapes or effort.scrapes
+        effort,
+        rounds=options.rounds or effort.rounds,
+        scrapes=options.scrapes or effort.scrapes,
+        fleet_nodes=options.fleet_nodes or effort.fleet_nodes,
     )
     given = sys.argv[1:] if arguments is None else arguments
     try:

@@ -7,6 +7,7 @@ from tools.benchmark.fleet import GPUS
 from tools.benchmark.rules import SCRAPE_SECONDS, RulesCost
 from tools.benchmark.targets import TargetResult
 
+TARGET_NODES = 1000
 EVALUATION_SECONDS_PER_MINUTE = 10.0
 RECORDED_PER_GPU = 30.0
 _HOUR = 3600
@@ -14,17 +15,21 @@ _UNITS = ((86_400, "d"), (_HOUR, "h"), (60, "m"), (1, "s"))
 
 
 def judge_rules(cost: RulesCost) -> list[TargetResult]:
-    size = f"rules, {cost.nodes:,} nodes x {GPUS} GPUs"
+    """The limits are those of a thousand nodes: the time of a smaller fleet is extrapolated, linearly."""
+    factor = TARGET_NODES / cost.nodes
+    size = f"rules, {TARGET_NODES:,} nodes x {GPUS} GPUs"
+    if factor != 1:
+        size += f", extrapolated from {cost.nodes:,} nodes"
     return [
         TargetResult(
             f"{size}: evaluation per minute (duration x 60 / interval, sum over the groups)",
-            cost.seconds_per_minute,
+            cost.seconds_per_minute * factor,
             EVALUATION_SECONDS_PER_MINUTE,
             "s",
         ),
         TargetResult(
             f"{size}: CPU time of the whole Prometheus per minute",
-            cost.cpu_seconds_per_minute,
+            cost.cpu_seconds_per_minute * factor,
             EVALUATION_SECONDS_PER_MINUTE,
             "s",
         ),
@@ -56,8 +61,8 @@ def rules_section(cost: RulesCost, command: str, date: str, load: float) -> str:
         ),
         f"Prometheus has {cost.series:,} series of the set `standard`, scraped every {SCRAPE_SECONDS} s, and "
         f"{number(cost.samples / 1e6)} million samples. Every series goes back as far as a rule reads it, so "
-        f"that every window is full: {_furthest(cost.reach)}. Nothing is extrapolated to more nodes or to "
-        f"longer windows. Prometheus evaluated each group at its own interval for {cost.minutes:g} minutes, "
+        f"that every window is full: {_furthest(cost.reach)}. Prometheus evaluated each group at its own "
+        f"interval for {cost.minutes:g} minutes, "
         f"missed {cost.missed} evaluations, had {cost.failed} failures, and used "
         f"{number(cost.resident_bytes / 2**30)} GiB of memory.",
         table(

@@ -78,6 +78,14 @@ def test_each_target_is_missed_alone() -> None:
     assert [verdict.met for verdict in judge_rules(many)] == [True, True, False]
 
 
+def test_a_smaller_fleet_is_judged_as_a_thousand_nodes_and_says_so() -> None:
+    evaluation, cpu, recorded = judge_rules(dataclasses.replace(CHEAP, nodes=100))
+    assert evaluation.measured == pytest.approx(30)
+    assert cpu.measured == pytest.approx(40)
+    assert recorded.measured == pytest.approx(120)
+    assert "extrapolated from 100 nodes" in evaluation.target
+
+
 def test_the_section_names_every_group_and_the_longest_windows() -> None:
     groups = [*CHEAP.groups, GroupCost("gputally-c", 300, 1, None, recorded=0)]
     section = rules_section(
