@@ -3,17 +3,22 @@
 import math
 import threading
 from array import array
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from gputally.model import Reading
+from gputally.printable import printable
 
 HOUR_SECONDS = 3600
 STEP_SECONDS = 10
 """A screen has no pixels for more."""
 MOST_GPUS = 256
-_DIGITS = {"utilization_ratio": 3, "memory_used_ratio": 3, "power_watts": 1, "temperature_celsius": 1}
-FIELDS = tuple(_DIGITS)
+_FORMATS = {
+    "utilization_ratio": "%.3f,",
+    "memory_used_ratio": "%.3f,",
+    "power_watts": "%.1f,",
+    "temperature_celsius": "%.1f,",
+}
+FIELDS = tuple(_FORMATS)
 
 
 class History:
@@ -34,10 +39,10 @@ class History:
         with self._lock:
             self._add(readings, taken_at_seconds, since_boot_seconds)
 
-    def document(self) -> dict[str, Any]:
-        """For JSON. Oldest first; all lists have the same length."""
+    def json(self) -> bytes:
+        """The document. Oldest first; all lists have the same length."""
         with self._lock:
-            return self._document()
+            return self._json().encode()
 
     def _add(self, readings: Iterable[Reading], taken_at_seconds: float, since_boot_seconds: float) -> None:
         self._step = int(since_boot_seconds // self.step_seconds)
@@ -52,19 +57,20 @@ class History:
                 ring.index = reading.gpu.index
                 ring.add(self._step, reading)
 
-    def _document(self) -> dict[str, Any]:
+    def _json(self) -> str:
+        from json import dumps  # noqa: PLC0415  # only for an open page
+
         began = self._step if self._began is None else self._began
         first = max(began, self._step - self.steps + 1)
-        return {
-            "version": 1,
-            "step_seconds": self.step_seconds,
-            "until_seconds": round(self._until_seconds, 3),
-            "gpus": [
-                {"index": ring.index, "uuid": uuid, **ring.values(first, self._step)}
-                for uuid, ring in self._gpus.items()
-                if ring.newest >= first
-            ],
-        }
+        gpus = [
+            f'{{"index":{ring.index},"uuid":{dumps(printable(uuid))},{ring.json(first, self._step)}}}'
+            for uuid, ring in self._gpus.items()
+            if ring.newest >= first
+        ]
+        return (
+            f'{{"version":1,"step_seconds":{self.step_seconds},"until_seconds":{self._until_seconds:.3f},'
+            f'"gpus":[{",".join(gpus)}]}}'
+        )
 
     def _open(self, uuid: str) -> "_GpuRing | None":
         if len(self._gpus) >= MOST_GPUS:
@@ -96,18 +102,18 @@ class _GpuRing:
                 self._counts[place] += 1
                 self._values[place][step % steps] = self._sums[place] / self._counts[place]
 
-    def values(self, first: int, last: int) -> Mapping[str, list[float | None]]:
-        steps = len(self._values[0])
-        return {
-            field: [
-                # What is older than a round of the ring has been overwritten; what is newer is not there yet.
-                None
-                if step > self.newest or math.isnan(value := ring[step % steps])
-                else round(value, digits)
-                for step in range(first, last + 1)
-            ]
-            for (field, digits), ring in zip(_DIGITS.items(), self._values, strict=True)
-        }
+    def json(self, first: int, last: int) -> str:
+        """Each list is formatted as a whole: that is five times as fast as value by value."""
+        lists = zip(_FORMATS.items(), self._values, strict=True)
+        return ",".join(
+            f'"{field}":[{_formatted(form, self._between(ring, first, last))}]'
+            for (field, form), ring in lists
+        )
+
+    def _between(self, ring: "array[float]", first: int, last: int) -> "array[float]":
+        begin, count = first % len(ring), min(last, self.newest) - first + 1
+        values = (ring[begin:] + ring[:begin])[:count]
+        return values + array("f", [math.nan]) * (last - first + 1 - count)
 
     def _begin(self, step: int) -> None:
         steps = len(self._values[0])
@@ -117,6 +123,11 @@ class _GpuRing:
         self.newest = step
         self._sums = [0.0] * len(FIELDS)
         self._counts = [0] * len(FIELDS)
+
+
+def _formatted(form: str, values: "array[float]") -> str:
+    text = form * len(values) % tuple(values)
+    return text[:-1].replace("nan", "null")
 
 
 def _values_of(reading: Reading) -> tuple[float | None, ...]:

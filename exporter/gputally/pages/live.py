@@ -78,10 +78,7 @@ class _Moment:
         return self._gzipped("document", self._document) if gzip else self._once("document", self._document)
 
     def history(self, history: History, gzip: bool) -> bytes:
-        def make() -> bytes:
-            return _json(history.document())
-
-        return self._gzipped("history", make) if gzip else self._once("history", make)
+        return self._gzipped("history", history.json) if gzip else self._once("history", history.json)
 
     def message(self) -> bytes:
         """JSON has no line breaks, so that it is one line of the event."""

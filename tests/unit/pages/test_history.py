@@ -1,6 +1,8 @@
+import json
 import sys
 from array import array
 from itertools import chain
+from typing import Any
 
 import pytest
 
@@ -20,8 +22,13 @@ def add(history: History, seconds: float, *readings: Reading) -> None:
     history.add(readings, TAKEN + seconds, BEGAN + seconds)
 
 
+def document(history: History) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(history.json())
+    return found
+
+
 def series(history: History, name: str = "utilization_ratio", index: int = 0) -> list[float | None]:
-    (gpu,) = [one for one in history.document()["gpus"] if one["index"] == index]
+    (gpu,) = [one for one in document(history)["gpus"] if one["index"] == index]
     found: list[float | None] = gpu[name]
     return found
 
@@ -32,15 +39,15 @@ def test_a_step_is_the_mean_of_the_snapshots_in_it() -> None:
     add(history, 5, reading(busy=0.4))
     add(history, 10, reading(busy=1.0))
     assert series(history) == [0.3, 1.0]
-    assert history.document()["step_seconds"] == 10
+    assert document(history)["step_seconds"] == 10
 
 
 def test_the_end_of_the_last_step_is_in_the_time_of_day() -> None:
     history = History(5)
     add(history, 3, reading())
-    assert history.document()["until_seconds"] == TAKEN + 10
+    assert document(history)["until_seconds"] == TAKEN + 10
     add(history, 12, reading())
-    assert history.document()["until_seconds"] == TAKEN + 20
+    assert document(history)["until_seconds"] == TAKEN + 20
 
 
 def test_nothing_was_measured_is_none_and_zero_is_zero() -> None:
@@ -87,14 +94,14 @@ def test_a_gpu_that_is_gone_for_an_hour_is_forgotten() -> None:
     history = History(5)
     add(history, 0, reading(0), reading(1))
     add(history, 3600, reading(0))
-    assert [gpu["index"] for gpu in history.document()["gpus"]] == [0]
+    assert [gpu["index"] for gpu in document(history)["gpus"]] == [0]
 
 
 def test_a_long_interval_has_a_snapshot_in_each_step() -> None:
     history = History(60)
     for minute in range(3):
         add(history, 60 * minute, reading())
-    assert history.document()["step_seconds"] == 60
+    assert document(history)["step_seconds"] == 60
     assert series(history) == [0.5] * 3
 
 
@@ -103,7 +110,7 @@ def test_all_lists_have_one_length_and_the_number_of_gpus_is_bounded(gpus: int) 
     history = History(5)
     for step in range(3):
         add(history, 10 * step, *(reading(index) for index in range(gpus)))
-    found = history.document()["gpus"]
+    found = document(history)["gpus"]
     assert len(found) == min(gpus, 256)
     assert {len(gpu[name]) for gpu in found for name in FIELDS} == {3}
 
