@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gputally import __version__
 from gputally.attribution.pod_sources import choose_pod_sources
@@ -14,6 +15,9 @@ from gputally.config import SETTINGS, Config, read_config
 from gputally.flags import ConfigError, OneLineParser, add_flags
 from gputally.model import Owner
 from gputally.printable import print_lines, printable
+
+if TYPE_CHECKING:
+    from gputally.sampling.collect import Collector
 
 _WHOSE_SETTINGS = (
     *("procfs", "pod_logs", "container_logs", "kubelet_pods_socket", "kubernetes", "node_name"),
@@ -33,6 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from gputally.commands.verify import run  # noqa: PLC0415  # not for serving
 
         return run(arguments[1:], sys.stdout)
+    if list(arguments[:1]) == ["top"]:
+        from gputally.commands.top.command import run as top  # noqa: PLC0415  # not for serving
+
+        return top(arguments[1:], sys.stdout, _collector)
     return _run(_parser().parse_args(arguments))  # the parser is large: it is not kept in memory
 
 
@@ -110,7 +118,8 @@ def _parser() -> argparse.ArgumentParser:
         "is "
         "reloaded. Exits with 0 if it is enabled, else with 1."
     )
-    # main runs verify before this parser: it has a parser of its own.
+    # main runs these before this parser: they have parsers of their own.
+    commands.add_parser("top", help="show the GPUs and who uses them, live, in the terminal")
     commands.add_parser("verify", help="verify a whole installation, from the exporter to the dashboards")
     commands.add_parser("version", help="print the version")
     return parser
@@ -189,6 +198,12 @@ def _capture(config: Config, file: str) -> int:
     set_up_logging("error", "text", None)
     target, out = (sys.stdout.buffer, sys.stderr) if file == "-" else (Path(file), sys.stdout)
     return capture(config.sysfs, config.procfs, config.nvidia_smi, target, out)
+
+
+def _collector(config: Config) -> "Collector":
+    from gputally.app import open_collector  # noqa: PLC0415  # not for the other commands
+
+    return open_collector(config)
 
 
 def _pid(text: str) -> int:

@@ -5,6 +5,7 @@ A parser of a value raises ValueError with a text that says what is allowed.
 
 import argparse
 import re
+import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
@@ -140,6 +141,25 @@ def several_of(*allowed: str) -> Callable[[str], tuple[str, ...]]:
         return words
 
     return parse
+
+
+def server_url(text: str) -> str:
+    parts = urllib.parse.urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("a URL: http://HOST:PORT or https://HOST:PORT")
+    return text.rstrip("/")
+
+
+def argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """The parser as a `type` of argparse, with its own error message."""
+
+    def parsed(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r} is not allowed; it takes {error}") from None
+
+    return parsed
 
 
 class ConfigError(ValueError):

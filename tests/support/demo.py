@@ -23,6 +23,7 @@ def running_demo(*arguments: str, scratch: Path) -> Iterator[subprocess.Popen[st
         "tools.demonstration.command",
         "--no-ui",
         "--no-grafana",
+        "--no-open",
         *ports,
         *arguments,
     ]

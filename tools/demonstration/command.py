@@ -1,60 +1,109 @@
-"""Runs GPUTally with Prometheus, Alertmanager and Grafana on this machine until Ctrl-C.
+"""Runs GPUTally on this machine until Ctrl-C: first its live page, then Prometheus, Alertmanager and Grafana.
 
-Prometheus has our rules, Alertmanager our routes, Grafana our dashboards. They show the GPUs of this host. If
-none can be read, the demo says so and shows a small simulated fleet with a history and a few faults.
+The page shows the GPUs of this host. If none can be read, the demo says so and shows a small simulated fleet
+with a history and a few faults. The servers follow as soon as their programs are there: the first start
+builds them. Prometheus has our rules, Alertmanager our routes, Grafana our dashboards.
 """
 
 import argparse
+import importlib
+import os
 import signal
 import sys
 import tempfile
 import time
+import webbrowser
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from tools import Failed
-from tools.demonstration import servers
+from tools.demonstration.builder import Builder
+from tools.demonstration.console import Console
+from tools.demonstration.containers import COMPOSE_FILE, compose_command
 from tools.demonstration.inbox import Inbox
-from tools.demonstration.past import write_past, write_rules
-from tools.demonstration.plan import PYTHON, Plan, make_plan
-from tools.demonstration.words import alert_line, welcome
+from tools.demonstration.machines import Machine
+from tools.demonstration.plan import GRAFANA, PAGE, PROMETHEUS, PYTHON, make_plan
+from tools.demonstration.running import Running
+from tools.demonstration.words import page_line, sights
+from tools.dependencies import environment
 from tools.replay.rule_files import parse_duration
 from tools.servers.children import Children
-from tools.servers.prometheus import Prometheus
 from tools.servers.waiting import responds, wait_until
 
 _SECONDS_TO_START = 120
+_SECONDS_BETWEEN_LOOKS = 0.2
 
 
-def run(plan: Plan, directory: Path, exit_after: float | None) -> None:
+def run(options: argparse.Namespace, directory: Path, console: Console) -> None:
+    plan = make_plan(options, directory, console.say)
+    exit_after = float("inf") if options.exit_after is None else options.exit_after
     with Children() as children, Inbox() as inbox:
-        rule_files = write_rules(directory)
-        if plan.alertmanager:
-            children.start(servers.alertmanager(plan.alertmanager, directory, inbox.url))
-        if plan.grafana:
-            say("starting Grafana")
-            servers.grafana(plan, plan.grafana, directory).start(children)
-        for machine in plan.machines:
-            children.start(machine.exporter(PYTHON, directory, plan.began))
-        for machine in plan.machines:
-            _wait(partial(responds, f"http://{machine.address}/readyz"), f"{machine.name} is ready", children)
-        # The exporters already run: their counters have no gap between the history and the first scrape.
-        if plan.past_seconds:
-            write_past(plan.machines, directory, rule_files, plan.past_seconds, plan.began)
-        children.start(servers.prometheus(plan, directory, rule_files))
-        prometheus = Prometheus(plan.prometheus.url)
-        _wait(lambda: _targets_up(prometheus) == len(plan.machines), "Prometheus scrapes", children)
-        say(welcome(plan))
-        _wait(lambda: prometheus.query("gputally_gpu_info"), "Prometheus has data", children)
-        gpus = _number(prometheus, "count(count by (node, uuid) (gputally_gpu_info))")
-        series = _number(prometheus, 'count({__name__=~"gputally_.+"})')
-        say(f"data has arrived: {gpus:.0f} GPUs, {series:.0f} series. Ctrl-C stops everything.")
-        # Threads may only start after the last child.
-        inbox.start()
-        _stay(prometheus, children, time.monotonic() + exit_after if exit_after is not None else float("inf"))
+        running = Running(plan, directory, children, inbox, console)
+        _start_pages(running, show=not options.no_open)
+        if plan.prometheus is None:
+            console.say("Ctrl-C stops everything.")
+            _stay(children.check, exit_after)
+            return
+        builder = Builder(plan.programs, directory)
+        _offer_images(builder, console)
+        try:
+            builder.start()
+            _run_stack(running, builder, exit_after)
+        finally:
+            builder.stop()
+
+
+def _start_pages(running: Running, *, show: bool) -> None:
+    machines, children = running.plan.machines, running.children
+    for machine in machines:
+        children.start(machine.exporter(PYTHON, running.directory, running.plan.began))
+    for machine in machines:
+        ready = partial(responds, f"http://{machine.address}/readyz")
+        wait_until(ready, f"{machine.name} is ready", _SECONDS_TO_START, check=children.check)
+        running.console.say(page_line(machine))
+        if show and machine is machines[0]:
+            _open(machine)
+
+
+def _open(machine: Machine) -> None:
+    """In a browser, where there is a display."""
+    if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        webbrowser.open(f"http://{machine.address}/")
+
+
+def _offer_images(builder: Builder, console: Console) -> None:
+    if builder.missing and (compose := compose_command()):
+        console.say(
+            f"`{compose} --file {COMPOSE_FILE} up` starts the same stack from official images in a minute; "
+            "here it is built from source"
+        )
+
+
+def _run_stack(running: Running, builder: Builder, exit_after: float) -> None:
+    # What makes rules and dashboards is installed while the pages are already shown.
+    environment.python("bundle")
+    importlib.invalidate_caches()
+    from tools.demonstration.stack import Stack  # noqa: PLC0415
+
+    console, stack = running.console, Stack(running, builder)
+    while not stack.complete:
+        if not stack.start_next():
+            for name, reason in stack.failures():
+                console.say(f"{reason}\nContinuing without {name}")
+            console.progress(builder.progress())
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        stack.watch()
+    console.say(f"{sights(running.plan)}\nall parts are ready. Ctrl-C stops everything.")
+    _stay(stack.watch, exit_after)
+
+
+def _stay(watch: Callable[[], object], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+        watch()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,21 +112,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.scenario = options.scenario.absolute()
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, _interrupt)
+    console = Console()
     try:
         with tempfile.TemporaryDirectory(prefix="gputally-demo-") as scratch:
-            directory = Path(scratch)
-            run(make_plan(options, directory), directory, options.exit_after)
+            run(options, Path(scratch), console)
     except (Failed, ValueError) as failure:
+        console.progress("")
         print(failure, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         pass
-    say("stopped; nothing is left running")
+    console.say("stopped; nothing is left running")
     return 0
-
-
-def say(text: str) -> None:
-    print(text, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -90,7 +136,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DURATION",
         help="length of the history of simulated GPUs, as in 6h or 2d; 0 disables it (default: 6h)",
     )
+    parser.add_argument(
+        "--only",
+        choices=(PAGE, PROMETHEUS, GRAFANA),
+        help="page: only the pages; prometheus: and Prometheus; grafana: and Grafana (default: everything)",
+    )
     parser.add_argument("--no-grafana", action="store_true", help="do not start Grafana")
+    parser.add_argument(
+        "--no-open", action="store_true", help="do not open the page in a browser, even if there is a display"
+    )
     parser.add_argument(
         "--no-ui",
         action="store_true",
@@ -113,46 +167,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _stay(prometheus: Prometheus, children: Children, end: float) -> None:
-    """Returns at the end; prints each alert that fires, once."""
-    printed: set[str] = set()
-    next_query = time.monotonic()
-    while time.monotonic() < end:
-        time.sleep(0.2)
-        children.check()
-        if time.monotonic() >= next_query:
-            next_query = time.monotonic() + servers.EVALUATION_SECONDS
-            with suppress(Failed):
-                new = _firing(prometheus) - printed
-                printed |= new
-                for alert in sorted(new):
-                    say(f"alert fires: {alert}")
-
-
-def _number(prometheus: Prometheus, expression: str) -> float:
-    (series,) = prometheus.query(expression)
-    return float(series["value"][1])
-
-
-def _targets_up(prometheus: Prometheus) -> int:
-    """How many have been scraped; the metric `up` would also count what the written history says."""
-    return sum(target["health"] == "up" for target in prometheus.api("targets")["activeTargets"])
-
-
-def _firing(prometheus: Prometheus) -> set[str]:
-    alerts = prometheus.api("alerts")["alerts"]
-    return {alert_line(alert["labels"]) for alert in alerts if alert["state"] == "firing"}
-
-
 def _interrupt(*_: object) -> NoReturn:
     # A second Ctrl-C must not interrupt the cleanup.
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     raise KeyboardInterrupt
-
-
-def _wait(condition: Callable[[], object], what: str, children: Children) -> None:
-    wait_until(condition, what, _SECONDS_TO_START, check=children.check, ignore=(Failed,))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import http.server
 import json
-import threading
 from collections import Counter
 from collections.abc import Mapping
 from types import TracebackType
@@ -12,17 +11,19 @@ from tools.servers.ports import HOST
 
 
 class Inbox:
-    """A context manager. It listens at once, and responds only after `start`, which starts a thread."""
+    """A context manager. It listens at once, and responds while it is polled: the demo has no threads."""
 
     def __init__(self) -> None:
-        self._server = http.server.ThreadingHTTPServer((HOST, 0), _Handler)
+        self._server = http.server.HTTPServer((HOST, 0), _Handler)
+        self._server.timeout = 0
 
     @property
     def url(self) -> str:
         return f"http://{HOST}:{self._server.server_address[1]}"
 
-    def start(self) -> None:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+    def poll(self) -> None:
+        """Responds to a notification that has come."""
+        self._server.handle_request()
 
     def __enter__(self) -> "Inbox":
         return self

@@ -10,13 +10,15 @@ from socket import gethostname
 from gputally.simulator.default_scenario import default_scenario
 from gputally.simulator.scenario import DEFAULT_GPUS, DEFAULT_MODEL, Scenario
 from gputally.simulator.scenario_file import load_scenario
-from tools.replay.fleet import PORT, GpuNode
+from tools.replay.fleet import PORT, WARM_UP_SECONDS, GpuNode
 from tools.replay.rule_files import parse_duration
 from tools.servers.children import Child
 from tools.servers.ports import HOST, choose_port
 
 CLUSTER = "demo"
-SAMPLE_SECONDS = 5
+STORY_SECONDS = 6 * 3600
+"""The scenarios of the fleet cover this time, even if a shorter history is written."""
+SAMPLE_SECONDS = EVALUATION_SECONDS = 5
 SIMULATOR_FLAGS = ("gpus", "model", "seed", "scenario")
 _COMPAT = ("dcgm", "nvidia-smi")
 _COMPAT_IN_FLEET = "gpu-h100-01"
@@ -64,6 +66,11 @@ class Machine:
         command += [f"--listen-address={self.address}", f"--interval={SAMPLE_SECONDS}s"]
         command.append(f"--hostname-override={self.name}")
         return Child(f"gputally ({self.name})", command, directory, directory / f"{self.name}.log")
+
+
+def story_seconds(past_seconds: float, at_least: int = 0) -> int:
+    """The age of the scenarios: they begin before the first scrape."""
+    return max(int(past_seconds), at_least) + WARM_UP_SECONDS
 
 
 def this_host(port: int | None) -> Machine:

@@ -5,30 +5,31 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tools import Failed
 from tools.demonstration.machines import (
     SIMULATOR_FLAGS,
+    STORY_SECONDS,
     Machine,
     one_simulated,
     small_fleet,
+    story_seconds,
     this_host,
 )
-from tools.demonstration.past import STORY_SECONDS, story_seconds
-from tools.dependencies import programs
 from tools.servers.ports import HOST, choose_port
 
 PYTHON = Path(sys.executable)
+PAGE, PROMETHEUS, GRAFANA = "page", "prometheus", "grafana"
 
 
 @dataclass(frozen=True, slots=True)
 class DemoServer:
-    """A program and its port."""
+    """Where a server listens, and the program that it is."""
 
-    program: Path
+    program: str
     port: int
 
     @property
@@ -40,47 +41,62 @@ class DemoServer:
         return f"http://{self.address}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The machines and the servers."""
+    """The machines, and the servers that follow their pages; None for those that are not wanted."""
 
     machines: Sequence[Machine]
     began: float
     """Start of the scenarios, in seconds since 1970."""
+    now: float
+    """When the exporters start, and the history ends."""
     past_seconds: float
     """Length of the history that is written; 0 for none."""
-    prometheus: DemoServer
-    pages: Path | None
-    """Prometheus's pages, for a binary without them; None if it has them."""
-    alertmanager: DemoServer | None
-    grafana: DemoServer | None
+    prometheus: DemoServer | None = None
+    pages: str | None = None
+    """The program with Prometheus's pages, for a binary without them."""
+    alertmanager: DemoServer | None = None
+    grafana: DemoServer | None = None
+
+    @property
+    def programs(self) -> list[str]:
+        """In the order in which they are needed."""
+        prometheus = self.prometheus.program if self.prometheus else None
+        others = (server.program for server in (self.alertmanager, self.grafana) if server)
+        return [name for name in (prometheus, self.pages, *others) if name]
 
 
-def make_plan(options: Namespace, directory: Path, python: Path = PYTHON) -> Plan:
+def make_plan(options: Namespace, directory: Path, say: Callable[[str], None], python: Path = PYTHON) -> Plan:
     """Writes the scenarios to `directory`. Raises Failed, and ValueError for a wrong scenario."""
-    prometheus = programs.path("prometheus")
-    pages = _pages(prometheus, options.no_ui)
-    alertmanager = _program("alertmanager" if options.no_ui else "alertmanager-with-ui", "Alertmanager")
-    grafana = None if options.no_grafana else _program("grafana", "Grafana")
     story = story_seconds(options.history)
     if any(getattr(options, flag) is not None for flag in SIMULATOR_FLAGS):
-        _say("simulated GPUs, as requested")
+        say("simulated GPUs, as requested")
         machines = [one_simulated(options)]
     elif _host_has_gpus(python):
-        _say("showing the GPUs of this host, which have no history")
+        say("showing the GPUs of this host, which have no history")
         machines = [this_host(options.port)]
     else:
-        _say("no GPU of this host can be read (run `gputally check` for the reason): using SIMULATED GPUs")
+        say("no GPU of this host can be read (run `gputally check` for the reason): using SIMULATED GPUs")
         story = story_seconds(options.history, at_least=STORY_SECONDS)
         machines = small_fleet(directory, options.port, story)
+    now = time.time()
+    prometheus = alertmanager = grafana = None
+    if options.only != PAGE:
+        prometheus = _server("prometheus", "Prometheus", options.prometheus_port, 9090)
+    if options.only is None:
+        program = "alertmanager" if options.no_ui else "alertmanager-with-ui"
+        alertmanager = _server(program, "Alertmanager", options.alertmanager_port, 9093)
+    if options.only == GRAFANA or (options.only is None and not options.no_grafana):
+        grafana = _server("grafana", "Grafana", options.grafana_port, 3000)
     return Plan(
         machines=machines,
-        began=time.time() - story,
+        began=now - story,
+        now=now,
         past_seconds=options.history if all(machine.scenario for machine in machines) else 0,
-        prometheus=DemoServer(prometheus, choose_port("Prometheus", options.prometheus_port, 9090)),
-        pages=pages,
-        alertmanager=_server(alertmanager, "Alertmanager", options.alertmanager_port, 9093),
-        grafana=_server(grafana, "Grafana", options.grafana_port, 3000),
+        prometheus=prometheus,
+        pages=None if options.no_ui or not prometheus else "prometheus-ui",
+        alertmanager=alertmanager,
+        grafana=grafana,
     )
 
 
@@ -95,28 +111,5 @@ def _host_has_gpus(python: Path) -> bool:
     return looked.returncode == 0
 
 
-def _server(program: Path | None, who: str, asked: int | None, usual: int) -> DemoServer | None:
-    return DemoServer(program, choose_port(who, asked, usual)) if program else None
-
-
-def _program(name: str, who: str) -> Path | None:
-    """The program; None, with a printed reason, if it cannot be installed."""
-    try:
-        return programs.path(name)
-    except Failed as failure:
-        _say(f"{failure}\nContinuing without {who}")
-        return None
-
-
-def _pages(prometheus: Path, without: bool) -> Path | None:
-    """Prometheus's pages for a Prometheus that tools/programs built; one on PATH has its own."""
-    if programs.cache() not in prometheus.parents:
-        return None
-    if without:
-        _say("without web pages, as requested; the APIs are available")
-        return None
-    return _program("prometheus-ui", "Prometheus's web pages; its API is available")
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)
+def _server(program: str, who: str, asked: int | None, usual: int) -> DemoServer:
+    return DemoServer(program, choose_port(who, asked, usual))

@@ -8,28 +8,29 @@ import yaml
 
 from alerts import manifests
 from dashboards.registry import texts
-from tools.demonstration.machines import SAMPLE_SECONDS
+from tools.demonstration.machines import EVALUATION_SECONDS, SAMPLE_SECONDS
 from tools.demonstration.past import step_of
 from tools.demonstration.plan import DemoServer, Plan
 from tools.servers.children import Child
 from tools.servers.grafana import Grafana
 
-EVALUATION_SECONDS = 5
 
-
-def prometheus(plan: Plan, directory: Path, rule_files: Sequence[Path]) -> Child:
-    """Prometheus on the data in `directory`/data."""
+def prometheus(
+    plan: Plan, program: Path, pages: Path | None, directory: Path, rule_files: Sequence[Path]
+) -> Child:
+    """Prometheus on the data in `directory`/data; `pages` are for a program without them."""
+    server = plan.prometheus
+    assert server
     config = directory / "prometheus.yml"
     config.write_text(json.dumps(_prometheus_settings(plan, rule_files)))
     # A Prometheus without built-in pages reads them from a directory of this name.
     home = directory / "prometheus"
-    (home / "web").mkdir(parents=True)
-    if plan.pages:
-        ui = home / "web" / "ui"
-        ui.mkdir()
-        (ui / "static").symlink_to(plan.pages)
+    ui = home / "web" / "ui"
+    ui.mkdir(parents=True, exist_ok=True)
+    if pages and not (ui / "static").exists():
+        (ui / "static").symlink_to(pages)
     command: list[str | Path] = [
-        plan.prometheus.program,
+        program,
         f"--config.file={config}",
         f"--storage.tsdb.path={directory / 'data'}",
         "--storage.tsdb.retention.time=1y",
@@ -37,13 +38,13 @@ def prometheus(plan: Plan, directory: Path, rule_files: Sequence[Path]) -> Child
         "--no-storage.tsdb.allow-overlapping-compaction",
         # Alerts that fired at the end of the history continue at once.
         "--rules.alert.for-grace-period=0s",
-        f"--web.listen-address={plan.prometheus.address}",
-        f"--web.external-url={plan.prometheus.url}/",
+        f"--web.listen-address={server.address}",
+        f"--web.external-url={server.url}/",
     ]
     return Child("prometheus", command, home, directory / "prometheus.log")
 
 
-def alertmanager(server: DemoServer, directory: Path, inbox: str) -> Child:
+def alertmanager(server: DemoServer, program: Path, directory: Path, inbox: str) -> Child:
     """Alertmanager with our routes and inhibitions; one inbox replaces all receivers, which need secrets."""
     config = yaml.safe_load(manifests.alertmanager())
     config["receivers"] = [
@@ -53,7 +54,7 @@ def alertmanager(server: DemoServer, directory: Path, inbox: str) -> Child:
     file = directory / "alertmanager.yml"
     file.write_text(json.dumps(config))
     command: list[str | Path] = [
-        server.program,
+        program,
         f"--config.file={file}",
         f"--storage.path={directory / 'alertmanager'}",
         f"--web.listen-address={server.address}",
@@ -63,7 +64,7 @@ def alertmanager(server: DemoServer, directory: Path, inbox: str) -> Child:
     return Child("alertmanager", command, directory, directory / "alertmanager.log")
 
 
-def grafana(plan: Plan, server: DemoServer, directory: Path) -> Grafana:
+def grafana(plan: Plan, server: DemoServer, program: Path, directory: Path) -> Grafana:
     """Grafana with all our dashboards, the fleet first, without a login."""
     own, made = directory / "grafana", directory / "dashboards" / "GPUTally"
     for new in (own, made):
@@ -71,10 +72,10 @@ def grafana(plan: Plan, server: DemoServer, directory: Path) -> Grafana:
     for name, text in texts().items():
         (made / f"{name}.json").write_text(text)
     return Grafana(
-        server.program,
+        program,
         own,
         server.port,
-        plan.prometheus.url,
+        plan.prometheus.url if plan.prometheus else "",
         made.parent,
         alertmanager=plan.alertmanager.url if plan.alertmanager else None,
         scrape_seconds=step_of(plan.past_seconds) if plan.past_seconds else SAMPLE_SECONDS,

@@ -2,31 +2,36 @@
 
 from collections.abc import Iterator, Mapping
 
-from dashboards import links
+from tools.demonstration.machines import EVALUATION_SECONDS, Machine
 from tools.demonstration.plan import Plan
-from tools.demonstration.servers import EVALUATION_SECONDS
+
+_FLEET = "/d/gputally-fleet"
 
 
-def welcome(plan: Plan) -> str:
-    return "\n".join(["", *_addresses(plan), "", "What to open:", *_sights(plan), ""])
+def page_line(machine: Machine) -> str:
+    return f"GPUTally      http://{machine.address}/ ({machine.name}; metrics at /metrics)"
 
 
-def _addresses(plan: Plan) -> Iterator[str]:
-    if plan.grafana:
-        yield f"Grafana       {plan.grafana.url}/d/{links.uid('fleet')}"
-    yield f"Prometheus    {plan.prometheus.url}/alerts"
-    if plan.alertmanager:
-        yield f"Alertmanager  {plan.alertmanager.url}/#/alerts"
-    for machine in plan.machines:
-        yield f"GPUTally      http://{machine.address}/ ({machine.name}; metrics at /metrics)"
+def server_line(name: str, url: str) -> str:
+    """Where to look at a server that is ready."""
+    first = {"Prometheus": "/alerts", "Alertmanager": "/#/alerts", "Grafana": _FLEET}
+    return f"{name:<13} {url}{first[name]}"
+
+
+def sights(plan: Plan) -> str:
+    """What to open, when all is ready."""
+    return "\n".join(["", "What to open:", *_sights(plan), ""])
 
 
 def _sights(plan: Plan) -> Iterator[str]:
+    first = plan.machines[0]
+    yield f"  GPUTally: who uses the GPUs now. In a terminal: gputally top --connect http://{first.address}"
     if plan.grafana:
         yield "  Grafana: the fleet, with links to nodes, GPUs and pods. The menu GPUTally has the"
         yield "    other dashboards: Idle GPUs, Shadow use, Health, Energy and chargeback..."
-    yield "  Prometheus: firing alerts, or a query such as sum by (node) (gputally_gpu_power_watts)."
-    yield f"    The rules are those of the chart, evaluated every {EVALUATION_SECONDS} seconds."
+    if plan.prometheus:
+        yield "  Prometheus: firing alerts, or a query such as sum by (node) (gputally_gpu_power_watts)."
+        yield f"    The rules are those of the chart, evaluated every {EVALUATION_SECONDS} seconds."
     if plan.alertmanager:
         yield "  Alertmanager: the alerts grouped by node, without those that another alert inhibits."
         yield "    Its receivers would need secrets; their notifications are printed here instead."

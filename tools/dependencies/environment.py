@@ -5,7 +5,7 @@ import json
 import shutil
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ def python(*groups: str, root: Path = ROOT) -> Path:
         installed = _read(stamp) if interpreter.exists() else {}
         if not same_source(installed, wanted):
             installed = {}
-        missing = sorted(set(groups) - set(installed.get("groups", ())))
+        missing = sorted(set(groups) - _with_included(installed.get("groups", ()), root))
         if installed and not missing:
             return interpreter
         log = programs.cache() / "environment.log"
@@ -60,6 +60,16 @@ def requirements(group: str, root: Path = ROOT) -> list[str]:
     found: list[str] = []
     for entry in groups[group]:
         found += [entry] if isinstance(entry, str) else requirements(entry["include-group"], root)
+    return found
+
+
+def _with_included(groups: Sequence[str], root: Path) -> set[str]:
+    """These groups, and those that they include."""
+    known = tomllib.loads((root / "pyproject.toml").read_text())["dependency-groups"]
+    found = set(groups)
+    for group in groups:
+        included = [entry["include-group"] for entry in known.get(group, ()) if not isinstance(entry, str)]
+        found |= _with_included(included, root)
     return found
 
 

@@ -129,7 +129,7 @@ def play(
     clock = Clock(period.first)
     tape, window_end = Tape(_SCRAPE_SECONDS), period.first + WINDOW_SECONDS
     started_at: float | None = period.first - WARM_UP_SECONDS
-    with _telling_time(clock):
+    with telling_time(clock):
         ledger = Ledger(
             retention_seconds=_RETENTION_SECONDS,
             max_window_seconds=max(60.0, 3 * period.step),
@@ -137,7 +137,7 @@ def play(
             boot_id=read_boot_id(Path("/proc")),
         )
         began_at = period.first - WARM_UP_SECONDS if began_at is None else began_at
-        collector = _collector(node, ledger, clock, began_at)
+        collector = collector_of(node, ledger, clock, began_at)
         for seconds in range(WARM_UP_SECONDS, 0, -_INTERVAL_SECONDS):
             clock.now = period.first - seconds
             if clock.now >= began_at and not node.is_down(clock.now):
@@ -166,14 +166,14 @@ def play(
 
 
 @contextmanager
-def _telling_time(clock: Clock) -> Iterator[None]:
+def telling_time(clock: Clock) -> Iterator[None]:
     with ExitStack() as patches:
         for module in (collect, guard, sources, owners):
             patches.enter_context(mock.patch.object(module, "time", clock))
         yield
 
 
-def _collector(node: GpuNode, ledger: Ledger, clock: Clock, began_at: float) -> collect.Collector:
+def collector_of(node: GpuNode, ledger: Ledger, clock: Clock, began_at: float) -> collect.Collector:
     engine = Engine(_scenario(node.scenario), pcie_throughput=node.pcie_throughput)
     reader = SimulatedReader(engine, clock.time, began_at=began_at)
     return collect.Collector(

@@ -44,7 +44,7 @@ class Children:
                 stderr=subprocess.STDOUT,
                 # Its own process group: Ctrl-C reaches only this process, which stops the children in order.
                 process_group=0,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509  # no threads run here
+                preexec_fn=die_with_parent,  # noqa: PLW1509  # no threads run here
             )
         self._children.append(child)
         return child
@@ -56,6 +56,17 @@ class Children:
             if code is not None:
                 how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
                 raise Failed(f"{child.name} ended ({how}). Last lines of its log:\n{_last_lines(child.log)}")
+
+    def end(self, child: Child) -> None:
+        """Stops one child, which may be started again."""
+        if child.process is not None:
+            child.process.terminate()
+            try:
+                child.process.wait(self.seconds_to_stop)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.process.pid, signal.SIGKILL)
+                child.process.wait()
+        self.dismiss(child)
 
     def dismiss(self, child: Child) -> None:
         """Stops watching a child that has ended; it may be started again."""
@@ -85,7 +96,7 @@ class Children:
         self.stop()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Runs between fork and exec: the kernel ends the child when this process is killed."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 

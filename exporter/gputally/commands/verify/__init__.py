@@ -2,7 +2,6 @@
 
 import argparse
 import time
-import urllib.parse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -11,7 +10,7 @@ from gputally.commands import FAILURE, Finding, passed, report_lines
 from gputally.commands.verify.installation import Installation, verify
 from gputally.commands.verify.pod import PodLoad, verify_pod
 from gputally.commands.verify.servers import Login, PrometheusApi, RemoteServer, read_login
-from gputally.flags import OneLineParser, duration
+from gputally.flags import OneLineParser, argument, duration, server_url
 from gputally.printable import print_lines
 
 _SECONDS_BETWEEN_CHECKS = 5.0
@@ -103,12 +102,14 @@ def _parser() -> argparse.ArgumentParser:
         "--exporter",
         action="append",
         default=[],
-        type=_url,
+        type=argument(server_url),
         metavar="URL",
         help="an exporter; may be repeated",
     )
     for name in ("prometheus", "alertmanager", "grafana"):
-        servers.add_argument(f"--{name}", type=_url, metavar="URL", help=f"{name.capitalize()}")
+        servers.add_argument(
+            f"--{name}", type=argument(server_url), metavar="URL", help=f"{name.capitalize()}"
+        )
     protected = parser.add_argument_group("logins and TLS")
     protected.add_argument(
         "--exporter-login", type=Path, metavar="DIR", help="directory with the files username and password"
@@ -155,7 +156,7 @@ def _pod_parser() -> argparse.ArgumentParser:
         prog="gputally verify pod",
         description="Checks in Prometheus that a pod was seen on a GPU, was busy enough, and was charged.",
     )
-    parser.add_argument("--prometheus", type=_url, metavar="URL", required=True)
+    parser.add_argument("--prometheus", type=argument(server_url), metavar="URL", required=True)
     parser.add_argument("--namespace", required=True)
     parser.add_argument("--pod", required=True, help="name, or regular expression of names")
     parser.add_argument(
@@ -163,7 +164,7 @@ def _pod_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--window",
-        type=_value(duration),
+        type=argument(duration),
         default=1800.0,
         metavar="DURATION",
         help="period to query (default: 30m)",
@@ -175,7 +176,7 @@ def _pod_parser() -> argparse.ArgumentParser:
 def _add_wait(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait",
-        type=_value(duration),
+        type=argument(duration),
         default=0.0,
         metavar="DURATION",
         help="repeat until nothing fails, at most this long; a new one needs two scrapes (default: 0)",
@@ -186,24 +187,3 @@ def _number(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
-
-
-def _value(parse: Callable[[str], object]) -> Callable[[str], object]:
-    """The parser, with its own error message."""
-
-    def parsed(text: str) -> object:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(f"{text!r} is not allowed; it takes {error}") from None
-
-    return parsed
-
-
-def _url(text: str) -> str:
-    parts = urllib.parse.urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a URL; allowed: http://HOST:PORT or https://HOST:PORT"
-        )
-    return text.rstrip("/")

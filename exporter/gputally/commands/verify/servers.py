@@ -171,6 +171,12 @@ class PrometheusApi:
         found = self._data("/api/v1/query", query=query)["result"]
         return [QueryRow(one["metric"], float(one["value"][1])) for one in found]
 
+    def range(self, query: str, start: float, end: float, step: float) -> list[tuple[float, float]]:
+        """(time, value) of a query with one series in its result, oldest first."""
+        times = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
+        found = self._data("/api/v1/query_range", query=query, **times)["result"]
+        return [(float(at), float(value)) for at, value in found[0]["values"]] if found else []
+
     def number(self, query: str) -> float | None:
         """The value of a query with one sample in its result; None if the result is empty."""
         found = self.rows(query)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.demonstration.machines import Machine, dated, small_fleet
-from tools.demonstration.past import STORY_SECONDS, step_of, story_seconds
+from tools.demonstration.machines import STORY_SECONDS, Machine, dated, small_fleet, story_seconds
+from tools.demonstration.past import step_of
 
 HOUR = 3600
 FLEET = {"gpu-a100-01": 4, "gpu-h100-01": 8, "gpu-h100-02": 8, "gpu-mi300x-01": 4}
