@@ -25,7 +25,7 @@ def test_prometheus_has_the_exporters_data_and_a_signal_stops_every_process(
     signum: signal.Signals, tmp_path: Path
 ) -> None:
     with running_demo("--gpus=3", "--seed=7", "--history=0", scratch=tmp_path) as process:
-        said = read_until(process, "data has arrived")
+        said = read_until(process, "all parts are ready")
         assert "simulated GPUs" in said
         assert re.search(r"3 GPUs, \d{2,} series", said)
         address = re.search(r"GPUTally +(http://\S+)/ ", said)
@@ -40,6 +40,28 @@ def test_prometheus_has_the_exporters_data_and_a_signal_stops_every_process(
         assert process.returncode == 0
     assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
     assert not list(tmp_path.iterdir())
+
+
+def test_the_page_is_first_and_every_part_is_announced_when_it_is_ready(tmp_path: Path) -> None:
+    with running_demo("--gpus=1", "--history=10m", scratch=tmp_path) as process:
+        said = read_until(process, "all parts are ready")
+    places = [said.index(f"\n{part}") for part in ("GPUTally ", "Prometheus ", "data has arrived")]
+    assert places == sorted(places)
+    assert said.index("history and alerts: ready") > places[-1]
+    assert re.search(r"^Alertmanager +http", said, re.MULTILINE)
+
+
+def test_only_the_page_starts_nothing_but_the_exporter(tmp_path: Path) -> None:
+    with running_demo("--gpus=1", "--only=page", scratch=tmp_path) as process:
+        said = read_until(process, "Ctrl-C")
+        (child,) = children_of(process.pid)
+        assert " -m gputally simulate " in command_of(child)
+        address = re.search(r"GPUTally +(http://\S+)/ ", said)
+        assert address
+        with urllib.request.urlopen(f"{address[1]}/", timeout=10) as response:
+            assert response.status == 200
+        process.terminate()
+        assert "stopped" in process.communicate(timeout=30)[0]
 
 
 def test_ctrl_c_while_the_history_is_written_stops_every_process_and_is_reported(tmp_path: Path) -> None:
