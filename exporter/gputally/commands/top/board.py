@@ -340,7 +340,8 @@ def _row_line(row: Row, columns: Sequence[Column], selected: bool, unicode: bool
 def _cell(row: Row, column: Column, style: str, unicode: bool) -> Line:
     text = column.text(row)
     if column.sort == "state" and not isinstance(row, OwnerRow) and row.severity != OK:
-        style = row.severity
+        shown = _fit(text, min(len(text), column.width), left=True)
+        return [Span(shown, row.severity), Span(" " * (column.width - len(shown) + 1), style)]
     if column.ratio is None:
         return [Span(_fit(text, column.width, column.left) + " ", style)]
     words = max(4, min(len(text), column.width)) if column.title == "UTIL" else max(9, len(text))

@@ -28,7 +28,7 @@ _STYLES = {
     lines_of.HEADING: Style(reverse=True),
     lines_of.DIM: Style(dim=True),
     lines_of.BAR: Style(color="bright_blue"),
-    lines_of.SELECTED: Style(bold=True, underline=True),
+    lines_of.SELECTED: Style(bold=True),
     lines_of.KEY: Style(bold=True),
     OK: Style(),
     WARNING: Style(color="yellow", bold=True),
@@ -86,6 +86,11 @@ class TopApp(App[None]):
         self._asked = threading.Event()
         self._ended = threading.Event()
         self._query = Query()
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the first page is on the screen."""
+        return self._page is not None
 
     def compose(self) -> ComposeResult:
         yield self._board
