@@ -5,6 +5,7 @@ import difflib
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from alerts import chart, manifests
@@ -14,7 +15,15 @@ from dashboards import registry
 from tools import ROOT, Failed
 from tools.chart_values import check as values_check
 from tools.chart_values import readme, schema, source
-from tools.rendering import accuracy, alerts_page, metrics_page, migrate_page, plain_install, xids_page
+from tools.rendering import (
+    accuracy,
+    alerts_page,
+    compose,
+    metrics_page,
+    migrate_page,
+    plain_install,
+    xids_page,
+)
 
 CHART = ROOT / chart.CHART
 
@@ -73,6 +82,10 @@ def whole(text: str) -> Render:
     return lambda _: text
 
 
+def _compose_file(path: str, _: str) -> str:
+    return compose.files(chart_values())[path]
+
+
 GENERATED: tuple[tuple[str, Render], ...] = (
     ("docs/metrics.md", lambda _: metrics_page.text()),
     ("docs/energy.md", stamp_accuracy),
@@ -88,6 +101,7 @@ GENERATED: tuple[tuple[str, Render], ...] = (
     ("helm/gputally/files/values.yaml", lambda _: source.without_comments(chart_values())),
     ("helm/gputally/README.md", lambda _: readme.text(chart_values(), chart_presets())),
     *((path, whole(text)) for path, text in (manifests.files() | chart.files() | registry.files()).items()),
+    *((path, partial(_compose_file, path)) for path in compose.files(chart_values())),
     # Last: Helm renders them from the generated chart.
     (plain_install.EXPORTER, lambda _: plain_install.text(plain_install.EXPORTER)),
     (plain_install.STACK, lambda _: plain_install.text(plain_install.STACK)),
