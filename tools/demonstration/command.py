@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from tools import Failed
+from tools import ROOT, Failed
 from tools.demonstration.builder import Builder
 from tools.demonstration.console import Console
 from tools.demonstration.containers import COMPOSE_FILE, compose_command
@@ -76,7 +76,7 @@ def _open(machine: Machine) -> None:
 def _offer_images(builder: Builder, console: Console) -> None:
     if builder.missing and (compose := compose_command()):
         console.say(
-            f"`{compose} --file {COMPOSE_FILE} up` starts the same stack from official images in a minute; "
+            f"`{compose} --file {ROOT / COMPOSE_FILE} up` starts the same stack from official images in a minute; "
             "here it is built from source"
         )
 

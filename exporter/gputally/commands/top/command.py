@@ -126,6 +126,8 @@ def _server(url: str, login: Login | None, options: argparse.Namespace) -> Remot
 
 def _state(options: argparse.Namespace, source: Source, parser: argparse.ArgumentParser) -> State:
     view = _VIEWS[options.view] if options.view else source.views[0]
+    if view == NODES and not options.view and (options.pod or options.namespace):
+        view = OWNERS
     if options.sort and options.sort not in SORTS[view]:
         parser.error(
             f"--sort {options.sort}: these rows have no such value; allowed: {', '.join(SORTS[view])}"
@@ -216,7 +218,7 @@ def _parser() -> argparse.ArgumentParser:
         type=argument(_rows),
         default=MOST_ROWS,
         metavar="N",
-        help=f"rows of the page (default: {MOST_ROWS})",
+        help=f"most rows of the page (default: {MOST_ROWS}, with --prometheus 200)",
     )
     add_flags(parser, SETTINGS, _SETTINGS)
     return parser

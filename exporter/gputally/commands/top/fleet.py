@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gputally.commands.top.documents import mean, total
 from gputally.commands.top.minutes import GRAPH_SECONDS, filled
 from gputally.commands.top.page import (
     CRITICAL,
@@ -124,12 +125,13 @@ _VIEWS = {
     ),
 }
 _TOTALS = {
-    "cluster:gputally_gpus:count": "gpus",
-    "cluster:gputally_gpus_up:count": "gpus_up",
-    "cluster:gputally_memory_used:bytes": "memory_used_bytes",
-    "cluster:gputally_memory_total:bytes": "memory_total_bytes",
-    "cluster:gputally_power:watts": "power_watts",
+    "gputally_gpus:count": "gpus",
+    "gputally_gpus_up:count": "gpus_up",
+    "gputally_memory_used:bytes": "memory_used_bytes",
+    "gputally_memory_total:bytes": "memory_total_bytes",
+    "gputally_power:watts": "power_watts",
 }
+"""Records of a level (cluster or node) -> field."""
 
 
 class Fleet:
@@ -159,7 +161,7 @@ class Fleet:
             ) from None
 
     def _page(self, query: Query) -> Page:
-        totals = self._totals()
+        totals = self._totals(query)
         view = _VIEWS[query.view]
         where = self._matchers(query)
         count = round(self._prometheus.number(f"count({_filled(view.every, where)})") or 0)
@@ -168,6 +170,8 @@ class Fleet:
         limit = min(query.limit, _MOST_ROWS)
         offset = max(0, min(query.offset, count - limit))
         rows = self._rows(view, query, where, offset, min(limit, count - offset))
+        if query.pod is not None:
+            totals = _of_pod([row for row in rows if isinstance(row, OwnerRow)])
         utilization, power = self._graphs(query)
         return Page(
             title=self._prometheus.server.url,
@@ -236,18 +240,22 @@ class Fleet:
         infos = self._prometheus.rows(f"max by ({labels}) (gputally_gpu_info{{{_is_one_of(_GPU, shown)}}})")
         return {_identity(one, _GPU): one.labels.get("model", "") for one in infos}
 
-    def _totals(self) -> Totals:
-        cluster = f"cluster={_quoted(self._prometheus.cluster)}" if self._prometheus.cluster else ""
-        names = "|".join(_TOTALS)
+    def _totals(self, query: Query) -> Totals:
+        """Of the node of the query, or of all."""
+        where = self._matchers(Query(view=NODES, node=query.node))
+        level = "node" if query.node else "cluster"
+        names = "|".join(f"{level}:{name}" for name in _TOTALS)
         found = {
-            _TOTALS[one.labels["__name__"]]: one.value
-            for one in self._prometheus.rows(f'sum by (__name__) ({{__name__=~"{names}",{cluster}}})')
+            _TOTALS[one.labels["__name__"].partition(":")[2]]: one.value
+            for one in self._prometheus.rows(f'sum by (__name__) ({{__name__=~"{names}",{where}}})')
         }
         return Totals(
-            nodes=round(self._prometheus.number(f"count(node:gputally_gpus:count{{{cluster}}})") or 0),
+            nodes=round(self._prometheus.number(f"count(node:gputally_gpus:count{{{where}}})") or 0),
             gpus=round(found.get("gpus", 0)),
             gpus_up=round(found.get("gpus_up", 0)),
-            utilization_ratio=self._prometheus.number(_filled(_MEAN_UTILIZATION, cluster)),
+            utilization_ratio=self._prometheus.number(
+                _filled(_NODE_UTILIZATION if query.node else _MEAN_UTILIZATION, where)
+            ),
             memory_used_bytes=found.get("memory_used_bytes"),
             memory_total_bytes=found.get("memory_total_bytes"),
             power_watts=found.get("power_watts"),
@@ -271,10 +279,7 @@ class Fleet:
             utilization = "sum(pod:gputally_busy:gpus{%}) / sum(pod:gputally_held:gpus{%})"
             power = "sum(pod:gputally_energy:watts{%})"
         elif query.node:
-            utilization, power = (
-                "avg(node:gputally_utilization:ratio{%})",
-                "sum(node:gputally_power:watts{%})",
-            )
+            utilization, power = _NODE_UTILIZATION, "sum(node:gputally_power:watts{%})"
         else:
             utilization, power = _MEAN_UTILIZATION, "sum(cluster:gputally_power:watts{%})"
         watts = self._minutes(_filled(power, where), query.points)
@@ -297,10 +302,24 @@ class Fleet:
         return filled(values)
 
 
+_NODE_UTILIZATION = "avg(node:gputally_utilization:ratio{%})"
 _MEAN_UTILIZATION = (
     "sum(cluster:gputally_utilization:ratio{%} * cluster:gputally_gpus_up:count{%})"
     " / sum(cluster:gputally_gpus_up:count{%})"
 )
+
+
+def _of_pod(parts: Sequence[OwnerRow]) -> Totals:
+    """Of what a pod holds on its nodes."""
+    gpus = round(total(part.gpu_count for part in parts) or 0)
+    return Totals(
+        nodes=len(parts),
+        gpus=gpus,
+        gpus_up=gpus,
+        utilization_ratio=mean(part.utilization_ratio for part in parts),
+        memory_used_bytes=total(part.memory_used_bytes for part in parts),
+        power_watts=total(part.power_watts for part in parts),
+    )
 
 
 def _filled(expression: str, matchers: str) -> str:

@@ -191,7 +191,7 @@ def _read(server: RemoteServer) -> Node:
         return unreachable(
             server.url,
             "HTTP 404: it has no /api/v1/snapshot",
-            "update the exporter, or start it without --live false",
+            "update the exporter, or start it without --live-page false",
         )
     except RequestFailed as error:
         return unreachable(server.url, str(error), f"check the address: curl {server.url.rstrip('/')}/readyz")
