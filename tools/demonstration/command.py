@@ -76,7 +76,7 @@ def _open(machine: Machine) -> None:
 def _offer_images(builder: Builder, console: Console) -> None:
     if builder.missing and (compose := compose_command()):
         console.say(
-            f"`{compose} --file {ROOT / COMPOSE_FILE} up` starts the same stack from official images in a minute; "
+            f"`{compose} --file {ROOT / COMPOSE_FILE} up` starts the same from official images in a minute; "
             "here it is built from source"
         )
 

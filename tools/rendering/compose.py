@@ -162,7 +162,7 @@ def _dashboard_provider() -> Settings:
 
 def _grafana_settings() -> dict[str, str]:
     """Everyone on this machine sees the dashboards; there is no user who could change them."""
-    settings = {
+    settings: Mapping[str, Mapping[str, object]] = {
         **NO_EXTERNAL_CALLS,
         "auth": {"disable_login_form": True},
         "auth.anonymous": {"enabled": True, "org_role": "Viewer"},

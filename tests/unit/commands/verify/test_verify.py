@@ -89,8 +89,8 @@ def test_the_exit_code_is_1_only_after_a_failure(capsys: pytest.CaptureFixture[s
     [
         ([], "at least one of --exporter"),
         (["--rule-groups", "3", "--dashboards", "2"], "at least one of --exporter"),
-        (["--prometheus", "prometheus:9090"], "'prometheus:9090' is not a URL"),
-        (["--prometheus", "file:///etc/passwd"], "is not a URL"),
+        (["--prometheus", "prometheus:9090"], "'prometheus:9090' is not allowed; it takes a URL"),
+        (["--prometheus", "file:///etc/passwd"], "it takes a URL"),
         (["--exporter", "http://a", "--wait", "soon"], "'soon'"),
         (["--exporter", "http://a", "--rule-groups", "-1"], "--rule-groups"),
         (["--exporter", "http://a", "--exporter-login", "/nowhere"], "/nowhere/username"),
