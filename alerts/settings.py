@@ -54,7 +54,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "memory_temperature_celsius",
         95,
-        "Limit of the memory temperature of NVIDIA GPUs whose driver reports none (Hopper and newer).",
+        "Limit of the memory temperature of NVIDIA GPUs whose driver reports none.",
         "the limit that the driver reports for the HBM of an A100",
     ),
     Setting(

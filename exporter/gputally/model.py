@@ -446,8 +446,8 @@ class Reading(Activity):
     temperature_celsius: float | None = gauge("Core temperature.", group=Group.TEMPERATURE, set=CORE)
     memory_temperature_celsius: float | None = gauge("Memory temperature.", group=Group.TEMPERATURE, set=CORE)
     memory_temperature_limit_celsius: float | None = gauge(
-        "Memory temperature up to which the GPU is specified to work (NVIDIA). Absent from Hopper on, where "
-        "the driver has only relative limits.",
+        "Memory temperature up to which the GPU is specified to work (NVIDIA). Absent where the driver "
+        "reports none: for newer GPUs it has relative limits only.",
         group=Group.TEMPERATURE,
         set=STANDARD,
     )
