@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gputally.commands.bill import SETTINGS
+from gputally.commands.bill.settings import SETTINGS
 from tests.bundle import chart, pod_security
 
 BILL: dict[str, Any] = {"prometheusUrl": "https://prometheus.example:9090", "bill": {"enabled": True}}
