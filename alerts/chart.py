@@ -38,6 +38,7 @@ def files() -> dict[str, str]:
             ours=routing.OURS,
             routes=[_route(r) for r in routing.routes({_NAMESPACE: "$receiver"})],
             inhibitions=routing.INHIBITIONS,
+            watchdog=routing.WATCHDOG,
             title=messages.TITLE,
             severity=messages.SEVERITY,
             priority=messages.PRIORITY,
@@ -51,6 +52,7 @@ def _group(group: Group) -> dict[str, object]:
     return {
         "name": group.name,
         "interval": group.interval,
+        "stack": group.stack,
         "alerts": group.alerts,
         "records": group.records,
         "rules": [_rule(rule) for rule in group.rules],

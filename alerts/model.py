@@ -18,11 +18,12 @@ _LABELS = re.compile(r"\{\{ with .*?\{\{ end \}\}|(?: on)? \{\{.*?\}\}(?:/\{\{.*
 
 
 class Severity(StrEnum):
-    """critical pages on-call, warning is for working hours, info is a notification."""
+    """critical pages on-call, warning is for working hours, info is a notification, none is no fault."""
 
     CRITICAL = "critical"
     WARNING = "warning"
     INFO = "info"
+    NONE = "none"
 
 
 class Action(StrEnum):
@@ -103,6 +104,8 @@ class Group:
     name: str
     rules: tuple[Alert | RecordingRule, ...]
     interval: str = ""
+    stack: bool = False
+    """Whether only the chart's own Prometheus loads it."""
 
     @property
     def alerts(self) -> tuple[Alert, ...]:

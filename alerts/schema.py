@@ -11,6 +11,32 @@ GPU = "cluster, node, gpu, uuid"
 """The labels of one GPU; they stay the same when the exporter restarts with another address."""
 
 _PROMETHEUS = ("up", "scrape_duration_seconds", "scrape_samples_scraped", "scrape_series_added")
+_SERVER: LabelNames = frozenset({"cluster", "job", "instance"})
+"""The labels of a server of the chart's stack."""
+STACK: SeriesLabels = {
+    name: _SERVER | frozenset(labels)
+    for name, labels in {
+        "alertmanager_config_last_reload_successful": (),
+        "alertmanager_notification_requests_failed_total": ("integration",),
+        "alertmanager_notification_requests_total": ("integration",),
+        "prometheus_config_last_reload_successful": (),
+        "prometheus_notifications_dropped_total": ("alertmanager",),
+        "prometheus_remote_storage_queue_highest_sent_timestamp_seconds": ("remote_name", "url"),
+        "prometheus_rule_evaluation_failures_total": ("rule_group",),
+        "prometheus_sd_kubernetes_http_request_total": ("status_code",),
+        "prometheus_tsdb_compactions_failed_total": (),
+        "prometheus_tsdb_head_chunks_storage_size_bytes": (),
+        "prometheus_tsdb_lowest_timestamp_seconds": (),
+        "prometheus_tsdb_retention_limit_bytes": (),
+        "prometheus_tsdb_retention_limit_seconds": (),
+        "prometheus_tsdb_size_retentions_total": (),
+        "prometheus_tsdb_storage_blocks_bytes": (),
+        "prometheus_tsdb_wal_storage_size_bytes": (),
+        "prometheus_tsdb_wal_writes_failed_total": (),
+    }.items()
+}
+"""Series of the stack's own servers, for the rules with which they watch each other."""
+
 _ALERTS = ("ALERTS", "ALERTS_FOR_STATE")
 _OPEN = ("gputally_pod_info", "gputally_node_labels_info")
 """Series with the additional labels of --pod-labels and --node-labels."""
@@ -20,7 +46,7 @@ def exported() -> SeriesLabels:
     """The labels of every series of a scrape."""
     labels = {metric.name: TARGET_LABELS | frozenset(metric.labels) for metric in catalog.CATALOG}
     labels |= {name: labels[name] | {ANY} for name in _OPEN}
-    labels |= dict.fromkeys(_PROMETHEUS, TARGET_LABELS)
+    labels |= {**dict.fromkeys(_PROMETHEUS, TARGET_LABELS), **STACK}
     return labels | dict.fromkeys(_ALERTS, frozenset({"alertname", "alertstate", "severity", ANY}))
 
 

@@ -62,6 +62,21 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("samples_max", 20000, "Samples in one scrape."),
     Setting("restarts_per_hour", 3, "Restarts of an exporter in an hour."),
     Setting("unobserved_ratio", 0.1, "Share of an hour's energy that was used between samples."),
+    # stack
+    Setting(
+        "volume_full_ratio",
+        1.1,
+        "Share of Prometheus's retention size above which its volume is nearly full. The retention size is "
+        "80 % of the volume by default, so 1.1 is 88 % of the volume.",
+    ),
+    Setting(
+        "retention_horizon_hours",
+        96,
+        "The volume is too small if, in so many hours, data is deleted before its retention time.",
+    ),
+    Setting(
+        "remote_write_delay_seconds", 900, "Allowed time since the last sample that remote write delivered."
+    ),
     # saturation
     Setting("memory_full_ratio", 0.95, "Share of a GPU's memory in use above which it is nearly full."),
     Setting(

@@ -13,6 +13,7 @@ from alerts.groups import (
     owners,
     prices,
     saturation,
+    stack,
 )
 from alerts.model import Alert, Group, RecordingRule
 
@@ -29,6 +30,7 @@ GROUPS: tuple[Group, ...] = (
     efficiency.GROUP,
     energy.GROUP,
     exporter.GROUP,
+    stack.GROUP,
 )
 ALERTS: tuple[Alert, ...] = tuple(alert for group in GROUPS for alert in group.alerts)
 RECORDS: tuple[RecordingRule, ...] = tuple(record for group in GROUPS for record in group.records)

@@ -9,10 +9,21 @@ with --reuse-values, and therefore lacks new values, gets the defaults of the ne
 {{- end -}}
 
 {{- define "gputally.rules.groups" -}}
+groups:
+  {{- include "gputally.rules.everywhere" . }}
+{{- end -}}
+
+{{/* Those of the stack's own Prometheus. */}}
+{{- define "gputally.rules.stackGroups" -}}
+groups:
+  {{- include "gputally.rules.everywhere" . }}
+  {{- include "gputally.rules.stackOnly" . }}
+{{- end -}}
+
+{{- define "gputally.rules.everywhere" -}}
 {{- $rules := include "gputally.rules.values" . | fromYaml -}}
 {{- $settings := $rules.settings -}}
 {{- $alerts := $rules.alerts -}}
-groups:
   {{- if (index $rules.groups "gputally-prices").enabled }}
   - name: gputally-prices
     interval: 1m
@@ -2796,6 +2807,363 @@ groups:
           description: |-
             {{`{{ $value | humanizePercentage }}`}} of the energy of GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} in the last hour is unattributed, because the exporter took no sample for a minute or longer. Bills are too low by that share. Look for a driver that hangs, or for too little CPU.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyEnergyUnobserved.md
+      {{- end }}
+      {{- end }}
+  {{- end }}
+{{- end -}}
+
+{{- define "gputally.rules.stackOnly" -}}
+{{- $rules := include "gputally.rules.values" . | fromYaml -}}
+{{- $settings := $rules.settings -}}
+{{- $alerts := $rules.alerts -}}
+  {{- if (index $rules.groups "gputally-stack").enabled }}
+  - name: gputally-stack
+    interval: 1m
+    rules:
+      - record: cluster:prometheus_storage:bytes
+        expr: |-
+          sum by (cluster) (
+            {
+              __name__=~"prometheus_tsdb_(storage_blocks|wal_storage_size|head_chunks_storage_size)_bytes",
+              job="prometheus"
+            }
+          )
+      {{- with $alerts.GPUTallyWatchdog }}
+      {{- if .enabled }}
+      - alert: GPUTallyWatchdog
+        expr: |-
+          max by (cluster) (up{job="prometheus"}) == 1
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Alerting works.
+          description: |-
+            This alert always fires: it shows that scrapes, storage, rules, Alertmanager and the way to the receiver work. The service that receives it must raise an alarm when it is no longer repeated.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyWatchdog.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackRulesFailing }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackRulesFailing
+        expr: |2-
+            sum by (cluster, rule_group) (
+              increase(prometheus_rule_evaluation_failures_total{job="prometheus"}[5m])
+            )
+          > 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Prometheus cannot evaluate rules of {{`{{ $labels.rule_group }}`}}.
+          description: |-
+            {{`{{ printf "%.0f" $value }}`}} evaluations of rules in {{`{{ $labels.rule_group }}`}} failed in 5 minutes. Alerts among them cannot fire, and records have gaps. Prometheus's page Status, Rule health shows the rule and the error.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackRulesFailing.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackAlertsNotDelivered }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackAlertsNotDelivered
+        expr: |2-
+            sum by (cluster) (increase(prometheus_notifications_dropped_total{job="prometheus"}[5m]))
+          > 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Prometheus cannot deliver alerts to Alertmanager.
+          description: |-
+            Prometheus has dropped {{`{{ printf "%.0f" $value }}`}} alerts in 5 minutes because an Alertmanager did not accept them. If it is the only one, no message about any fault is sent. Check that Alertmanager runs and can be reached.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackAlertsNotDelivered.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackNotificationsFailing }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackNotificationsFailing
+        expr: |2-
+              sum by (cluster, integration) (
+                increase(alertmanager_notification_requests_failed_total{job="alertmanager"}[15m])
+              )
+            /
+              sum by (cluster, integration) (
+                increase(alertmanager_notification_requests_total{job="alertmanager"}[15m])
+              )
+          > 0.5
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Alertmanager cannot send messages by {{`{{ $labels.integration }}`}}.
+          description: |-
+            {{`{{ $value | humanizePercentage }}`}} of Alertmanager's requests to {{`{{ $labels.integration }}`}} in 15 minutes failed. The people whom it notifies do not learn of faults. The log of Alertmanager shows the error: an expired key, a changed URL or a network policy.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackNotificationsFailing.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackReloadFailing }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackReloadFailing
+        expr: |2-
+            min by (cluster, job) (
+              {
+                __name__=~"(prometheus|alertmanager)_config_last_reload_successful",
+                job=~"prometheus|alertmanager"
+              }
+            )
+          == 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            The newest settings of {{`{{ $labels.job }}`}} are not loaded.
+          description: |-
+            {{`{{ $labels.job }}`}} has rejected its configuration or its rules for 10 minutes and runs with the previous ones. Changes have no effect, and after a restart it does not start. Its log shows the line with the error.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackReloadFailing.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackVolumeNearlyFull }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackVolumeNearlyFull
+        expr: |2-
+            cluster:prometheus_storage:bytes
+          / on (cluster)
+            max by (cluster) (prometheus_tsdb_retention_limit_bytes{job="prometheus"} > 0)
+          > {{ $settings.volumeFullRatio }}
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Prometheus's volume is nearly full.
+          description: |-
+            Prometheus stores {{`{{ $value | humanizePercentage }}`}} of its retention size, although it deletes the oldest data at 100 %. On a full volume it stores nothing more, and no alert can fire. Enlarge the volume, or reduce retentionSize.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackVolumeNearlyFull.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackRetentionShort }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackRetentionShort
+        expr: |2-
+            (
+                  max by (cluster) (prometheus_tsdb_retention_limit_seconds{job="prometheus"} > 0)
+                - on (cluster)
+                  max by (cluster) (time() - prometheus_tsdb_lowest_timestamp_seconds{job="prometheus"})
+              > {{ $settings.retentionHorizonHours }} * 3600
+            )
+          and on (cluster)
+            (
+                  predict_linear(cluster:prometheus_storage:bytes[1d], {{ $settings.retentionHorizonHours }} * 3600)
+                > on (cluster)
+                  max by (cluster) (prometheus_tsdb_retention_limit_bytes{job="prometheus"} > 0)
+              and on (cluster)
+                    cluster:prometheus_storage:bytes
+                  > on (cluster)
+                    max by (cluster) (prometheus_tsdb_retention_limit_bytes{job="prometheus"}) / 2
+              or on (cluster)
+                  sum by (cluster) (increase(prometheus_tsdb_size_retentions_total{job="prometheus"}[1d]))
+                > 0
+            )
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Prometheus's volume is too small for its retention time.
+          description: |-
+            Prometheus's data reaches the limit of its volume within {{ $settings.retentionHorizonHours }} hours, or has reached it: {{`{{ $value | humanizeDuration }}`}} before the retention time. The oldest data, and with it bills of the past, is deleted early. Enlarge the volume, or shorten the retention.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackRetentionShort.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackStorageFailing }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackStorageFailing
+        expr: |2-
+            (
+                sum by (cluster) (increase(prometheus_tsdb_compactions_failed_total{job="prometheus"}[3h]))
+              + on (cluster)
+                sum by (cluster) (increase(prometheus_tsdb_wal_writes_failed_total{job="prometheus"}[3h]))
+            )
+          > 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Prometheus cannot write its data.
+          description: |-
+            {{`{{ printf "%.0f" $value }}`}} writes of Prometheus to its volume failed in 3 hours. The volume is full or damaged, and data since then may be lost. Read Prometheus's log, and check the volume.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackStorageFailing.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackTargetDown }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackTargetDown
+        expr: |-
+          count by (cluster, job) (up{job!~"{{ $settings.job }}|{{ $settings.job }}-sidecars|grafana"} == 0) > 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Prometheus cannot scrape {{`{{ $labels.job }}`}}.
+          description: |-
+            {{`{{ $value }}`}} target(s) of job {{`{{ $labels.job }}`}} have not responded to a scrape for 10 minutes. Panels and alerts about them have no data; while Alertmanager is down, no message is sent. Check that its pod runs and that a network policy admits Prometheus.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackTargetDown.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackDiscoveryFailing }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackDiscoveryFailing
+        expr: |2-
+            sum by (cluster) (
+              increase(prometheus_sd_kubernetes_http_request_total{job="prometheus",status_code!~"2.."}[5m])
+            )
+          > 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Prometheus cannot list the pods of exporters.
+          description: |-
+            {{`{{ printf "%.0f" $value }}`}} requests of Prometheus to the Kubernetes API failed in 5 minutes. Exporters on new nodes are not found, and replaced ones are lost. Check the Role of Prometheus's service account and its way to the API server.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackDiscoveryFailing.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackGrafanaDown }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackGrafanaDown
+        expr: |-
+          max by (cluster) (up{job="grafana"}) == 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Grafana is down.
+          description: |-
+            Prometheus has not been able to scrape Grafana for 10 minutes. Dashboards cannot be opened; alerts are not affected. Check the pod of Grafana and its volume.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackGrafanaDown.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackRemoteWriteFailing }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackRemoteWriteFailing
+        expr: |2-
+              time()
+            - max by (cluster, remote_name, url) (
+                prometheus_remote_storage_queue_highest_sent_timestamp_seconds{job="prometheus"}
+              )
+          > {{ $settings.remoteWriteDelaySeconds }}
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Remote write to {{`{{ $labels.url }}`}} fails.
+          description: |-
+            The newest sample that {{`{{ $labels.url }}`}} accepted is {{`{{ $value | humanizeDuration }}`}} old (or, if that is decades, it has accepted none since Prometheus started). What is not sent within about two hours is lost there. Prometheus's log shows the error of the server.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackRemoteWriteFailing.md
       {{- end }}
       {{- end }}
   {{- end }}
