@@ -12,7 +12,7 @@ GPU = "cluster, node, gpu, uuid"
 
 _PROMETHEUS = ("up", "scrape_duration_seconds", "scrape_samples_scraped", "scrape_series_added")
 _SERVER: LabelNames = frozenset({"cluster", "job", "instance"})
-"""The labels of a server of the chart's stack."""
+"""The labels of a target that is not on a node."""
 STACK: SeriesLabels = {
     name: _SERVER | frozenset(labels)
     for name, labels in {
@@ -37,6 +37,29 @@ STACK: SeriesLabels = {
 }
 """Series of the stack's own servers, for the rules with which they watch each other."""
 
+_POD: LabelNames = _SERVER | {"namespace", "pod", "uid"}
+_QUEUE: LabelNames = _SERVER | {"cohort", "cluster_queue", "flavor", "resource"}
+KUBE_STATE_METRICS: SeriesLabels = {
+    "kube_node_spec_unschedulable": _SERVER | {"node"},
+    "kube_node_status_allocatable": _SERVER | {"node", "resource"},
+    "kube_node_status_condition": _SERVER | {"node", "condition", "status"},
+    "kube_pod_container_resource_requests": _POD | {"container", "node", "resource"},
+    "kube_pod_container_status_waiting_reason": _POD | {"container", "reason"},
+    "kube_pod_created": _POD,
+    "kube_pod_status_phase": _POD | {"phase"},
+    "kube_pod_status_reason": _POD | {"reason"},
+    "kube_pod_status_scheduled": _POD | {"condition"},
+    "kube_pod_status_scheduled_time": _POD,
+    "kube_resourcequota": _SERVER | {"namespace", "resourcequota", "resource", "type"},
+}
+"""The series of kube-state-metrics that rules and dashboards read."""
+KUEUE: SeriesLabels = {
+    "kueue_cluster_queue_nominal_quota": _QUEUE,
+    "kueue_cluster_queue_resource_reservation": _QUEUE,
+    "kueue_pending_workloads": _SERVER | {"cluster_queue", "status"},
+}
+"""The series of Kueue that rules read."""
+
 _ALERTS = ("ALERTS", "ALERTS_FOR_STATE")
 _OPEN = ("gputally_pod_info", "gputally_node_labels_info")
 """Series with the additional labels of --pod-labels and --node-labels."""
@@ -46,7 +69,7 @@ def exported() -> SeriesLabels:
     """The labels of every series of a scrape."""
     labels = {metric.name: TARGET_LABELS | frozenset(metric.labels) for metric in catalog.CATALOG}
     labels |= {name: labels[name] | {ANY} for name in _OPEN}
-    labels |= {**dict.fromkeys(_PROMETHEUS, TARGET_LABELS), **STACK}
+    labels |= {**dict.fromkeys(_PROMETHEUS, TARGET_LABELS), **STACK, **KUBE_STATE_METRICS, **KUEUE}
     return labels | dict.fromkeys(_ALERTS, frozenset({"alertname", "alertstate", "severity", ANY}))
 
 

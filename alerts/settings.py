@@ -107,6 +107,19 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("underused_window", "4h", "The time over which underuse is measured."),
     Setting("unused_ratio", 0.25, "Share of a model's GPUs that were never allocated."),
     Setting("unused_window", "7d", "The time over which GPUs are regarded as never allocated."),
+    # capacity
+    Setting(
+        "gpu_resources",
+        "nvidia.com.(gpu|gpu.shared|mig.+)|amd.com.(gpu|[sdtqc]px.*)|gpu.intel.com.(i915|xe)",
+        "Kubernetes resources that are GPUs, as a regular expression. Dots instead of other characters: "
+        "kube-state-metrics and Kueue write the names differently.",
+    ),
+    Setting("pending_seconds", 900, "Time after which a pod has waited too long for a GPU."),
+    Setting(
+        "starting_seconds",
+        1800,
+        "Time after which a pod that was assigned to a node with GPUs should have started.",
+    ),
     # energy and cost
     Setting(
         "rate_window",

@@ -3,6 +3,7 @@
 from alerts.groups import (
     anomalies,
     availability,
+    capacity,
     devices,
     efficiency,
     energy,
@@ -24,6 +25,7 @@ GROUPS: tuple[Group, ...] = (
     owners.GROUP,
     fleet.GROUP,
     anomalies.GROUP,
+    capacity.GROUP,
     availability.GROUP,
     health.GROUP,
     saturation.GROUP,

@@ -1154,6 +1154,253 @@ groups:
       {{- end }}
       {{- end }}
   {{- end }}
+  {{- if (index $rules.groups "gputally-capacity").enabled }}
+  - name: gputally-capacity
+    interval: 1m
+    rules:
+      - record: pod:gputally_requested:devices
+        expr: |-
+          sum by (cluster, node, namespace, pod, resource) (
+              max by (cluster, node, namespace, pod, uid, container, resource) (
+                kube_pod_container_resource_requests{resource=~"{{ $settings.gpuResources }}"}
+              )
+            * on (cluster, namespace, pod, uid) group_left ()
+              max by (cluster, namespace, pod, uid) (kube_pod_status_phase{phase=~"Pending|Running"} == 1)
+          )
+      - record: pod:gputally_pending:devices
+        expr: |2-
+            (
+                label_replace(
+                    pod:gputally_requested:devices
+                  and on (cluster, namespace, pod)
+                    (kube_pod_status_scheduled{condition="true"} == 1),
+                  "reason", "Starting", "pod", ".*"
+                )
+              or on (cluster, namespace, pod, resource)
+                label_replace(
+                    pod:gputally_requested:devices
+                  and on (cluster, namespace, pod)
+                    (kube_pod_status_reason{reason="SchedulingGated"} == 1),
+                  "reason", "SchedulingGated", "pod", ".*"
+                )
+              or on (cluster, namespace, pod, resource)
+                label_replace(
+                    pod:gputally_requested:devices
+                  and on (cluster, namespace, pod)
+                    (kube_pod_status_scheduled{condition="false"} == 1),
+                  "reason", "Unschedulable", "pod", ".*"
+                )
+              or on (cluster, namespace, pod, resource)
+                label_replace(pod:gputally_requested:devices, "reason", "NotScheduled", "pod", ".*")
+            )
+          and on (cluster, namespace, pod)
+            (kube_pod_status_phase{phase="Pending"} == 1)
+      - record: pod:gputally_pending:seconds
+        expr: |2-
+            time() - max by (cluster, namespace, pod) (kube_pod_created)
+          and on (cluster, namespace, pod)
+            pod:gputally_pending:devices
+      - record: node:gputally_allocatable:devices
+        expr: |2-
+            max by (cluster, node, resource) (
+              kube_node_status_allocatable{resource=~"{{ $settings.gpuResources }}"} > 0
+            )
+          and on (cluster, node)
+            (kube_node_status_condition{condition="Ready",status="true"} == 1)
+          unless on (cluster, node)
+            (kube_node_spec_unschedulable == 1)
+      - record: node:gputally_requestable:devices
+        expr: |2-
+            node:gputally_allocatable:devices
+          - on (cluster, node, resource)
+            (
+                sum by (cluster, node, resource) (pod:gputally_requested:devices)
+              or
+                node:gputally_allocatable:devices * 0
+            )
+      - record: resource:gputally_allocatable:devices
+        expr: |-
+          sum by (cluster, resource) (node:gputally_allocatable:devices)
+      - record: resource:gputally_requested:devices
+        expr: |-
+          sum by (cluster, resource) (pod:gputally_requested:devices)
+      - record: resource:gputally_requestable:devices
+        expr: |-
+          sum by (cluster, resource) (node:gputally_requestable:devices)
+      - record: resource:gputally_pending:devices
+        expr: |-
+          sum by (cluster, resource, reason) (pod:gputally_pending:devices)
+      - record: queue:gputally_quota:devices
+        expr: |-
+          sum by (cluster, cluster_queue, resource) (
+            max by (cluster, cluster_queue, flavor, resource) (
+              kueue_cluster_queue_nominal_quota{resource=~"{{ $settings.gpuResources }}"}
+            )
+          )
+      - record: queue:gputally_reserved:devices
+        expr: |-
+          sum by (cluster, cluster_queue, resource) (
+            max by (cluster, cluster_queue, flavor, resource) (
+              kueue_cluster_queue_resource_reservation{resource=~"{{ $settings.gpuResources }}"}
+            )
+          )
+      - record: queue:gputally_pending:workloads
+        expr: |2-
+            sum by (cluster, cluster_queue) (
+              max by (cluster, cluster_queue, status) (kueue_pending_workloads)
+            )
+          and on (cluster, cluster_queue)
+            queue:gputally_quota:devices
+      {{- with $alerts.GPUTallyPodsPendingFreeGpus }}
+      {{- if .enabled }}
+      - alert: GPUTallyPodsPendingFreeGpus
+        expr: |-
+          count by (cluster, namespace, resource) (
+                pod:gputally_pending:devices{reason=~"Unschedulable|NotScheduled"}
+              <= on (cluster, resource) group_left ()
+                max by (cluster, resource) (node:gputally_requestable:devices)
+            and on (cluster, namespace, pod)
+              pod:gputally_pending:seconds > {{ $settings.pendingSeconds }}
+          )
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Pods of {{`{{ $labels.namespace }}`}} wait for {{`{{ $labels.resource }}`}} although a node has enough.
+          description: |-
+            {{`{{ $value }}`}} pod(s) of namespace {{`{{ $labels.namespace }}`}} have waited for more than {{ $settings.pendingSeconds }} s, and a node has as many free {{`{{ $labels.resource }}`}} as each requests. Something else keeps them from it: CPU or memory, a taint, an affinity, a volume or the scheduler. kubectl describe pod shows the reason.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyPodsPendingFreeGpus.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyPodsPendingIdleGpus }}
+      {{- if .enabled }}
+      - alert: GPUTallyPodsPendingIdleGpus
+        expr: |2-
+            avg_over_time(cluster:gputally_idle:gpus[30m])
+          >= on (cluster)
+            min by (cluster) (
+                sum by (cluster, namespace, pod) (
+                  pod:gputally_pending:devices{reason=~"Unschedulable|SchedulingGated"}
+                )
+              and on (cluster, namespace, pod)
+                pod:gputally_pending:seconds > {{ $settings.pendingSeconds }}
+            )
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Pods wait for GPUs while others are held and idle.
+          description: |-
+            {{`{{ printf "%.1f" $value }}`}} GPUs{{`{{ with $labels.cluster }}`}} of cluster {{`{{ . }}`}}{{`{{ end }}`}} were held and idle on average in the last 30 minutes: enough for a pod that has waited for more than {{ $settings.pendingSeconds }} s. The dashboard Idle GPUs shows the pods that hold them, and Capacity the pods that wait.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyPodsPendingIdleGpus.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyPodNotStarting }}
+      {{- if .enabled }}
+      - alert: GPUTallyPodNotStarting
+        expr: |2-
+            sum by (cluster, namespace, pod) (pod:gputally_pending:devices{reason="Starting"})
+          and on (cluster, namespace, pod)
+            (
+                time() - max by (cluster, namespace, pod) (kube_pod_status_scheduled_time)
+              > {{ $settings.startingSeconds }}
+            )
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: team
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} holds GPUs and does not start.
+          description: |-
+            Pod {{`{{ $labels.pod }}`}} of namespace {{`{{ $labels.namespace }}`}} was assigned to a node more than {{ $settings.startingSeconds }} s ago and its containers have not started. Its {{`{{ $value }}`}} GPU(s) are idle, and nobody else can use them. kubectl describe pod shows the reason: an image, a volume or a missing Secret.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyPodNotStarting.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyGpuQuotaExhausted }}
+      {{- if .enabled }}
+      - alert: GPUTallyGpuQuotaExhausted
+        expr: |2-
+            max by (cluster, namespace, resourcequota, resource) (
+              kube_resourcequota{type="used",resource=~"requests.({{ $settings.gpuResources }})"}
+            )
+          >=
+            max by (cluster, namespace, resourcequota, resource) (
+              kube_resourcequota{type="hard",resource=~"requests.({{ $settings.gpuResources }})"} > 0
+            )
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: team
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            GPU quota of namespace {{`{{ $labels.namespace }}`}} is used up.
+          description: |-
+            Namespace {{`{{ $labels.namespace }}`}} has used all {{`{{ $value }}`}} of its {{`{{ $labels.resource }}`}} (ResourceQuota {{`{{ $labels.resourcequota }}`}}) for an hour. Kubernetes refuses to create further pods with GPUs, and their Jobs wait without a pod. End what is idle, or ask for more.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyGpuQuotaExhausted.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyQueueQuotaExhausted }}
+      {{- if .enabled }}
+      - alert: GPUTallyQueueQuotaExhausted
+        expr: |2-
+              queue:gputally_pending:workloads > 0
+            and on (cluster, cluster_queue)
+              (queue:gputally_reserved:devices >= (queue:gputally_quota:devices > 0))
+          and on (cluster)
+            cluster:gputally_gpus_free:count > 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Workloads of queue {{`{{ $labels.cluster_queue }}`}} wait for quota while GPUs are free.
+          description: |-
+            {{`{{ $value }}`}} workload(s) of Kueue's ClusterQueue {{`{{ $labels.cluster_queue }}`}} have waited for an hour. Its GPU quota is reserved, but the cluster has free GPUs. Raise the quota, or let the queue borrow in a cohort.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyQueueQuotaExhausted.md
+      {{- end }}
+      {{- end }}
+  {{- end }}
   {{- if or $alerts.GPUTallyExporterDown.enabled $alerts.GPUTallyAllExportersDown.enabled $alerts.GPUTallyExporterAbsent.enabled $alerts.GPUTallyDriverUnavailable.enabled $alerts.GPUTallyGpuLost.enabled $alerts.GPUTallyGpusMissing.enabled $alerts.GPUTallySnapshotStale.enabled }}
   - name: gputally-availability
     rules:
