@@ -102,6 +102,21 @@ GROUP = Group(
             "resource:gputally_pending:devices",
             "sum by (cluster, resource, reason) (pod:gputally_pending:devices)",
         ),
+        # cluster:gputally_gpus_allocated:count also has those that are used without an allocation.
+        RecordingRule(
+            "cluster:gputally_allocated_by_kubelet:gpus",
+            """
+            sum by (cluster) (
+                device:gputally_share:ratio
+              and on (cluster, node, gpu, uuid)
+                (
+                    max by (cluster, node, gpu, uuid, namespace, pod) (gputally_pod_active == 1)
+                  and on (cluster, node, namespace, pod)
+                    gputally_pod_info{requested="true"}
+                )
+            )
+            """,
+        ),
         # Every replica of Kueue reports the same values.
         RecordingRule(
             "queue:gputally_quota:devices",
@@ -146,7 +161,7 @@ GROUP = Group(
             )
             """,
             Severity.WARNING,
-            summary="Pods of {{ $labels.namespace }} wait for {{ $labels.resource }} although a node has enough.",
+            summary="Pods of {{ $labels.namespace }} wait for {{ $labels.resource }} that a node has free.",
             description=(
                 "{{ $value }} pod(s) of namespace {{ $labels.namespace }} have waited for more than [[ "
                 "pending_seconds ]] s, and a node has as many free {{ $labels.resource }} as each "

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from alerts.groups import GROUPS
+from alerts.groups import GROUPS, capacity
 from alerts.rules import rule_groups
 from tests.bundle.scenarios import fleet
 from tests.support.exporter import Exporter, Samples, parse_samples
@@ -100,6 +100,10 @@ NOT_SIMULATED = {
     "GPUTallyCheckpointFailing": "needs a disk: a replay has no state file",
     "GPUTallyLedgerError": "needs a bug in the ledger, or lost series",
     "GPUTallyScrapeSlow": "needs a network: every scrape of a replay takes the same time",
+    **dict.fromkeys(
+        (alert.name for alert in capacity.GROUP.alerts),
+        "needs kube-state-metrics or Kueue: see test_chart_kube_state_metrics.py",
+    ),
     "GPUTallyEnergyUnobserved": "needs an exporter that is late, but not restarted: a replay samples in time",
 }
 """Faults that the simulator does not have; only promtool's cases test these alerts."""

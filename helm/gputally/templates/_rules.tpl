@@ -1230,6 +1230,17 @@ groups:
       - record: resource:gputally_pending:devices
         expr: |-
           sum by (cluster, resource, reason) (pod:gputally_pending:devices)
+      - record: cluster:gputally_allocated_by_kubelet:gpus
+        expr: |-
+          sum by (cluster) (
+              device:gputally_share:ratio
+            and on (cluster, node, gpu, uuid)
+              (
+                  max by (cluster, node, gpu, uuid, namespace, pod) (gputally_pod_active == 1)
+                and on (cluster, node, namespace, pod)
+                  gputally_pod_info{requested="true"}
+              )
+          )
       - record: queue:gputally_quota:devices
         expr: |-
           sum by (cluster, cluster_queue, resource) (
@@ -1275,7 +1286,7 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            Pods of {{`{{ $labels.namespace }}`}} wait for {{`{{ $labels.resource }}`}} although a node has enough.
+            Pods of {{`{{ $labels.namespace }}`}} wait for {{`{{ $labels.resource }}`}} that a node has free.
           description: |-
             {{`{{ $value }}`}} pod(s) of namespace {{`{{ $labels.namespace }}`}} have waited for more than {{ $settings.pendingSeconds }} s, and a node has as many free {{`{{ $labels.resource }}`}} as each requests. Something else keeps them from it: CPU or memory, a taint, an affinity, a volume or the scheduler. kubectl describe pod shows the reason.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyPodsPendingFreeGpus.md
