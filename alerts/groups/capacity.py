@@ -208,7 +208,7 @@ GROUP = Group(
             description=(
                 "Pod {{ $labels.pod }} of namespace {{ $labels.namespace }} was assigned to a node more "
                 "than [[ starting_seconds ]] s ago and its containers have not started. Its {{ $value }} "
-                "GPU(s) are idle, and nobody else can use them. kubectl describe pod shows the reason: an "
+                "GPU(s) are idle, and no other pod can use them. kubectl describe pod shows the reason: an "
                 "image, a volume or a missing Secret."
             ),
             for_="5m",

@@ -75,7 +75,7 @@ def test_quotas_and_queues_are_shown_for_gpus_only(tmp_path: Path) -> None:
         f"queue:gputally_quota:devices{{{queue}}}": always(4),
         'queue:gputally_pending:workloads{cluster="lab", cluster_queue="a"}': always(2),
     }
-    expected = {
+    expected: dict[str, dict[str, float]] = {
         of("GPU quotas of namespaces"): {f'{{{quota}, resource="requests.nvidia.com/gpu"}}': 6},
         of("GPU quotas of namespaces", "C"): {f'{{{quota}, resource="requests.nvidia.com/gpu"}}': 0.75},
         of("Kueue queues"): {f"{{{queue}}}": 3},

@@ -1349,7 +1349,7 @@ groups:
           summary: |-
             Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} holds GPUs and does not start.
           description: |-
-            Pod {{`{{ $labels.pod }}`}} of namespace {{`{{ $labels.namespace }}`}} was assigned to a node more than {{ $settings.startingSeconds }} s ago and its containers have not started. Its {{`{{ $value }}`}} GPU(s) are idle, and nobody else can use them. kubectl describe pod shows the reason: an image, a volume or a missing Secret.
+            Pod {{`{{ $labels.pod }}`}} of namespace {{`{{ $labels.namespace }}`}} was assigned to a node more than {{ $settings.startingSeconds }} s ago and its containers have not started. Its {{`{{ $value }}`}} GPU(s) are idle, and no other pod can use them. kubectl describe pod shows the reason: an image, a volume or a missing Secret.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyPodNotStarting.md
       {{- end }}
       {{- end }}
