@@ -47,6 +47,7 @@ def _routing(teams: dict[str, str] | None) -> dict[str, object]:
         "version": __version__,
         "ours": routing.OURS,
         "routes": routing.routes(teams),
+        "watchdog": routing.WATCHDOG,
         "inhibitions": routing.INHIBITIONS,
         "title": messages.TITLE,
         "text": messages.text(),

@@ -18,11 +18,12 @@ _LABELS = re.compile(r"\{\{ with .*?\{\{ end \}\}|(?: on)? \{\{.*?\}\}(?:/\{\{.*
 
 
 class Severity(StrEnum):
-    """critical pages on-call, warning is for working hours, info is a notification."""
+    """critical pages on-call, warning is for working hours, info is a notification, none is no fault."""
 
     CRITICAL = "critical"
     WARNING = "warning"
     INFO = "info"
+    NONE = "none"
 
 
 class Action(StrEnum):
@@ -106,6 +107,8 @@ class Group:
     """Always stated: the default of a Prometheus may be 15 s, which costs four times as much."""
     enabled: bool = True
     """A group that is off is on where one of its alerts is."""
+    stack: bool = False
+    """Whether only the chart's own Prometheus loads it."""
 
     @property
     def alerts(self) -> tuple[Alert, ...]:

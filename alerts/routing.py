@@ -80,6 +80,18 @@ def routes(teams: dict[str, str] | None = None) -> tuple[Route, ...]:
     )
 
 
+WATCHDOG = Route(
+    matchers=(Matcher("alertname", "=", "GPUTallyWatchdog"),),
+    receiver="watchdog",
+    group_by=("cluster",),
+    group_wait="0s",
+    group_interval="1m",
+    repeat_interval="5m",
+    muted_in_maintenance=False,
+)
+"""Of an Alertmanager with its own file: repeated to a service that raises an alarm when it no longer is."""
+
+
 INHIBITIONS: tuple[Inhibition, ...] = (
     Inhibition(
         "A node that is down explains all alerts about it.",

@@ -8,8 +8,13 @@ from alerts.model import Alert, Group, RecordingRule
 from alerts.runbooks import runbook_url
 
 
-def rule_groups(groups: tuple[Group, ...] = GROUPS, *, disabled_too: bool = False) -> list[dict[str, Any]]:
-    """The groups with the default settings, without the groups and alerts that are off by default."""
+def rule_groups(
+    groups: tuple[Group, ...] = GROUPS, *, disabled_too: bool = False, stack: bool = False
+) -> list[dict[str, Any]]:
+    """The groups with the default settings, without the groups and alerts that are off by default.
+
+    With `stack`, also the groups that only the chart's own Prometheus loads.
+    """
     return [
         {
             "name": group.name,
@@ -21,7 +26,7 @@ def rule_groups(groups: tuple[Group, ...] = GROUPS, *, disabled_too: bool = Fals
             ],
         }
         for group in groups
-        if disabled_too or group.enabled
+        if (stack or not group.stack) and (disabled_too or group.enabled)
     ]
 
 

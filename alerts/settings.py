@@ -107,6 +107,21 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "unobserved_day_ratio", 0.05, "Share of a day's energy that was used while no exporter was running."
     ),
+    # stack
+    Setting(
+        "volume_full_ratio",
+        1.1,
+        "Share of Prometheus's retention size above which its volume is nearly full. The retention size is "
+        "80 % of the volume by default, so 1.1 is 88 % of the volume.",
+    ),
+    Setting(
+        "retention_horizon_hours",
+        96,
+        "The volume is too small if, in so many hours, data is deleted before its retention time.",
+    ),
+    Setting(
+        "remote_write_delay_seconds", 900, "Allowed time since the last sample that remote write delivered."
+    ),
     # saturation
     Setting("memory_full_ratio", 0.95, "Share of a GPU's memory in use above which it is nearly full."),
     Setting(
@@ -142,6 +157,19 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("underused_window", "4h", "The time over which underuse is measured."),
     Setting("unused_ratio", 0.25, "Share of a model's GPUs that were never allocated."),
     Setting("unused_window", "7d", "The time over which GPUs are regarded as never allocated."),
+    # capacity
+    Setting(
+        "gpu_resources",
+        "nvidia.com.(gpu|gpu.shared|mig.+)|amd.com.(gpu|[sdtqc]px.*)|gpu.intel.com.(i915|xe)",
+        "Kubernetes resources that are GPUs, as a regular expression. Dots instead of other characters: "
+        "kube-state-metrics and Kueue write the names differently.",
+    ),
+    Setting("pending_seconds", 900, "Time after which a pod has waited too long for a GPU."),
+    Setting(
+        "starting_seconds",
+        1800,
+        "Time after which a pod that was assigned to a node with GPUs should have started.",
+    ),
     # energy and cost
     Setting(
         "rate_window",

@@ -6,6 +6,7 @@ from grafanalib import core
 
 from dashboards import (
     argo,
+    capacity,
     conductor,
     console,
     dcgm,
@@ -30,6 +31,7 @@ DASHBOARDS: Mapping[str, core.Dashboard] = {
     "energy": energy.DASHBOARD,
     "idle": idle.DASHBOARD,
     "shadow": shadow.DASHBOARD,
+    "capacity": capacity.DASHBOARD,
     "health": health.DASHBOARD,
     "argo": argo.DASHBOARD,
     "conductor": conductor.DASHBOARD,

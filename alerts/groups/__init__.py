@@ -4,6 +4,7 @@ from alerts.groups import (
     anomalies,
     availability,
     baselines,
+    capacity,
     devices,
     efficiency,
     energy,
@@ -14,6 +15,7 @@ from alerts.groups import (
     owners,
     prices,
     saturation,
+    stack,
 )
 from alerts.model import Alert, Group, RecordingRule
 
@@ -25,12 +27,14 @@ GROUPS: tuple[Group, ...] = (
     fleet.GROUP,
     baselines.GROUP,
     anomalies.GROUP,
+    capacity.GROUP,
     availability.GROUP,
     health.GROUP,
     saturation.GROUP,
     efficiency.GROUP,
     energy.GROUP,
     exporter.GROUP,
+    stack.GROUP,
 )
 ALERTS: tuple[Alert, ...] = tuple(alert for group in GROUPS for alert in group.alerts)
 RECORDS: tuple[RecordingRule, ...] = tuple(record for group in GROUPS for record in group.records)

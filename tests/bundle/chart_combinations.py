@@ -233,6 +233,10 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
             }
         },
     },
+    "watchdog": {
+        "off": {},
+        "on": {"routing": {"secret": "receivers", "watchdog": {"enabled": True}}},
+    },
     "dashboards": {"all": {}, "some": {"dashboards": {"include": ["fleet", "node"], "folder": "GPUs"}}},
     "configMaps": {
         "off": {},
@@ -295,6 +299,7 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
                     **SCHEDULING,
                 },
                 "alertmanager": {"persistence": {"storageClass": "fast"}, **SCHEDULING},
+                "kubeStateMetrics": {"enabled": True, **SCHEDULING},
                 "grafana": {
                     "admin": {"secret": "grafana-admin"},
                     "rootUrl": "https://grafana.example.org",
@@ -406,6 +411,10 @@ REFUSED: Mapping[Options, str] = {
     **{
         frozenset({("routing", to), ("alertmanagerConfig", "off"), ("stack", stack)}): "routing"
         for to in ("slack", "many")
+        for stack in ("off", "prometheus only")
+    },
+    **{
+        frozenset({("watchdog", "on"), ("stack", stack)}): "routing.watchdog.enabled"
         for stack in ("off", "prometheus only")
     },
     **{

@@ -46,7 +46,7 @@ def write_rules(path: Path, cases: str = "") -> Path:
 
     Given the text of cases, only the groups that these use, because promtool evaluates every group.
     """
-    groups = rule_groups(disabled_too=True)
+    groups = rule_groups(disabled_too=True, stack=True)
     chosen = _groups_in(cases, groups) if cases else groups
     path.write_text(yaml.safe_dump({"groups": chosen}, sort_keys=False))
     return path

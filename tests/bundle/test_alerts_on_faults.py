@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from alerts.groups import ALERTS
+from alerts.groups import GROUPS, capacity
 from alerts.rules import rule_groups
 from tests.bundle.scenarios import fleet
 from tests.support.exporter import Exporter, Samples, parse_samples
@@ -98,6 +98,8 @@ EXPECTED: dict[str, set[str]] = {
     "all NVIDIA GeForce RTX 4090": {"GPUTallyGpusUnallocated", "GPUTallyModelUnpriced"},
 }
 WHEN_ALL_IS_GONE = {"GPUTallyExporterAbsent"}
+ALERTS = [alert for group in GROUPS if not group.stack for alert in group.alerts]
+"""test_stack_watches_itself.py has the others."""
 NOT_SIMULATED = {
     "GPUTallySnapshotStale": "needs an exporter that is stuck",
     "GPUTallyClockSkew": "needs a clock that differs from Prometheus's",
@@ -107,6 +109,10 @@ NOT_SIMULATED = {
     "GPUTallyCheckpointFailing": "needs a disk: a replay has no state file",
     "GPUTallyLedgerError": "needs a bug in the ledger, or lost series",
     "GPUTallyScrapeSlow": "needs a network: every scrape of a replay takes the same time",
+    **dict.fromkeys(
+        (alert.name for alert in capacity.GROUP.alerts),
+        "needs kube-state-metrics or Kueue: see test_chart_kube_state_metrics.py",
+    ),
     "GPUTallyEnergyUnobserved": "needs an exporter that is late, but not restarted: a replay samples in time",
 }
 """Faults that the simulator does not have; only promtool's cases test these alerts."""

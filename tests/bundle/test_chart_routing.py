@@ -31,6 +31,7 @@ AS_PLAIN: Json = {
     "maintenance": WINDOW,
 }
 """The values with which the chart renders the plain files."""
+WATCHED: Json = {"watchdog": {"enabled": True}}
 EVERYTHING: Json = {
     **AS_PLAIN,
     "namespaces": {"nlp|nlp-.+": "email", "vision": "teams", "llm": "opsgenie", r"ci-\d+": "webhook"},
@@ -77,7 +78,7 @@ class Routes:
 
 
 def test_with_the_receivers_of_the_plain_file_the_routes_are_its_routes() -> None:
-    made = yaml.safe_load(alertmanager(AS_PLAIN))
+    made = yaml.safe_load(alertmanager({**AS_PLAIN, **WATCHED}))
     for key in ("route", "time_intervals", "inhibit_rules"):
         assert made[key] == PLAIN[key]
 
@@ -94,7 +95,7 @@ def test_the_resource_has_the_routes_of_the_plain_resource() -> None:
 
 
 def test_every_receiver_is_as_in_the_plain_file() -> None:
-    made = yaml.safe_load(alertmanager(EVERYTHING))["receivers"]
+    made = yaml.safe_load(alertmanager({**EVERYTHING, **WATCHED}))["receivers"]
     plain = {each["name"]: each for each in PLAIN["receivers"]}
     assert {each["name"]: each for each in made} == plain
 
@@ -123,6 +124,22 @@ def test_critical_alerts_go_to_the_default_receiver_by_default(tmp_path: Path) -
 def test_only_critical_alerts_may_be_sent(tmp_path: Path) -> None:
     routes = Routes(tmp_path, {"secret": "s", "critical": "pagerduty"})
     assert routes.of_each_severity() == ["pagerduty", "discard", "discard"]
+
+
+def test_the_watchdog_is_discarded_or_repeated_to_its_own_receiver(tmp_path: Path) -> None:
+    watchdog = {"alertname": "GPUTallyWatchdog", "severity": "none", "audience": "oncall"}
+    assert Routes(tmp_path, AS_PLAIN).receiver(**watchdog) == "discard"
+    often = {"watchdog": {"enabled": True, "repeatInterval": "2m"}}
+    routes = Routes(tmp_path, {**AS_PLAIN, **often})
+    assert routes.receiver(**watchdog) == "watchdog"
+    assert routes.of_each_severity() == ["pagerduty", "slack", "slack"]
+    (ours,) = yaml.safe_load(routes.file.read_text())["route"]["routes"]
+    assert ours["routes"][0]["repeat_interval"] == "2m"
+
+
+def test_a_watchdog_without_the_stack_or_a_secret_is_refused() -> None:
+    assert "stack.enabled" in chart.refusal({"routing": {**WATCHED, "secret": "s"}})
+    assert "watchdog-url" in chart.refusal({"routing": WATCHED, "stack": {"enabled": True}})
 
 
 @pytest.mark.parametrize(
@@ -253,10 +270,11 @@ def test_each_interval_of_each_route_is_a_value() -> None:
     values = {**AS_PLAIN, "namespaces": {"nlp": "slack"}, "timing": timing}
 
     (ours,) = yaml.safe_load(alertmanager(values))["route"]["routes"]
+    _, *of_faults = ours["routes"]
     routes = resource(values)["spec"]["route"]["routes"]
 
     keys = ("group_wait", "group_interval", "repeat_interval")
-    given = [[route[key] for key in keys] for route in ours["routes"]]
+    given = [[route[key] for key in keys] for route in of_faults]
     assert given == [["5m", "2h", "24h"], ["5m", "2h", "24h"], ["1s", "5m", "1h"], *given[3:]]
     assert given[3:] == [["2m", "15m", "12h"], ["5m", "1h", "24h"]]
     assert [[r["groupWait"], r["groupInterval"], r["repeatInterval"]] for r in routes] == given

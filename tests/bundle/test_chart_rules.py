@@ -15,6 +15,7 @@ from tests.bundle import chart, crds
 
 LEAK = "GPUTallyMemoryLeak"
 ENABLED = {"prometheusRule": {"enabled": True}}
+EVERYWHERE = [alert for group in GROUPS if not group.stack for alert in group.alerts]
 
 
 def resource(values: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -67,13 +68,13 @@ def test_a_release_upgraded_with_the_values_of_the_older_chart_gets_the_rules() 
 
 def test_each_alert_can_be_switched_off_and_on() -> None:
     switches = {alert.name: {"enabled": not alert.enabled} for alert in ALERTS}
-    assert alerts({"alerts": switches}).keys() == {alert.name for alert in ALERTS if not alert.enabled}
+    assert alerts({"alerts": switches}).keys() == {alert.name for alert in EVERYWHERE if not alert.enabled}
 
 
 def test_a_group_without_enabled_rules_is_omitted() -> None:
     off = {"alerts": {alert.name: {"enabled": False} for alert in ALERTS}}
     names = [group["name"] for group in groups({"rules": off})]
-    assert names == [group.name for group in GROUPS if group.records and group.enabled]
+    assert names == [group.name for group in GROUPS if group.records and group.enabled and not group.stack]
 
 
 def test_a_group_of_records_can_be_switched_off() -> None:
@@ -97,9 +98,20 @@ def test_the_bands_are_recorded_only_where_they_or_one_of_their_alerts_are_switc
 def test_for_severity_and_keep_firing_for_of_each_alert_are_values() -> None:
     changed = {"enabled": True, "for": "7m", "severity": "info", "keepFiringFor": "9m"}
     rules = alerts({"alerts": dict.fromkeys((alert.name for alert in ALERTS), changed)})
-    assert len(rules) == len(ALERTS)
+    assert rules.keys() == {alert.name for alert in EVERYWHERE}
     for rule in rules.values():
         assert (rule["for"], rule["keep_firing_for"], rule["labels"]["severity"]) == ("7m", "9m", "info")
+
+
+def test_only_the_stack_s_own_prometheus_loads_the_rules_about_the_stack() -> None:
+    made = chart.render({**ENABLED, "stack": {"enabled": True}})
+    (text,) = (
+        made["data"]["gputally.rules.yml"] for made in made if "gputally.rules.yml" in made.get("data", ())
+    )
+    of_stack = yaml.safe_load(text)["groups"]
+    assert of_stack == [group for group in rule_groups(stack=True) if group["rules"]]
+    (rule,) = (one for one in made if one["kind"] == "PrometheusRule")
+    assert rule["spec"]["groups"] == [group for group in of_stack if group["name"] != "gputally-stack"]
 
 
 def test_labels_and_the_url_of_runbooks_are_values() -> None:
@@ -123,7 +135,9 @@ def test_each_setting_is_a_value_that_changes_the_output() -> None:
         for number, setting in enumerate(SETTINGS)
     }
     rules = {"settings": changed, "alerts": {alert.name: {"enabled": True} for alert in ALERTS}}
-    rendered = json.dumps(chart.render({**ENABLED, "scrapeConfig": {"enabled": True}, "rules": rules}))
+    rendered = json.dumps(
+        chart.render({"stack": {"enabled": True}, "scrapeConfig": {"enabled": True}, "rules": rules})
+    )
     written = {
         name: "|".join(map(str, value)) if isinstance(value, list) else str(value)
         for name, value in changed.items()

@@ -44,6 +44,11 @@ CONTROLS_FAILED: dict[str, tuple[dict[str, Any], set[str]]] = {
 LOGS = ("/var/log/pods", "/var/lib/docker", "/var/lib/containerd", "/run/containerd", "/var/lib/containers")
 PODS_RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
 NODES_RULE = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}
+KUBE_STATE_METRICS_RULE = {
+    "apiGroups": [""],
+    "resources": ["nodes", "pods", "resourcequotas"],
+    "verbs": ["list", "watch"],
+}
 
 
 def exporter(values: dict[str, Any]) -> Pod:
@@ -173,7 +178,7 @@ def test_every_container_has_only_the_privileges_of_its_values(case: Case) -> No
 
 @every_case
 def test_only_clients_of_the_api_have_a_token(case: Case) -> None:
-    api_clients = {"prometheus"}
+    api_clients = {"prometheus", "kube-state-metrics"}
     if case.given.get("kubernetes", {}).get("enabled"):
         api_clients.add("exporter")
     for pod in pods(render(**case.arguments)):
@@ -190,6 +195,7 @@ def test_roles_grant_only_the_documented_permissions(case: Case) -> None:
     documented = {
         ("ClusterRole", "exporter"): [PODS_RULE, *([NODES_RULE] if kubernetes.get("nodeLabels") else [])],
         ("Role", "prometheus"): [PODS_RULE],
+        ("ClusterRole", "kube-state-metrics"): [KUBE_STATE_METRICS_RULE],
     }
     roles = {
         (made["kind"], made["metadata"]["labels"]["app.kubernetes.io/component"]): made["rules"]

@@ -91,6 +91,24 @@ def test_alertmanager_and_grafana_can_be_disabled() -> None:
     assert [job["job_name"] for job in config["scrape_configs"]] == ["gputally", "prometheus"]
 
 
+def test_kube_state_metrics_is_optional_and_comes_from_its_registry_or_the_mirror() -> None:
+    name = "gputally-kube-state-metrics"
+    with_it = on(kubeStateMetrics={"enabled": True})
+    assert name not in json.dumps(chart.render(on()))
+    assert "kube-state-metrics" in [job["job_name"] for job in prometheus(with_it)["scrape_configs"]]
+    mirror = {**with_it, "global": {"imageRegistry": "mirror.example"}}
+    for values, registry in ((with_it, "registry.k8s.io"), (mirror, "mirror.example")):
+        (container,) = of("kube-state-metrics", "Deployment", values)["spec"]["template"]["spec"][
+            "containers"
+        ]
+        assert container["image"].startswith(f"{registry}/kube-state-metrics/kube-state-metrics:v")
+
+
+def test_only_prometheus_reaches_kube_state_metrics() -> None:
+    values = {**on(kubeStateMetrics={"enabled": True}), "networkPolicy": {"enabled": True}}
+    assert clients("kube-state-metrics", values) == ours("prometheus")
+
+
 def test_only_prometheus_has_a_token_and_may_list_pods_of_its_namespace() -> None:
     tokens = {name: pod(name, on())["automountServiceAccountToken"] for name in COMPONENTS}
     assert tokens == {"prometheus": True, "alertmanager": False, "grafana": False}

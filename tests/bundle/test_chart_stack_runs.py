@@ -63,13 +63,13 @@ def test_series_have_the_node_the_cluster_and_the_pod_that_uses_the_gpu(stack: S
     assert "exporter" not in {each["pod"] for each in labels}
 
 
-def test_the_loaded_rules_are_the_plain_rules(stack: Stack) -> None:
-    plain = [
+def test_the_loaded_rules_are_the_plain_rules_and_those_about_the_stack(stack: Stack) -> None:
+    rules = [
         (group["name"], rule.get("alert") or rule["record"], promql_parser.parse(rule["expr"]).prettify())
-        for group in rule_groups()
+        for group in rule_groups(stack=True)
         for rule in group["rules"]
     ]
-    assert sorted(loaded_rules(stack.prometheus)) == sorted(plain)
+    assert sorted(loaded_rules(stack.prometheus)) == sorted(rules)
 
 
 def test_retention_is_half_a_year_and_less_than_the_volume(stack: Stack) -> None:

@@ -14,7 +14,12 @@ from tests.support.alerting import amtool
 from tools import ROOT
 
 TEAMS = {"nlp|nlp-.+": "email", "vision": "teams"}
-BY_SEVERITY = {Severity.CRITICAL: "pagerduty", Severity.WARNING: "slack", Severity.INFO: "slack"}
+BY_SEVERITY = {
+    Severity.CRITICAL: "pagerduty",
+    Severity.WARNING: "slack",
+    Severity.INFO: "slack",
+    Severity.NONE: "watchdog",
+}
 PLAIN = ROOT / manifests.PLAIN / "alertmanager.yml"
 
 
@@ -32,7 +37,7 @@ def receiver(file: Path, **labels: str) -> str:
 
 def test_alertmanager_accepts_the_file_as_it_is_and_with_teams(with_teams: Path) -> None:
     for file in (PLAIN, with_teams):
-        assert f"{len(routing.RECEIVERS) + 1} receivers" in amtool("check-config", file)
+        assert f"{len(routing.RECEIVERS) + 2} receivers" in amtool("check-config", file)
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)

@@ -17,7 +17,7 @@ from tools.chart_values.source import ChartValue, values
 
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 _SHARED = ("global",)
-_MAY_EXCEED_ONE = {"anomaly_margin_ratio"}
+_MAY_EXCEED_ONE = {"anomaly_margin_ratio", "volume_full_ratio"}
 
 
 def text(source: str) -> str:

@@ -96,6 +96,7 @@ def every() -> list[Image]:
         ),
         standing_on_base(of_the_stack("prometheus"), "prometheus", "prometheus"),
         standing_on_base(of_the_stack("alertmanager"), "alertmanager", "alertmanager"),
+        standing_on_base(of_the_stack("kubeStateMetrics"), "kube-state-metrics", "kube-state-metrics"),
         standing_on_base(RELOADER, "config-reloader", "prometheus-config-reloader"),
         Image(of_the_stack("grafana"), _NAMES / "grafana", grafana.parents[1], (str(grafana),), base),
     ]

@@ -52,6 +52,12 @@ route:
     - matchers: ["alertname=~\"GPUTally.+\""]
       receiver: {{ $default }}
       routes:
+        - matchers: ["alertname=\"GPUTallyWatchdog\""]
+          receiver: {{ ternary "watchdog" "discard" .Values.routing.watchdog.enabled }}
+          group_by: ["cluster"]
+          group_wait: 0s
+          group_interval: 1m
+          repeat_interval: {{ .Values.routing.watchdog.repeatInterval }}
         {{- range $namespace, $receiver := .Values.routing.namespaces }}
         - matchers: ["audience=\"team\"", {{ printf "namespace=~%q" $namespace | toJson }}]
           receiver: {{ $receiver }}
@@ -195,6 +201,12 @@ receivers:
       - url_file: /etc/alertmanager/secrets/webhook-url
         send_resolved: true
     {{- end }}
+  {{- end }}
+  {{- if .Values.routing.watchdog.enabled }}
+  - name: watchdog
+    webhook_configs:
+      - url_file: /etc/alertmanager/secrets/watchdog-url
+        send_resolved: false
   {{- end }}
 {{- end -}}
 

@@ -12,6 +12,14 @@
 {{- if and $receivers (not $withoutSecret) (not .secret) -}}
 {{- fail (printf "routing.secret: required by the receiver %s; set it to the Secret with its keys" (join ", " $receivers)) -}}
 {{- end -}}
+{{- if .watchdog.enabled -}}
+{{- if not $ownAlertmanager -}}
+{{- fail "routing.watchdog.enabled: requires stack.enabled and stack.alertmanager.enabled" -}}
+{{- end -}}
+{{- if not .secret -}}
+{{- fail "routing.secret: required by routing.watchdog.enabled; set it to the Secret with the key watchdog-url" -}}
+{{- end -}}
+{{- end -}}
 {{- if has "email" $receivers -}}
 {{- range $key := list "to" "from" "smarthost" -}}
 {{- if not (get $.Values.routing.email $key) -}}

@@ -9,10 +9,21 @@ with --reuse-values, and therefore lacks new values, gets the defaults of the ne
 {{- end -}}
 
 {{- define "gputally.rules.groups" -}}
+groups:
+  {{- include "gputally.rules.everywhere" . }}
+{{- end -}}
+
+{{/* Those of the stack's own Prometheus. */}}
+{{- define "gputally.rules.stackGroups" -}}
+groups:
+  {{- include "gputally.rules.everywhere" . }}
+  {{- include "gputally.rules.stackOnly" . }}
+{{- end -}}
+
+{{- define "gputally.rules.everywhere" -}}
 {{- $rules := include "gputally.rules.values" . | fromYaml -}}
 {{- $settings := $rules.settings -}}
 {{- $alerts := $rules.alerts -}}
-groups:
   {{- if (index $rules.groups "gputally-prices").enabled }}
   - name: gputally-prices
     interval: 1m
@@ -1223,6 +1234,264 @@ groups:
           description: |-
             Namespace {{`{{ $labels.namespace }}`}} is below the band of its own past: {{`{{ $labels.anomaly_name }}`}} is {{`{{ $value | humanize }}`}}. If this was not planned, check which pods ended or wait.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyAnomalyNamespace.md
+      {{- end }}
+      {{- end }}
+  {{- end }}
+  {{- if (index $rules.groups "gputally-capacity").enabled }}
+  - name: gputally-capacity
+    interval: 1m
+    rules:
+      - record: pod:gputally_requested:devices
+        expr: |-
+          sum by (cluster, node, namespace, pod, resource) (
+              max by (cluster, node, namespace, pod, uid, container, resource) (
+                kube_pod_container_resource_requests{resource=~"{{ $settings.gpuResources }}"}
+              )
+            * on (cluster, namespace, pod, uid) group_left ()
+              max by (cluster, namespace, pod, uid) (kube_pod_status_phase{phase=~"Pending|Running"} == 1)
+          )
+      - record: pod:gputally_pending:devices
+        expr: |2-
+            (
+                label_replace(
+                    pod:gputally_requested:devices
+                  and on (cluster, namespace, pod)
+                    (kube_pod_status_scheduled{condition="true"} == 1),
+                  "reason", "Starting", "pod", ".*"
+                )
+              or on (cluster, namespace, pod, resource)
+                label_replace(
+                    pod:gputally_requested:devices
+                  and on (cluster, namespace, pod)
+                    (kube_pod_status_reason{reason="SchedulingGated"} == 1),
+                  "reason", "SchedulingGated", "pod", ".*"
+                )
+              or on (cluster, namespace, pod, resource)
+                label_replace(
+                    pod:gputally_requested:devices
+                  and on (cluster, namespace, pod)
+                    (kube_pod_status_scheduled{condition="false"} == 1),
+                  "reason", "Unschedulable", "pod", ".*"
+                )
+              or on (cluster, namespace, pod, resource)
+                label_replace(pod:gputally_requested:devices, "reason", "NotScheduled", "pod", ".*")
+            )
+          and on (cluster, namespace, pod)
+            (kube_pod_status_phase{phase="Pending"} == 1)
+      - record: pod:gputally_pending:seconds
+        expr: |2-
+            time() - max by (cluster, namespace, pod) (kube_pod_created)
+          and on (cluster, namespace, pod)
+            pod:gputally_pending:devices
+      - record: node:gputally_allocatable:devices
+        expr: |2-
+            max by (cluster, node, resource) (
+              kube_node_status_allocatable{resource=~"{{ $settings.gpuResources }}"} > 0
+            )
+          and on (cluster, node)
+            (kube_node_status_condition{condition="Ready",status="true"} == 1)
+          unless on (cluster, node)
+            (kube_node_spec_unschedulable == 1)
+      - record: node:gputally_requestable:devices
+        expr: |2-
+            node:gputally_allocatable:devices
+          - on (cluster, node, resource)
+            (
+                sum by (cluster, node, resource) (pod:gputally_requested:devices)
+              or
+                node:gputally_allocatable:devices * 0
+            )
+      - record: resource:gputally_allocatable:devices
+        expr: |-
+          sum by (cluster, resource) (node:gputally_allocatable:devices)
+      - record: resource:gputally_requested:devices
+        expr: |-
+          sum by (cluster, resource) (pod:gputally_requested:devices)
+      - record: resource:gputally_requestable:devices
+        expr: |-
+          sum by (cluster, resource) (node:gputally_requestable:devices)
+      - record: resource:gputally_pending:devices
+        expr: |-
+          sum by (cluster, resource, reason) (pod:gputally_pending:devices)
+      - record: cluster:gputally_allocated_by_kubelet:gpus
+        expr: |-
+          sum by (cluster) (
+              device:gputally_share:ratio
+            and on (cluster, node, gpu, uuid)
+              (
+                  max by (cluster, node, gpu, uuid, namespace, pod) (gputally_pod_active == 1)
+                and on (cluster, node, namespace, pod)
+                  gputally_pod_info{requested="true"}
+              )
+          )
+      - record: queue:gputally_quota:devices
+        expr: |-
+          sum by (cluster, cluster_queue, resource) (
+            max by (cluster, cluster_queue, flavor, resource) (
+              kueue_cluster_queue_nominal_quota{resource=~"{{ $settings.gpuResources }}"}
+            )
+          )
+      - record: queue:gputally_reserved:devices
+        expr: |-
+          sum by (cluster, cluster_queue, resource) (
+            max by (cluster, cluster_queue, flavor, resource) (
+              kueue_cluster_queue_resource_reservation{resource=~"{{ $settings.gpuResources }}"}
+            )
+          )
+      - record: queue:gputally_pending:workloads
+        expr: |2-
+            sum by (cluster, cluster_queue) (
+              max by (cluster, cluster_queue, status) (kueue_pending_workloads)
+            )
+          and on (cluster, cluster_queue)
+            queue:gputally_quota:devices
+      {{- with $alerts.GPUTallyPodsPendingFreeGpus }}
+      {{- if .enabled }}
+      - alert: GPUTallyPodsPendingFreeGpus
+        expr: |-
+          count by (cluster, namespace, resource) (
+                pod:gputally_pending:devices{reason=~"Unschedulable|NotScheduled"}
+              <= on (cluster, resource) group_left ()
+                max by (cluster, resource) (node:gputally_requestable:devices)
+            and on (cluster, namespace, pod)
+              pod:gputally_pending:seconds > {{ $settings.pendingSeconds }}
+          )
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Pods of {{`{{ $labels.namespace }}`}} wait for {{`{{ $labels.resource }}`}} that a node has free.
+          description: |-
+            {{`{{ $value }}`}} pod(s) of namespace {{`{{ $labels.namespace }}`}} have waited for more than {{ $settings.pendingSeconds }} s, and a node has as many free {{`{{ $labels.resource }}`}} as each requests. Something else keeps them from it: CPU or memory, a taint, an affinity, a volume or the scheduler. kubectl describe pod shows the reason.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyPodsPendingFreeGpus.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyPodsPendingIdleGpus }}
+      {{- if .enabled }}
+      - alert: GPUTallyPodsPendingIdleGpus
+        expr: |2-
+            avg_over_time(cluster:gputally_idle:gpus[30m])
+          >= on (cluster)
+            min by (cluster) (
+                sum by (cluster, namespace, pod) (
+                  pod:gputally_pending:devices{reason=~"Unschedulable|SchedulingGated"}
+                )
+              and on (cluster, namespace, pod)
+                pod:gputally_pending:seconds > {{ $settings.pendingSeconds }}
+            )
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Pods wait for GPUs while others are held and idle.
+          description: |-
+            {{`{{ printf "%.1f" $value }}`}} GPUs{{`{{ with $labels.cluster }}`}} of cluster {{`{{ . }}`}}{{`{{ end }}`}} were held and idle on average in the last 30 minutes: enough for a pod that has waited for more than {{ $settings.pendingSeconds }} s. The dashboard Idle GPUs shows the pods that hold them, and Capacity the pods that wait.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyPodsPendingIdleGpus.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyPodNotStarting }}
+      {{- if .enabled }}
+      - alert: GPUTallyPodNotStarting
+        expr: |2-
+            sum by (cluster, namespace, pod) (pod:gputally_pending:devices{reason="Starting"})
+          and on (cluster, namespace, pod)
+            (
+                time() - max by (cluster, namespace, pod) (kube_pod_status_scheduled_time)
+              > {{ $settings.startingSeconds }}
+            )
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: team
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} holds GPUs and does not start.
+          description: |-
+            Pod {{`{{ $labels.pod }}`}} of namespace {{`{{ $labels.namespace }}`}} was assigned to a node more than {{ $settings.startingSeconds }} s ago and its containers have not started. Its {{`{{ $value }}`}} GPU(s) are idle, and no other pod can use them. kubectl describe pod shows the reason: an image, a volume or a missing Secret.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyPodNotStarting.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyGpuQuotaExhausted }}
+      {{- if .enabled }}
+      - alert: GPUTallyGpuQuotaExhausted
+        expr: |2-
+            max by (cluster, namespace, resourcequota, resource) (
+              kube_resourcequota{type="used",resource=~"requests.({{ $settings.gpuResources }})"}
+            )
+          >=
+            max by (cluster, namespace, resourcequota, resource) (
+              kube_resourcequota{type="hard",resource=~"requests.({{ $settings.gpuResources }})"} > 0
+            )
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: team
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            GPU quota of namespace {{`{{ $labels.namespace }}`}} is used up.
+          description: |-
+            Namespace {{`{{ $labels.namespace }}`}} has used all {{`{{ $value }}`}} of its {{`{{ $labels.resource }}`}} (ResourceQuota {{`{{ $labels.resourcequota }}`}}) for an hour. Kubernetes refuses to create further pods with GPUs, and their Jobs wait without a pod. End what is idle, or ask for more.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyGpuQuotaExhausted.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyQueueQuotaExhausted }}
+      {{- if .enabled }}
+      - alert: GPUTallyQueueQuotaExhausted
+        expr: |2-
+              queue:gputally_pending:workloads > 0
+            and on (cluster, cluster_queue)
+              (queue:gputally_reserved:devices >= (queue:gputally_quota:devices > 0))
+          and on (cluster)
+            cluster:gputally_gpus_free:count > 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Workloads of queue {{`{{ $labels.cluster_queue }}`}} wait for quota while GPUs are free.
+          description: |-
+            {{`{{ $value }}`}} workload(s) of Kueue's ClusterQueue {{`{{ $labels.cluster_queue }}`}} have waited for an hour. Its GPU quota is reserved, but the cluster has free GPUs. Raise the quota, or let the queue borrow in a cohort.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyQueueQuotaExhausted.md
       {{- end }}
       {{- end }}
   {{- end }}
@@ -3382,6 +3651,363 @@ groups:
           description: |-
             {{`{{ $value | humanizePercentage }}`}} of the energy that GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} used in the last 24 hours is charged to no one, because the exporter was not running. Find out when and why it was away, and correct the bills of this day by hand if they matter.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyLedgerGap.md
+      {{- end }}
+      {{- end }}
+  {{- end }}
+{{- end -}}
+
+{{- define "gputally.rules.stackOnly" -}}
+{{- $rules := include "gputally.rules.values" . | fromYaml -}}
+{{- $settings := $rules.settings -}}
+{{- $alerts := $rules.alerts -}}
+  {{- if (index $rules.groups "gputally-stack").enabled }}
+  - name: gputally-stack
+    interval: 1m
+    rules:
+      - record: cluster:prometheus_storage:bytes
+        expr: |-
+          sum by (cluster) (
+            {
+              __name__=~"prometheus_tsdb_(storage_blocks|wal_storage_size|head_chunks_storage_size)_bytes",
+              job="prometheus"
+            }
+          )
+      {{- with $alerts.GPUTallyWatchdog }}
+      {{- if .enabled }}
+      - alert: GPUTallyWatchdog
+        expr: |-
+          max by (cluster) (up{job="prometheus"}) == 1
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Alerting works.
+          description: |-
+            This alert always fires: it shows that scrapes, storage, rules, Alertmanager and the way to the receiver work. The service that receives it must raise an alarm when it is no longer repeated.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyWatchdog.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackRulesFailing }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackRulesFailing
+        expr: |2-
+            sum by (cluster, rule_group) (
+              increase(prometheus_rule_evaluation_failures_total{job="prometheus"}[5m])
+            )
+          > 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Prometheus cannot evaluate rules of {{`{{ $labels.rule_group }}`}}.
+          description: |-
+            {{`{{ printf "%.0f" $value }}`}} evaluations of rules in {{`{{ $labels.rule_group }}`}} failed in 5 minutes. Alerts among them cannot fire, and records have gaps. Prometheus's page Status, Rule health shows the rule and the error.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackRulesFailing.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackAlertsNotDelivered }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackAlertsNotDelivered
+        expr: |2-
+            sum by (cluster) (increase(prometheus_notifications_dropped_total{job="prometheus"}[5m]))
+          > 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Prometheus cannot deliver alerts to Alertmanager.
+          description: |-
+            Prometheus has dropped {{`{{ printf "%.0f" $value }}`}} alerts in 5 minutes because an Alertmanager did not accept them. If it is the only one, no message about any fault is sent. Check that Alertmanager runs and can be reached.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackAlertsNotDelivered.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackNotificationsFailing }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackNotificationsFailing
+        expr: |2-
+              sum by (cluster, integration) (
+                increase(alertmanager_notification_requests_failed_total{job="alertmanager"}[15m])
+              )
+            /
+              sum by (cluster, integration) (
+                increase(alertmanager_notification_requests_total{job="alertmanager"}[15m])
+              )
+          > 0.5
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Alertmanager cannot send messages by {{`{{ $labels.integration }}`}}.
+          description: |-
+            {{`{{ $value | humanizePercentage }}`}} of Alertmanager's requests to {{`{{ $labels.integration }}`}} in 15 minutes failed. The people whom it notifies do not learn of faults. The log of Alertmanager shows the error: an expired key, a changed URL or a network policy.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackNotificationsFailing.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackReloadFailing }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackReloadFailing
+        expr: |2-
+            min by (cluster, job) (
+              {
+                __name__=~"(prometheus|alertmanager)_config_last_reload_successful",
+                job=~"prometheus|alertmanager"
+              }
+            )
+          == 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            The newest settings of {{`{{ $labels.job }}`}} are not loaded.
+          description: |-
+            {{`{{ $labels.job }}`}} has rejected its configuration or its rules for 10 minutes and runs with the previous ones. Changes have no effect, and after a restart it does not start. Its log shows the line with the error.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackReloadFailing.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackVolumeNearlyFull }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackVolumeNearlyFull
+        expr: |2-
+            cluster:prometheus_storage:bytes
+          / on (cluster)
+            max by (cluster) (prometheus_tsdb_retention_limit_bytes{job="prometheus"} > 0)
+          > {{ $settings.volumeFullRatio }}
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Prometheus's volume is nearly full.
+          description: |-
+            Prometheus stores {{`{{ $value | humanizePercentage }}`}} of its retention size, although it deletes the oldest data at 100 %. On a full volume it stores nothing more, and no alert can fire. Enlarge the volume, or reduce retentionSize.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackVolumeNearlyFull.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackRetentionShort }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackRetentionShort
+        expr: |2-
+            (
+                  max by (cluster) (prometheus_tsdb_retention_limit_seconds{job="prometheus"} > 0)
+                - on (cluster)
+                  max by (cluster) (time() - prometheus_tsdb_lowest_timestamp_seconds{job="prometheus"})
+              > {{ $settings.retentionHorizonHours }} * 3600
+            )
+          and on (cluster)
+            (
+                  predict_linear(cluster:prometheus_storage:bytes[1d], {{ $settings.retentionHorizonHours }} * 3600)
+                > on (cluster)
+                  max by (cluster) (prometheus_tsdb_retention_limit_bytes{job="prometheus"} > 0)
+              and on (cluster)
+                    cluster:prometheus_storage:bytes
+                  > on (cluster)
+                    max by (cluster) (prometheus_tsdb_retention_limit_bytes{job="prometheus"}) / 2
+              or on (cluster)
+                  sum by (cluster) (increase(prometheus_tsdb_size_retentions_total{job="prometheus"}[1d]))
+                > 0
+            )
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Prometheus's volume is too small for its retention time.
+          description: |-
+            Prometheus's data reaches the limit of its volume within {{ $settings.retentionHorizonHours }} hours, or has reached it: {{`{{ $value | humanizeDuration }}`}} before the retention time. The oldest data, and with it bills of the past, is deleted early. Enlarge the volume, or shorten the retention.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackRetentionShort.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackStorageFailing }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackStorageFailing
+        expr: |2-
+            (
+                sum by (cluster) (increase(prometheus_tsdb_compactions_failed_total{job="prometheus"}[3h]))
+              + on (cluster)
+                sum by (cluster) (increase(prometheus_tsdb_wal_writes_failed_total{job="prometheus"}[3h]))
+            )
+          > 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Prometheus cannot write its data.
+          description: |-
+            {{`{{ printf "%.0f" $value }}`}} writes of Prometheus to its volume failed in 3 hours. The volume is full or damaged, and data since then may be lost. Read Prometheus's log, and check the volume.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackStorageFailing.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackTargetDown }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackTargetDown
+        expr: |-
+          count by (cluster, job) (up{job!~"{{ $settings.job }}|{{ $settings.job }}-sidecars|grafana"} == 0) > 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Prometheus cannot scrape {{`{{ $labels.job }}`}}.
+          description: |-
+            {{`{{ $value }}`}} target(s) of job {{`{{ $labels.job }}`}} have not responded to a scrape for 10 minutes. Panels and alerts about them have no data; while Alertmanager is down, no message is sent. Check that its pod runs and that a network policy admits Prometheus.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackTargetDown.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackDiscoveryFailing }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackDiscoveryFailing
+        expr: |2-
+            sum by (cluster) (
+              increase(prometheus_sd_kubernetes_http_request_total{job="prometheus",status_code!~"2.."}[5m])
+            )
+          > 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Prometheus cannot list the pods of exporters.
+          description: |-
+            {{`{{ printf "%.0f" $value }}`}} requests of Prometheus to the Kubernetes API failed in 5 minutes. Exporters on new nodes are not found, and replaced ones are lost. Check the Role of Prometheus's service account and its way to the API server.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackDiscoveryFailing.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackGrafanaDown }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackGrafanaDown
+        expr: |-
+          max by (cluster) (up{job="grafana"}) == 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Grafana is down.
+          description: |-
+            Prometheus has not been able to scrape Grafana for 10 minutes. Dashboards cannot be opened; alerts are not affected. Check the pod of Grafana and its volume.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackGrafanaDown.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyStackRemoteWriteFailing }}
+      {{- if .enabled }}
+      - alert: GPUTallyStackRemoteWriteFailing
+        expr: |2-
+              time()
+            - max by (cluster, remote_name, url) (
+                prometheus_remote_storage_queue_highest_sent_timestamp_seconds{job="prometheus"}
+              )
+          > {{ $settings.remoteWriteDelaySeconds }}
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            Remote write to {{`{{ $labels.url }}`}} fails.
+          description: |-
+            The newest sample that {{`{{ $labels.url }}`}} accepted is {{`{{ $value | humanizeDuration }}`}} old (or, if that is decades, it has accepted none since Prometheus started). What is not sent within about two hours is lost there. Prometheus's log shows the error of the server.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyStackRemoteWriteFailing.md
       {{- end }}
       {{- end }}
   {{- end }}

@@ -253,6 +253,24 @@ scrape_configs:
         labels:
           cluster: {{ . | quote }}
         {{- end }}
+    {{- if eq $job.name "kube-state-metrics" }}
+    # The labels namespace, pod and node of a series name its object.
+    honor_labels: true
+    # What remains are six series per pod, and those of its GPUs.
+    metric_relabel_configs:
+      - source_labels: [resource]
+        regex: cpu|memory|storage|ephemeral_storage|pods|hugepages_.*|attachable_volumes_.*
+        action: drop
+      - source_labels: [__name__, phase]
+        regex: kube_pod_status_phase;(Succeeded|Failed|Unknown)
+        action: drop
+      - source_labels: [__name__, condition]
+        regex: kube_pod_status_scheduled;unknown|kube_node_status_condition;.*(Pressure|Unavailable|Problem)
+        action: drop
+      - source_labels: [__name__, status]
+        regex: kube_node_status_condition;(false|unknown)
+        action: drop
+    {{- end }}
   {{- end }}
   {{- with .Values.stack.prometheus.extraScrapeConfigs }}
   {{- toYaml . | nindent 2 }}
@@ -288,7 +306,20 @@ remote_write:
 {{- $path := printf "%s/metrics" (include "gputally.stack.grafanaPath" .) -}}
 {{- $jobs = append $jobs (dict "name" "grafana" "target" (printf $host "grafana" 80) "path" $path) -}}
 {{- end -}}
+{{- if .Values.stack.kubeStateMetrics.enabled -}}
+{{- $jobs = append $jobs (dict "name" "kube-state-metrics" "target" (printf $host "kube-state-metrics" 8080)) -}}
+{{- end -}}
 {{- toJson $jobs -}}
+{{- end -}}
+
+{{/* The metrics of kube-state-metrics that rules and dashboards read, as a list in JSON. A test compares them. */}}
+{{- define "gputally.stack.kubeMetrics" -}}
+{{- $node := list "spec_unschedulable" "status_allocatable" "status_condition" -}}
+{{- $pod := list "container_resource_requests" "container_status_waiting_reason" "created" "status_phase" "status_reason" "status_scheduled" "status_scheduled_time" -}}
+{{- $names := list "^kube_resourcequota$" -}}
+{{- range $node }}{{ $names = append $names (printf "^kube_node_%s$" .) }}{{ end -}}
+{{- range $pod }}{{ $names = append $names (printf "^kube_pod_%s$" .) }}{{ end -}}
+{{- toJson $names -}}
 {{- end -}}
 
 {{- define "gputally.stack.grafanaIni" -}}

@@ -27,6 +27,7 @@ ONE: Mapping[str, tuple[Choice, ...]] = {
     "workloads": ({"cluster": CLUSTER, "namespace": "search", "pod": "ranker-7d9c5f6b8-4xk2p"},),
     "energy": ({"cluster": CLUSTER, "namespace": "nlp"},),
     "idle": ({"cluster": CLUSTER, "namespace": "vision"}, {"cluster": CLUSTER, "namespace": "science"}),
+    "capacity": ({"cluster": CLUSTER},),
     "shadow": ({**_HOPPER, "namespace": "media"}, {**_HOPPER, "namespace": "vision"}),
     "health": (_HOPPER, _AMPERE, _INSTINCT),
     "argo": ({"cluster": CLUSTER, "namespace": "science", "workflow": "Workflow/dock-nightly"},),
@@ -39,7 +40,26 @@ ONE: Mapping[str, tuple[Choice, ...]] = {
 
 _NO_WEEKS = "it needs weeks of data, and there is one day"
 _NO_STATE_FILE = "simulated history has no --state-file"
+_NO_KUBERNETES = "the data has no kube-state-metrics and no Kueue: test_capacity_dashboard.py has them"
+_OF_KUBERNETES = {
+    "Pods pending": "A",
+    "GPUs they request": "A",
+    "Longest wait": "A",
+    "From allocatable to busy": "AB",
+    "Pending GPUs by reason": "A",
+    "Requested and allocatable by resource": "AB",
+    "Pending pods": "AB",
+    "Nodes with free GPUs": "AB",
+    "GPU quotas of namespaces": "ABC",
+    "Kueue queues": "ABC",
+}
+"""Panel -> its queries."""
 EMPTY: Mapping[tuple[str, str, str], str] = {
+    **{
+        ("capacity", panel, letter): _NO_KUBERNETES
+        for panel, letters in _OF_KUBERNETES.items()
+        for letter in letters
+    },
     ("energy", "Cost by namespace", "B"): "it needs more than eight namespaces, and there are six",
     ("argo", "Workflows by pod label", "A"): "simulated pods have no labels",
     ("trends", "Capacity", "E"): _NO_WEEKS,
@@ -57,6 +77,9 @@ SHOWN: Mapping[str, Choice] = {
 }
 """Values chosen in the browser for variables without All."""
 SHOWN_EMPTY: Mapping[tuple[str, str], str] = {
+    **{
+        ("capacity", panel): _NO_KUBERNETES for panel in _OF_KUBERNETES if panel != "From allocatable to busy"
+    },
     ("exporter", "Ledger write duration"): _NO_STATE_FILE,
 }
 """Dashboard and panel -> why it is empty in the browser."""
