@@ -56,15 +56,22 @@ def run(options: argparse.Namespace, directory: Path, console: Console) -> None:
 
 
 def _start_pages(running: Running, *, show: bool) -> None:
-    machines, children = running.plan.machines, running.children
+    """The first one alone, so that there is something to see as soon as possible."""
+    first, *others = running.plan.machines
+    _start(running, [first])
+    if show:
+        _open(first)
+    _start(running, others)
+
+
+def _start(running: Running, machines: Sequence[Machine]) -> None:
+    children = running.children
     for machine in machines:
         children.start(machine.exporter(PYTHON, running.directory, running.plan.began))
     for machine in machines:
         ready = partial(responds, f"http://{machine.address}/readyz")
         wait_until(ready, f"{machine.name} is ready", _SECONDS_TO_START, check=children.check)
         running.console.say(page_line(machine))
-        if show and machine is machines[0]:
-            _open(machine)
 
 
 def _open(machine: Machine) -> None:
