@@ -39,7 +39,7 @@ shape = "training"
 load = "{load}%"
 pod = "team-{load}/train"
 """
-LOST = SCENARIO + '[[fault]]\nkind = "lost"\ngpus = [0]\nstart = "58m"\n'
+LOST = SCENARIO + '[[fault]]\nkind = "lost"\ngpus = [0]\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ]
     rules.write_text(json.dumps({"groups": recording}))
     record_rules(directory, [rules], period)
-    with serving(directory) as prometheus:
+    # On a busy machine the data is minutes old by now.
+    with serving(directory, "--query.lookback-delta=2h") as prometheus:
         yield prometheus.url
 
 

@@ -58,6 +58,12 @@ def test_the_environment_is_created_once(root: Path) -> None:
     assert len(Recorder.steps) == 2
 
 
+def test_a_group_that_another_one_includes_is_there(root: Path) -> None:
+    environment.python("test", root=root)
+    environment.python("lint", root=root)
+    assert len(Recorder.steps) == 2
+
+
 def test_groups_accumulate(root: Path) -> None:
     environment.python(root=root)
     environment.python("lint", root=root)

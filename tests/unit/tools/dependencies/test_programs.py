@@ -167,6 +167,19 @@ def test_two_sets_are_installed_at_a_time_the_slowest_and_the_fastest(pin: Pin) 
     assert ready == ["short", "middle", "long"]
 
 
+def test_in_order_the_first_named_sets_are_begun_first(pin: Pin) -> None:
+    begun: list[str] = []
+
+    def recipe(job: recipes.BuildJob) -> None:
+        begun.append(name(job))
+        finish(job)
+
+    names = ["middle", "short", "long"]
+    pin(program_set("middle", minutes=2), program_set("short"), program_set("long", minutes=5), recipe=recipe)
+    assert programs.install(names, in_order=True) == []
+    assert set(begun[:2]) == {"middle", "short"}
+
+
 def test_sets_that_are_installed_together_share_a_temporary_directory(pin: Pin, cache: Path) -> None:
     shared: set[Path] = set()
 

@@ -41,6 +41,18 @@ def test_all_children_end_with_the_block_even_one_that_ignores_the_signal(tmp_pa
     assert not any(alive(pid_of(each)) for each in started)
 
 
+def test_one_child_ends_and_may_be_started_again(tmp_path: Path) -> None:
+    with Children() as children:
+        one = children.start(child(tmp_path, "one", "exec sleep 98765"))
+        other = children.start(child(tmp_path, "other", "exec sleep 98765"))
+        before = pid_of(one)
+        children.end(one)
+        assert not alive(before)
+        children.check()
+        assert alive(pid_of(children.start(one)))
+        assert alive(pid_of(other))
+
+
 def test_all_children_end_after_an_exception(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), Children() as children:  # noqa: PT012
         started = children.start(child(tmp_path, "willing", "exec sleep 98765"))
