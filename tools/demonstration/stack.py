@@ -96,7 +96,7 @@ class Stack:
 
     def _can_start(self, name: str) -> bool:
         if name == "history":
-            return self._prometheus is not None and (not self._builder.running or bool(self._builder.missing))
+            return self._prometheus is not None
         if name == "Prometheus" and self._plan.pages and self._builder.running:
             return bool(programs.find("prometheus") and programs.find(self._plan.pages))
         if name == "Grafana" and self._prometheus is None:
