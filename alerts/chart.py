@@ -51,6 +51,7 @@ def _group(group: Group) -> dict[str, object]:
     return {
         "name": group.name,
         "interval": group.interval,
+        "enabled": group.enabled,
         "alerts": group.alerts,
         "records": group.records,
         "rules": [_rule(rule) for rule in group.rules],

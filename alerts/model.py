@@ -102,7 +102,10 @@ class Group:
 
     name: str
     rules: tuple[Alert | RecordingRule, ...]
-    interval: str = ""
+    interval: str = "1m"
+    """Always stated: the default of a Prometheus may be 15 s, which costs four times as much."""
+    enabled: bool = True
+    """A group that is off is on where one of its alerts is."""
 
     @property
     def alerts(self) -> tuple[Alert, ...]:

@@ -9,11 +9,11 @@ from alerts.runbooks import runbook_url
 
 
 def rule_groups(groups: tuple[Group, ...] = GROUPS, *, disabled_too: bool = False) -> list[dict[str, Any]]:
-    """The groups with the default settings, without the alerts that are off by default."""
+    """The groups with the default settings, without the groups and alerts that are off by default."""
     return [
         {
             "name": group.name,
-            **({"interval": group.interval} if group.interval else {}),
+            "interval": group.interval,
             "rules": [
                 _rule(rule)
                 for rule in with_defaults(group).rules
@@ -21,6 +21,7 @@ def rule_groups(groups: tuple[Group, ...] = GROUPS, *, disabled_too: bool = Fals
             ],
         }
         for group in groups
+        if disabled_too or group.enabled
     ]
 
 

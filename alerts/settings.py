@@ -71,11 +71,23 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("link_window", "1d", "For how long an NVLink or XGMI link that went down is reported."),
     Setting("pcie_busy_ratio", 0.5, "Utilisation from which a PCIe link is expected at full speed."),
+    Setting("pcie_window", "7d", "The time in which the best speed of a PCIe link is its usual one."),
     Setting(
-        "pcie_replays_per_minute", 8, "PCIe replays per minute.", "DCGM: the maximum that NVIDIA recommends"
+        "pcie_replays_per_gigatransfer",
+        0.06,
+        "PCIe replays per minute, for each GT/s and lane.",
+        "DCGM: 8 on 16 lanes of generation 3, 16 of generation 4, 31 of generation 5",
     ),
+    Setting("nvlink_replays_per_minute", 60, "NVLink replays of a GPU per minute."),
     Setting("hang_utilization_ratio", 0.9, "Utilisation of a suspected hang: at least this all the time."),
-    Setting("hang_power_ratio", 0.25, "Power of a suspected hang: at most this share of the power limit."),
+    Setting(
+        "hang_power_factor", 2.5, "Power of a suspected hang: below this multiple of the GPU's idle power."
+    ),
+    Setting(
+        "hang_memory_ratio",
+        0.05,
+        "Memory utilisation of a suspected hang: below this all the time, where it is known.",
+    ),
     Setting("ras_corrected_per_hour", 100, "Corrected errors of an AMD GPU per hour."),
     # exporter
     Setting(
@@ -111,6 +123,11 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("idle_busy_ratio", 0.01, "A pod that is busy for at most this share of the time is idle."),
     Setting(
+        "idle_memory_mebibytes",
+        256,
+        "A pod whose GPU memory changes by more than this is not idle: it loads a model or data.",
+    ),
+    Setting(
         "idle_window",
         "1h",
         "For how long a pod may hold an idle GPU before its team is notified.",
@@ -132,9 +149,7 @@ SETTINGS: tuple[Setting, ...] = (
         "Range of the recorded rates of energy, held and busy time: at least four scrape intervals.",
     ),
     Setting(
-        "gpu_hour_price",
-        0.20,
-        "Price of a GPU-hour for models without a row in gpu_hour_prices. An example: set your own.",
+        "currency", "USD", "Currency of all prices and budgets, as a code of ISO 4217; nothing is converted."
     ),
     Setting(
         "kwh_price",
@@ -179,21 +194,48 @@ SETTINGS: tuple[Setting, ...] = (
     ),
 )
 
+GPU_HOUR_PRICES = {
+    "GB300": 1.60,
+    "B300": 1.55,
+    "GB200": 1.40,
+    "B200": 1.30,
+    "H200": 1.10,
+    "GH200": 1.00,
+    "H100": 0.90,
+    "H800": 0.90,
+    "A100": 0.45,
+    "A800": 0.45,
+    "H20": 0.40,
+    "L40S": 0.30,
+    "RTX PRO 6000 Blackwell": 0.30,
+    "L40": 0.25,
+    "RTX 6000 Ada Generation": 0.22,
+    "A40": 0.16,
+    "RTX A6000": 0.15,
+    "V100": 0.12,
+    "A30": 0.12,
+    "A10": 0.10,
+    "A10G": 0.10,
+    "L4": 0.10,
+    "A16": 0.10,
+    "T4": 0.05,
+    "MI355X": 1.00,
+    "MI350X": 0.90,
+    "MI325X": 0.70,
+    "MI300X": 0.60,
+    "MI300A": 0.60,
+    "MI250X?": 0.20,
+    "MI210": 0.20,
+}
+"""Roughly the price of the hardware over four years, without energy; of an MI250 for each of its two dies."""
+
 TABLES: tuple[RowSetting, ...] = (
     RowSetting(
         "gpu_hour_prices",
-        {
-            ".*B200.*": 1.30,
-            ".*H200.*": 1.10,
-            ".*H100.*": 0.90,
-            ".*A100.*": 0.45,
-            ".*L40S.*": 0.30,
-            ".*L4": 0.10,
-            ".*T4": 0.05,
-            ".*MI300X.*": 0.60,
-        },
-        "Price of a GPU-hour by a regular expression on the model; of several matches the highest applies. "
-        "Examples: roughly the price of the hardware over four years, without energy. Set your own.",
+        GPU_HOUR_PRICES,
+        "Price of a GPU-hour by product, as in `H100` or `RTX A6000`: a regular expression on the whole "
+        "name, without the vendor before it and the memory or form factor after it; of several matches the "
+        "highest applies. A GPU without a row has no price. Examples: set your own.",
     ),
     RowSetting(
         "namespace_budgets",

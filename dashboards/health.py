@@ -1,5 +1,7 @@
 """Faulty GPUs and the action to take: errors, memory, temperature, power, links and suspected hangs."""
 
+import math
+
 from alerts.filling import defaults
 from alerts.groups import GROUPS
 from alerts.settings import SETTINGS
@@ -62,22 +64,20 @@ _PENDING_RESET = (
     "(" + _of("recovery_action", 'action!="none"') + " == 1"
     f" or {_of('remapped_rows_pending')} == 1 or {_of('retired_pages_pending')} == 1)"
 )
-_LIMIT = f"({_of('power_enforced_limit_watts')} or {_of('power_limit_watts')})"
-_STALLED = (
-    f"{_of('power_watts', over='max_over_time', within='5m')} / {_LIMIT} < {_SET['hang_power_ratio']} and "
-    f"{_of('utilization_ratio', over='min_over_time', within='5m')} >= {_SET['hang_utilization_ratio']}"
-)
+_STALLED = f"max by ({BY_GPU}) (gpu:gputally_suspected_hang:ratio{{{MATCH_NODE}}})"
 _LINKS = f'{{__name__=~"gpu:gputally_gpu_(nvlink|xgmi)_up:sum", {MATCH_NODE}}}'
-_LINKS_LOST = f"max_over_time({_LINKS}[{_SET['link_window']}]) - {_LINKS}"
+_MOST_LINKS = f'{{__name__=~"gpu:gputally_gpu_(nvlink|xgmi)_up:highest", {MATCH_NODE}}}'
+_LINKS_LOST = f"last_over_time({_MOST_LINKS}[15m]) - {_LINKS}"
 _MARGIN = (
     f"({_of('temperature_margin_celsius')}"
     f" or {_of('temperature_slowdown_celsius')} - {_of('temperature_celsius')})"
 )
 _PCIE_SPEED = (
-    f"{_of('pcie_width', over='max_over_time', within='15m')} / {_of('pcie_width_max')} * 2 ^ "
-    f"({_of('pcie_generation', over='max_over_time', within='15m')} - {_of('pcie_generation_max')}) < 1"
+    f"max_over_time(gpu:gputally_pcie_speed:lanes{{{MATCH_NODE}}}[15m])"
+    f" / last_over_time(gpu:gputally_pcie_best:lanes{{{MATCH_NODE}}}[15m]) < 1"
     f" and {_of('utilization_ratio', over='avg_over_time', within='15m')} >= {_SET['pcie_busy_ratio']}"
 )
+_GENERATION_3_REPLAYS = math.ceil(float(_SET["pcie_replays_per_gigatransfer"]) * 8 * 16)
 _HOLDERS = (
     f"(max by ({BY_GPU}, namespace, pod) (gputally_pod_active{{{MATCH_NODE}}}) == 1"
     f" or max by ({BY_GPU}, owner) (gputally_host_active{{{MATCH_NODE}}}) == 1)"
@@ -506,8 +506,9 @@ DASHBOARD = dashboard(
         ),
         table(
             "PCIe problems",
-            "Busy GPUs whose PCIe link ran below full speed for 15 minutes, and GPUs with replays. More "
-            f"than {_SET['pcie_replays_per_minute']} replays per minute mean a bad contact.",
+            f"Busy GPUs whose PCIe link ran below its best of {_SET['pcie_window']} for 15 minutes, and "
+            f"GPUs with replays. More than {_GENERATION_3_REPLAYS} per minute mean a bad contact; faster "
+            "links may have more.",
             rows(f"topk(50, {_PCIE_SPEED})"),
             rows(f"topk(50, {_of('pcie_replays_total', over='rate', within='$__rate_interval')} * 60 > 0)"),
             columns=(
@@ -525,9 +526,7 @@ DASHBOARD = dashboard(
                     "Value #B",
                     name="Replays/min",
                     decimals=1,
-                    steps=fields.thresholds(
-                        (float(_SET["pcie_replays_per_minute"]), palette.WARNING), base=palette.CLEAR
-                    ),
+                    steps=fields.thresholds((_GENERATION_3_REPLAYS, palette.WARNING), base=palette.CLEAR),
                 ),
             ),
             hidden=("cluster", "uuid"),
@@ -542,8 +541,8 @@ DASHBOARD = dashboard(
         table(
             "Hang suspects",
             f"Busy for at least {float(_SET['hang_utilization_ratio']):.0%} of the time at less than "
-            f"{float(_SET['hang_power_ratio']):.0%} of the power limit, with the owner. Check with the "
-            "owner whether the job still makes progress.",
+            f"{_SET['hang_power_factor']} times the power while idle, without moving memory, with the owner. "
+            "Check with the owner whether the job still makes progress.",
             rows(
                 f"topk(50, {_HOLDERS} * 0 + on (cluster, node, uuid) group_left () ({_STALLED})"
                 f" or on (cluster, node, uuid) ({_STALLED}))"
@@ -554,7 +553,7 @@ DASHBOARD = dashboard(
                 column("namespace", name="Namespace", width=110),
                 column("pod", name="Pod", link=links.TO_POD),
                 column("owner", name="Owner"),
-                column("Value", name="Of power limit", unit="percentunit", decimals=0, width=130),
+                column("Value", name="Times idle power", decimals=1, width=130),
             ),
             hidden=("cluster", "uuid"),
             order=("node", "gpu", "namespace", "pod", "owner", "Value"),

@@ -203,7 +203,10 @@ DASHBOARD = dashboard(
             "Idle GPUs",
             "Held GPUs without activity, averaged over time. Near 0 is good; the dashboard Idle GPUs lists "
             "the pods that hold them.",
-            over_time(f"sum(device:gputally_idle:gpus{{{MATCH_GPU}}})"),
+            over_time(
+                f"sum(clamp_min(device:gputally_held:gpus{{{MATCH_GPU}}}"
+                f" - device:gputally_busy:gpus{{{MATCH_GPU}}}, 0))"
+            ),
             unit="short",
             width=3,
             decimals=1,

@@ -3,6 +3,7 @@
 from alerts.groups import (
     anomalies,
     availability,
+    baselines,
     devices,
     efficiency,
     energy,
@@ -22,6 +23,7 @@ GROUPS: tuple[Group, ...] = (
     devices.GROUP,
     owners.GROUP,
     fleet.GROUP,
+    baselines.GROUP,
     anomalies.GROUP,
     availability.GROUP,
     health.GROUP,

@@ -4,7 +4,8 @@ The method is that of grafana/promql-anomaly-detection. An input is a series wit
 and `anomaly_strategy`. `adaptive` inputs (watts) are compared with their last hour, `robust` inputs (ratios
 and counts, which jump between two values) with the median of their last day. Both bands are widened by the
 same time yesterday and a week ago, plus or minus an hour and a half. Zeros are kept, because a drop to zero
-is an anomaly. There are no bands per pod: a pod has no past.
+is an anomaly. There are no bands per pod: a pod has no past. Off by default: less work than usual is rarely a
+fault, and the bands are the most expensive records.
 """
 
 from alerts.groups.anomaly_bands import BANDS
@@ -75,31 +76,29 @@ GROUP = Group(
             ),
             for_="20m",
             keep_firing_for="30m",
+            enabled=False,
         ),
+        # Only the lower band: a bigger job than yesterday is no fault.
         Alert(
             "GPUTallyAnomalyNamespace",
             """
-              label_replace(
-                namespace:gputally_anomaly:input > namespace:gputally_anomaly:upper,
-                "band", "upper", "anomaly_name", ".*"
-              )
-            or
               label_replace(
                 namespace:gputally_anomaly:input < namespace:gputally_anomaly:lower,
                 "band", "lower", "anomaly_name", ".*"
               )
             """,
             Severity.INFO,
-            summary="GPU use of namespace {{ $labels.namespace }} is unusual.",
+            summary="Namespace {{ $labels.namespace }} uses less of its GPUs than usual.",
             description=(
-                "Namespace {{ $labels.namespace }} is outside the {{ $labels.band }} band of its own past: "
+                "Namespace {{ $labels.namespace }} is below the band of its own past: "
                 "{{ $labels.anomaly_name }} is {{ $value | humanize }}. If this was not planned, check which "
-                "pods started or ended."
+                "pods ended or wait."
             ),
             for_="20m",
             keep_firing_for="30m",
             audience=Audience.TEAM,
+            enabled=False,
         ),
     ),
-    interval="1m",
+    enabled=False,
 )

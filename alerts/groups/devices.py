@@ -136,28 +136,5 @@ GROUP = Group(
               device:gputally_held:gpus == 0
             """,
         ),
-        RecordingRule(
-            "device:gputally_idle:gpus",
-            "clamp_min(device:gputally_held:gpus - device:gputally_busy:gpus, 0)",
-        ),
-        RecordingRule(
-            "device:gputally_allocated:gpus",
-            """
-                device:gputally_share:ratio
-              * on (cluster, node, gpu, uuid) group_left ()
-                max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(pod|host)_active"})
-            or
-              device:gputally_share:ratio * 0
-            """,
-        ),
-        RecordingRule(
-            "device:gputally_in_use:gpus",
-            """
-              device:gputally_share:ratio
-            * on (cluster, node, gpu, uuid) group_left ()
-              (max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(gpu|mig)_processes"}) > bool 0)
-            """,
-        ),
     ),
-    interval="1m",
 )

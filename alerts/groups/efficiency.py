@@ -2,8 +2,8 @@
 
 The measure is the share of the held time in which a pod was busy: a counter, so that no short run between two
 scrapes is missed. Where that is not known now (processes are not sampled, or an MPS server runs their work),
-the utilisation of the device is used. The windows
-read the one-minute records of `gputally-devices`, which are far fewer samples than the scrapes.
+the utilisation of the device is used. A pod whose memory grows or shrinks is at work too: it loads a model or
+data. The windows read the one-minute records of `gputally-devices`, far fewer samples than the scrapes.
 """
 
 from alerts.model import Alert, Audience, Group, Severity
@@ -33,6 +33,11 @@ GROUP = Group(
                   device:gputally_pod_held:ratio{namespace!~"[[ exempt_namespaces ]]"}[15m]
                     offset [[ idle_window ]]
                 )
+              unless on (cluster, node, gpu, uuid, namespace, pod)
+                  max_over_time(device:gputally_pod_memory_used:bytes[ [[- idle_window -]] ])
+                -
+                  min_over_time(device:gputally_pod_memory_used:bytes[ [[- idle_window -]] ])
+                > [[ idle_memory_mebibytes ]] * 1024 * 1024
             )
             """,
             Severity.INFO,
@@ -68,6 +73,11 @@ GROUP = Group(
                   device:gputally_pod_held:ratio{namespace!~"[[ exempt_namespaces ]]"}[15m]
                     offset [[ idle_long_window ]]
                 )
+              unless on (cluster, node, gpu, uuid, namespace, pod)
+                  max_over_time(device:gputally_pod_memory_used:bytes[ [[- idle_long_window -]] ])
+                -
+                  min_over_time(device:gputally_pod_memory_used:bytes[ [[- idle_long_window -]] ])
+                > [[ idle_memory_mebibytes ]] * 1024 * 1024
             )
             """,
             Severity.WARNING,
@@ -177,5 +187,5 @@ GROUP = Group(
             keep_firing_for="1h",
         ),
     ),
-    interval="2m",
+    interval="5m",
 )

@@ -32,13 +32,26 @@ GROUP = Group(
             Severity.WARNING,
             summary="Namespace {{ $labels.namespace }} is over its daily GPU budget.",
             description=(
-                'Namespace {{ $labels.namespace }} has cost {{ $value | printf "%.2f" }} in the last 24 '
-                "hours (GPUs and energy), more than its daily budget. Review its most expensive pods and its "
-                "idle GPUs."
+                'Namespace {{ $labels.namespace }} has cost {{ $value | printf "%.2f" }} [[ currency ]] in '
+                "the last 24 hours (GPUs and energy), more than its daily budget. Review its most expensive "
+                "pods and its idle GPUs."
             ),
             for_="10m",
             keep_firing_for="1h",
             audience=Audience.TEAM,
+        ),
+        Alert(
+            "GPUTallyModelUnpriced",
+            "model:gputally_gpus_unpriced:count > 0",
+            Severity.INFO,
+            summary="GPU model {{ $labels.model }} has no price.",
+            description=(
+                "{{ $value }} GPU(s) of model {{ $labels.model }} have no price: their GPU-hours are "
+                "counted, but bills and budgets contain only their energy. Add a row for the model to "
+                "gpu_hour_prices."
+            ),
+            for_="15m",
+            keep_firing_for="1h",
         ),
         Alert(
             "GPUTallyUnattributedEnergy",

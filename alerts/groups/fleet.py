@@ -10,7 +10,7 @@ GROUP = Group(
     (
         RecordingRule(
             "node:gputally_gpus:count",
-            "count by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_info))",
+            "count by (cluster, node) (gpu:gputally_gpu:info)",
         ),
         RecordingRule(
             "node:gputally_gpus_up:count",
@@ -18,11 +18,25 @@ GROUP = Group(
         ),
         RecordingRule(
             "node:gputally_gpus_allocated:count",
-            "sum by (cluster, node) (device:gputally_allocated:gpus)",
+            """
+            sum by (cluster, node) (
+                  device:gputally_share:ratio
+                * on (cluster, node, gpu, uuid) group_left ()
+                  max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(pod|host)_active"})
+              or
+                device:gputally_share:ratio * 0
+            )
+            """,
         ),
         RecordingRule(
             "node:gputally_gpus_in_use:count",
-            "sum by (cluster, node) (device:gputally_in_use:gpus)",
+            """
+            sum by (cluster, node) (
+                device:gputally_share:ratio
+              * on (cluster, node, gpu, uuid) group_left ()
+                (max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(gpu|mig)_processes"}) > bool 0)
+            )
+            """,
         ),
         RecordingRule(
             "node:gputally_gpus_free:count",
@@ -54,7 +68,11 @@ GROUP = Group(
         ),
         RecordingRule(
             "node:gputally_idle:gpus",
-            "sum by (cluster, node) (device:gputally_idle:gpus)",
+            """
+            sum by (cluster, node) (
+              clamp_min(device:gputally_held:gpus - device:gputally_busy:gpus, 0)
+            )
+            """,
         ),
         RecordingRule(
             "node:gputally_gpu_cost:per_hour",
@@ -82,13 +100,7 @@ GROUP = Group(
         ),
         RecordingRule(
             "model:gputally_gpus:count",
-            """
-            count by (cluster, model) (
-                max by (cluster, node, gpu, uuid) (gputally_gpu_info)
-              * on (cluster, node, uuid) group_left (model)
-                max by (cluster, node, uuid, model) (gputally_gpu_info)
-            )
-            """,
+            "count by (cluster, model) (gpu:gputally_gpu:info)",
         ),
         RecordingRule(
             "model:gputally_gpus_up:count",
@@ -96,17 +108,31 @@ GROUP = Group(
             sum by (cluster, model) (
                 max by (cluster, node, gpu, uuid) (gputally_gpu_up)
               * on (cluster, node, uuid) group_left (model)
-                max by (cluster, node, uuid, model) (gputally_gpu_info)
+                gpu:gputally_gpu:info
             )
             """,
         ),
         RecordingRule(
             "model:gputally_gpus_allocated:count",
-            "sum by (cluster, model) (device:gputally_allocated:gpus)",
+            """
+            sum by (cluster, model) (
+                  device:gputally_share:ratio
+                * on (cluster, node, gpu, uuid) group_left ()
+                  max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(pod|host)_active"})
+              or
+                device:gputally_share:ratio * 0
+            )
+            """,
         ),
         RecordingRule(
             "model:gputally_gpus_in_use:count",
-            "sum by (cluster, model) (device:gputally_in_use:gpus)",
+            """
+            sum by (cluster, model) (
+                device:gputally_share:ratio
+              * on (cluster, node, gpu, uuid) group_left ()
+                (max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(gpu|mig)_processes"}) > bool 0)
+            )
+            """,
         ),
         RecordingRule(
             "model:gputally_gpus_free:count",
@@ -118,7 +144,7 @@ GROUP = Group(
             avg by (cluster, model) (
                 max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
               * on (cluster, node, uuid) group_left (model)
-                max by (cluster, node, uuid, model) (gputally_gpu_info)
+                gpu:gputally_gpu:info
             )
             """,
         ),
@@ -128,7 +154,7 @@ GROUP = Group(
             sum by (cluster, model) (
                 max by (cluster, node, gpu, uuid) (gputally_gpu_memory_used_bytes)
               * on (cluster, node, uuid) group_left (model)
-                max by (cluster, node, uuid, model) (gputally_gpu_info)
+                gpu:gputally_gpu:info
             )
             """,
         ),
@@ -138,7 +164,7 @@ GROUP = Group(
             sum by (cluster, model) (
                 max by (cluster, node, gpu, uuid) (gputally_gpu_memory_total_bytes)
               * on (cluster, node, uuid) group_left (model)
-                max by (cluster, node, uuid, model) (gputally_gpu_info)
+                gpu:gputally_gpu:info
             )
             """,
         ),
@@ -148,7 +174,7 @@ GROUP = Group(
             sum by (cluster, model) (
                 max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts)
               * on (cluster, node, uuid) group_left (model)
-                max by (cluster, node, uuid, model) (gputally_gpu_info)
+                gpu:gputally_gpu:info
             )
             """,
         ),
@@ -162,7 +188,11 @@ GROUP = Group(
         ),
         RecordingRule(
             "model:gputally_idle:gpus",
-            "sum by (cluster, model) (device:gputally_idle:gpus)",
+            """
+            sum by (cluster, model) (
+              clamp_min(device:gputally_held:gpus - device:gputally_busy:gpus, 0)
+            )
+            """,
         ),
         RecordingRule(
             "model:gputally_gpu_cost:per_hour",
@@ -257,7 +287,7 @@ GROUP = Group(
               floor(
                   max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
                 * on (cluster, node, uuid) group_left (model)
-                  max by (cluster, node, uuid, model) (gputally_gpu_info)
+                  gpu:gputally_gpu:info
                 * 10
               ) / 10
             )
@@ -333,20 +363,12 @@ GROUP = Group(
                   )
                 or
                   label_replace(
-                    max by (cluster, node, gpu, uuid) (
-                          max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
-                        >= [[ hang_utilization_ratio ]]
-                      and
-                            max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts)
-                          /
-                            max by (cluster, node, gpu, uuid) (gputally_gpu_power_limit_watts)
-                        < [[ hang_power_ratio ]]
-                    ) * 0 + 1,
+                    max by (cluster, node, gpu, uuid) (gpu:gputally_suspected_hang:ratio) * 0 + 1,
                     "problem", "suspected hang", "uuid", ".*"
                   )
               )
             * on (cluster, node, uuid) group_left (model)
-              max by (cluster, node, uuid, model) (gputally_gpu_info)
+              gpu:gputally_gpu:info
             """,
         ),
         RecordingRule(
@@ -354,5 +376,4 @@ GROUP = Group(
             "sum by (cluster) (namespace:gputally_unrequested:gpus)",
         ),
     ),
-    interval="1m",
 )

@@ -1,7 +1,7 @@
 """Faults of GPUs and of their links: XID errors, memory errors, heat, power, NVLink, XGMI and PCIe."""
 
 from alerts.groups import faults, links
-from alerts.model import Action, Alert, Group, Severity
+from alerts.model import Action, Alert, Group, RecordingRule, Severity
 
 GROUP = Group(
     "gputally-health",
@@ -189,22 +189,28 @@ GROUP = Group(
             for_="10m",
         ),
         *links.ALERTS,
+        # A kernel that waits for another GPU keeps the GPU busy, and neither draws power nor moves memory.
+        RecordingRule(
+            "gpu:gputally_suspected_hang:ratio",
+            """
+                max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_power_watts[5m]))
+              / on (cluster, node, gpu, uuid)
+                max by (cluster, node, gpu, uuid) (last_over_time(gpu:gputally_idle_floor:watts[15m]))
+              < [[ hang_power_factor ]]
+            and
+                max by (cluster, node, gpu, uuid) (min_over_time(gputally_gpu_utilization_ratio[5m]))
+              >= [[ hang_utilization_ratio ]]
+            unless
+                max by (cluster, node, gpu, uuid) (
+                  max_over_time(gputally_gpu_memory_utilization_ratio[5m])
+                )
+              >= [[ hang_memory_ratio ]]
+            """,
+        ),
         Alert(
             "GPUTallySuspectedHang",
             """
-              (
-                      max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_power_watts[5m]))
-                    /
-                      (
-                          max by (cluster, node, gpu, uuid) (gputally_gpu_power_enforced_limit_watts)
-                        or
-                          max by (cluster, node, gpu, uuid) (gputally_gpu_power_limit_watts)
-                      )
-                  < [[ hang_power_ratio ]]
-                and
-                    max by (cluster, node, gpu, uuid) (min_over_time(gputally_gpu_utilization_ratio[5m]))
-                  >= [[ hang_utilization_ratio ]]
-              )
+              gpu:gputally_suspected_hang:ratio
             * on (cluster, node, uuid) group_left (pci_bus_id, model)
               max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
             """,
@@ -213,9 +219,9 @@ GROUP = Group(
             description=(
                 "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
                 "{{ $labels.node }} has been busy without a break for 15 minutes, at no more than "
-                "{{ $value | humanizePercentage }} of its power limit. A kernel that waits for another GPU "
-                "looks like this. Find the owner with gputally whose, and check whether the job makes "
-                "progress."
+                '{{ printf "%.1f" $value }} times its power while idle, and without moving memory. A kernel '
+                "that waits for another GPU looks like this. Find the owner with gputally whose, and check "
+                "whether the job makes progress."
             ),
             for_="15m",
         ),

@@ -177,5 +177,4 @@ GROUP = Group(
             """,
         ),
     ),
-    interval="1m",
 )

@@ -47,33 +47,45 @@ ALERTS: tuple[Alert, ...] = (
         ),
         for_="5m",
     ),
+    # A replay, a discard or a recovery that succeeds loses nothing; GPUTallyNvlinkCrcErrors has CRC errors.
     Alert(
         "GPUTallyNvlinkErrors",
         """
           (
-            sum by (cluster, node, gpu, uuid) (
-              max by (cluster, node, gpu, uuid, type) (
-                increase(gputally_gpu_nvlink_errors_total{type!~"crc_.*"}[1h])
+              label_replace(
+                sum by (cluster, node, gpu, uuid) (
+                  max by (cluster, node, gpu, uuid, type) (
+                    increase(gputally_gpu_nvlink_errors_total{type=~"link_recovery_failed|ecc_data"}[15m])
+                  )
+                ) > 0,
+                "kind", "failed recoveries or lost data", "uuid", ".*"
               )
-            ) > 0
+            or on (cluster, node, gpu, uuid)
+              label_replace(
+                max by (cluster, node, gpu, uuid) (
+                  increase(gputally_gpu_nvlink_errors_total{type="replay"}[15m])
+                ) >= 15 * [[ nvlink_replays_per_minute ]],
+                "kind", "replays", "uuid", ".*"
+              )
           )
         * on (cluster, node, uuid) group_left (pci_bus_id, model)
           max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         """,
         Severity.WARNING,
-        summary="GPU {{ $labels.gpu }} on {{ $labels.node }} has NVLink errors other than CRC.",
+        summary="GPU {{ $labels.gpu }} on {{ $labels.node }} has serious NVLink errors: {{ $labels.kind }}.",
         description=(
             "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
-            '{{ $labels.node }} had {{ printf "%.0f" $value }} NVLink errors other than CRC in the last '
-            "hour: replays, recoveries or corrupt packets. A link may be failing. Find it with "
-            "nvidia-smi nvlink -e."
+            '{{ $labels.node }} had {{ printf "%.0f" $value }} {{ $labels.kind }} on its NVLinks in 15 '
+            "minutes. A link is failing. Find it with nvidia-smi nvlink -e, and reset the GPU when its jobs "
+            "have ended."
         ),
+        keep_firing_for="45m",
     ),
     # Fewer links than before, or than other GPUs of the model; a GPU with none was never connected.
     Alert(
         "GPUTallyNvlinkDown",
         """
-              max_over_time(gpu:gputally_gpu_nvlink_up:sum[ [[- link_window -]] ])
+              last_over_time(gpu:gputally_gpu_nvlink_up:highest[15m])
             -
               gpu:gputally_gpu_nvlink_up:sum
           > 0
@@ -181,7 +193,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "GPUTallyXgmiDown",
         """
-              max_over_time(gpu:gputally_gpu_xgmi_up:sum[ [[- link_window -]] ])
+              last_over_time(gpu:gputally_gpu_xgmi_up:highest[15m])
             -
               gpu:gputally_gpu_xgmi_up:sum
           > 0
@@ -206,48 +218,64 @@ ALERTS: tuple[Alert, ...] = (
         for_="5m",
         action=Action.DRAIN,
     ),
-    # An idle link slows down to save power: the best speed during busy time counts.
+    # Against what this GPU reached before, or others of its model on the node reach: many clouds and boards
+    # connect fewer lanes than the card has. An idle link slows down, so only busy GPUs count.
     Alert(
         "GPUTallyPcieDegraded",
         """
-          (
-                  max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_pcie_width[15m]))
+            (
+                  max_over_time(gpu:gputally_pcie_speed:lanes[15m])
                 /
-                  max by (cluster, node, gpu, uuid) (gputally_gpu_pcie_width_max)
-                *
-                    2
-                  ^
-                    (
-                        max by (cluster, node, gpu, uuid) (
-                          max_over_time(gputally_gpu_pcie_generation[15m])
-                        )
-                      -
-                        max by (cluster, node, gpu, uuid) (gputally_gpu_pcie_generation_max)
-                    )
+                  last_over_time(gpu:gputally_pcie_best:lanes[15m])
+                * on (cluster, node, uuid) group_left (pci_bus_id, model)
+                  max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
               < 1
-            and
-                max by (cluster, node, gpu, uuid) (avg_over_time(gputally_gpu_utilization_ratio[15m]))
-              >= [[ pcie_busy_ratio ]]
-          )
-        * on (cluster, node, uuid) group_left (pci_bus_id, model)
-          max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+            or
+                  max_over_time(gpu:gputally_pcie_speed:lanes[15m])
+                * on (cluster, node, uuid) group_left (pci_bus_id, model)
+                  max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+                / on (cluster, node, model) group_left ()
+                  last_over_time(model:gputally_pcie_usual:lanes[15m])
+              < 1
+            )
+          and on (cluster, node, uuid)
+              max by (cluster, node, uuid) (avg_over_time(gputally_gpu_utilization_ratio[15m]))
+            >= [[ pcie_busy_ratio ]]
         """,
         Severity.WARNING,
-        summary="GPU {{ $labels.gpu }} on {{ $labels.node }} is busy on a PCIe link below its full speed.",
+        summary="GPU {{ $labels.gpu }} on {{ $labels.node }} is busy on a PCIe link below its usual speed.",
         description=(
             "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
             "{{ $labels.node }} is busy, and its PCIe link reached at most "
-            "{{ $value | humanizePercentage }} of its bandwidth. Loading and copying data is slow. "
-            "Reseat the card or its riser at the next service."
+            "{{ $value | humanizePercentage }} of the bandwidth that it had in the last [[ pcie_window ]], "
+            "or that the other GPUs of its model on the node have. Loading and copying data is slow. Reseat "
+            "the card or its riser at the next service."
         ),
         for_="5m",
     ),
+    # DCGM's limit is the number of packets that a link of this speed may lose: 8 a minute on 16 lanes of
+    # generation 3 (8 GT/s), which is also taken where the speed is unknown.
     Alert(
         "GPUTallyPcieReplays",
         """
           (
               max by (cluster, node, gpu, uuid) (rate(gputally_gpu_pcie_replays_total[5m])) * 60
-            > [[ pcie_replays_per_minute ]]
+            >
+              ceil(
+                  [[ pcie_replays_per_gigatransfer ]]
+                *
+                  (
+                      max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_pcie_width[5m]))
+                    *
+                        2
+                      ^
+                        max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_pcie_generation[5m]))
+                    or
+                        max by (cluster, node, gpu, uuid) (gputally_gpu_pcie_replays_total)
+                      * 0
+                      + 128
+                  )
+              )
           )
         * on (cluster, node, uuid) group_left (pci_bus_id, model)
           max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)

@@ -39,7 +39,7 @@ GROUP = Group(
               sum by (cluster, node, namespace, pod) (
                   device:gputally_pod_part:ratio
                 * on (cluster, node, gpu, uuid) group_left ()
-                  (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+                  clamp_min(1 - device:gputally_busy:gpus / (device:gputally_held:gpus > 0), 0)
                 * on (cluster, node, gpu, uuid) group_left (model)
                   device:gputally_share:ratio
               )
@@ -65,7 +65,7 @@ GROUP = Group(
               sum by (cluster, node, namespace, pod) (
                   device:gputally_pod_part:ratio
                 * on (cluster, node, gpu, uuid) group_left ()
-                  (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+                  clamp_min(1 - device:gputally_busy:gpus / (device:gputally_held:gpus > 0), 0)
                 * on (cluster, node, gpu, uuid) group_left ()
                   device:gputally_price:per_hour
               )
@@ -115,7 +115,7 @@ GROUP = Group(
             sum by (cluster, node, owner) (
                 device:gputally_host_part:ratio
               * on (cluster, node, gpu, uuid) group_left ()
-                (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+                clamp_min(1 - device:gputally_busy:gpus / (device:gputally_held:gpus > 0), 0)
               * on (cluster, node, gpu, uuid) group_left (model)
                 device:gputally_share:ratio
             )
@@ -137,7 +137,7 @@ GROUP = Group(
             sum by (cluster, node, owner) (
                 device:gputally_host_part:ratio
               * on (cluster, node, gpu, uuid) group_left ()
-                (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+                clamp_min(1 - device:gputally_busy:gpus / (device:gputally_held:gpus > 0), 0)
               * on (cluster, node, gpu, uuid) group_left ()
                 device:gputally_price:per_hour
             )
@@ -246,5 +246,4 @@ GROUP = Group(
             """,
         ),
     ),
-    interval="1m",
 )

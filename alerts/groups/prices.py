@@ -5,21 +5,48 @@ from alerts.model import Group, RecordingRule
 GROUP = Group(
     "gputally-prices",
     (
+        # Vendor and family, the product, then its memory or form factor: A100 is neither RTX A1000 nor A100X,
+        # nor the virtual GPU A100-40C.
         RecordingRule(
-            "gpu:gputally_price_row:per_hour",
+            "model:gputally_price_row:per_hour",
             """
-            max by (cluster, node, gpu, uuid, model) (gputally_gpu_info{model=~"[[ key ]]"}) * [[ value ]]
+              max by (cluster, model) (
+                gputally_gpu_info{
+                  model=~"(?i)((NVIDIA|Tesla|GeForce|AMD|Instinct|Intel.R.) )*([[ key ]])([ /].*|-[a-z].*)?"
+                }
+              )
+            * [[ value ]]
             """,
             labels={"pattern": "[[ key ]]"},
             each="gpu_hour_prices",
         ),
+        # For joins: once a minute instead of once in every rule.
+        RecordingRule(
+            "gpu:gputally_gpu:info",
+            "max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)",
+        ),
         RecordingRule(
             "gpu:gputally_price:per_hour",
             """
-              max by (cluster, node, gpu, uuid, model) (gpu:gputally_price_row:per_hour)
-            or
-              max by (cluster, node, gpu, uuid, model) (gputally_gpu_info) * [[ gpu_hour_price ]]
+              max by (cluster, node, gpu, uuid, model) (gputally_gpu_info)
+            * on (cluster, model) group_left ()
+              max by (cluster, model) (model:gputally_price_row:per_hour)
             """,
+        ),
+        RecordingRule(
+            "model:gputally_gpus_unpriced:count",
+            """
+            count by (cluster, model) (
+                max by (cluster, node, gpu, uuid, model) (gputally_gpu_info)
+              unless on (cluster, node, gpu, uuid)
+                gpu:gputally_price:per_hour
+            )
+            """,
+        ),
+        RecordingRule(
+            "prices:gputally_currency:info",
+            "vector(1)",
+            labels={"currency": "[[ currency ]]"},
         ),
         # A GPU that is divided is no device itself: its MIG devices are, and add up to it.
         RecordingRule(
@@ -83,5 +110,4 @@ GROUP = Group(
             each="node_power_budgets",
         ),
     ),
-    interval="1m",
 )

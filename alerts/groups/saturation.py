@@ -5,47 +5,40 @@ from alerts.model import Alert, Audience, Group, Severity
 GROUP = Group(
     "gputally-saturation",
     (
-        # Memory that is not free is in use, the driver's own reserve included.
+        # Off by default, because most trainers and inference servers take all memory on purpose. Memory that
+        # is not free is in use, the driver's own reserve included.
         Alert(
             "GPUTallyMemoryNearlyFull",
             """
+            max by (cluster, node, namespace, pod) (
+                device:gputally_pod_memory_used:bytes * 0
+              + on (cluster, node, gpu, uuid) group_left ()
                 (
                       1
                     -
                         max by (cluster, node, gpu, uuid) (gputally_gpu_memory_free_bytes)
                       /
                         max by (cluster, node, gpu, uuid) (gputally_gpu_memory_total_bytes)
-                  > [[ memory_full_ratio ]]
-                )
-              * on (cluster, node, uuid) group_left (pci_bus_id, model)
-                max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
-            or
-                (
+                  or
                       1
                     -
                         max by (cluster, node, gpu, uuid) (gputally_mig_memory_free_bytes)
                       /
                         max by (cluster, node, gpu, uuid) (gputally_mig_memory_total_bytes)
-                  > [[ memory_full_ratio ]]
                 )
-              * on (cluster, node, uuid) group_left (parent_uuid)
-                max by (cluster, node, uuid, parent_uuid) (gputally_mig_info)
-              * on (cluster, node, parent_uuid) group_left (pci_bus_id, model)
-                label_replace(
-                  max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info),
-                  "parent_uuid", "$1", "uuid", "(.+)"
-                )
+            ) > [[ memory_full_ratio ]]
             """,
-            Severity.WARNING,
-            summary="Memory of GPU {{ $labels.gpu }} on {{ $labels.node }} is nearly full.",
+            Severity.INFO,
+            summary="GPU memory of pod {{ $labels.namespace }}/{{ $labels.pod }} is nearly full.",
             description=(
-                "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.pci_bus_id }}) on node "
-                "{{ $labels.node }} ({{ $labels.uuid }}) has had {{ $value | humanizePercentage }} of its "
-                "memory in use for 15 minutes. Further allocations fail. gputally_pod_memory_used_bytes "
-                "shows which pods use it."
+                "Pod {{ $labels.namespace }}/{{ $labels.pod }} on node {{ $labels.node }} uses a GPU or MIG "
+                "device that has had {{ $value | humanizePercentage }} of its memory in use for 15 minutes. "
+                "If that is not intended, further allocations will fail: use smaller batches or a larger GPU."
             ),
             for_="15m",
             keep_firing_for="15m",
+            audience=Audience.TEAM,
+            enabled=False,
         ),
         # Growth in three half hours in a row excludes a sawtooth, a plateau and a warm-up.
         Alert(
@@ -106,4 +99,5 @@ GROUP = Group(
             enabled=False,
         ),
     ),
+    interval="5m",
 )

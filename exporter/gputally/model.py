@@ -394,6 +394,7 @@ class Reading(Activity):
     memory_utilization_ratio: float | None = gauge(
         "Share of the driver's last sample period in which device memory was read or written.",
         group=Group.UTILIZATION,
+        set=STANDARD,
     )
     encoder_utilization_ratio: float | None = gauge("Video encoder utilisation.", group=Group.UTILIZATION)
     decoder_utilization_ratio: float | None = gauge("Video decoder utilisation.", group=Group.UTILIZATION)
@@ -548,7 +549,7 @@ class Reading(Activity):
         "Current PCIe generation of the link.", group=Group.PCIE, set=STANDARD
     )
     pcie_generation_max: int | None = gauge(
-        "Highest PCIe generation of this GPU in this slot.", group=Group.PCIE, set=STANDARD
+        "Highest PCIe generation of this GPU in this slot.", group=Group.PCIE
     )
     pcie_width: int | None = gauge("PCIe lanes in use.", group=Group.PCIE, set=STANDARD)
     pcie_width_max: int | None = gauge("Maximum number of PCIe lanes.", group=Group.PCIE, set=STANDARD)

@@ -301,7 +301,7 @@ def test_the_previous_release_is_upgraded_with_its_values(plane: ControlPlane, n
     theirs = {
         "prometheusRule": {"additionalLabels": {"release": "kube-prometheus-stack"}},
         "scrapeConfig": {"cluster": "north"},
-        "rules": {"settings": {"memoryFullRatio": 0.9123}},
+        "rules": {"settings": {"unusedRatio": 0.9123}},
     }
     release.install(PREVIOUS, theirs)
     old = release.installed()

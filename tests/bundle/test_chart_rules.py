@@ -13,7 +13,7 @@ from alerts.settings import SETTINGS, TABLES
 from alerts.templating import camel
 from tests.bundle import chart, crds
 
-FULL = "GPUTallyMemoryNearlyFull"
+LEAK = "GPUTallyMemoryLeak"
 ENABLED = {"prometheusRule": {"enabled": True}}
 
 
@@ -60,9 +60,9 @@ def test_a_release_without_any_values_of_rules_gets_the_defaults() -> None:
 
 def test_a_release_upgraded_with_the_values_of_the_older_chart_gets_the_rules() -> None:
     # All values of 0.1.0: `--reuse-values` adds no others.
-    older = {"defaultsVersion": "", "rules": {"settings": {"memoryFullRatio": 0.98}}}
-    (full,) = (rule for group in groups(older) for rule in group["rules"] if rule.get("alert") == FULL)
-    assert "0.98" in full["expr"]
+    older = {"defaultsVersion": "", "rules": {"settings": {"leakHorizonHours": 7}}}
+    (leak,) = (rule for group in groups(older) for rule in group["rules"] if rule.get("alert") == LEAK)
+    assert "7 * 3600" in leak["expr"]
 
 
 def test_each_alert_can_be_switched_off_and_on() -> None:
@@ -73,12 +73,23 @@ def test_each_alert_can_be_switched_off_and_on() -> None:
 def test_a_group_without_enabled_rules_is_omitted() -> None:
     off = {"alerts": {alert.name: {"enabled": False} for alert in ALERTS}}
     names = [group["name"] for group in groups({"rules": off})]
-    assert names == [group.name for group in GROUPS if group.records]
+    assert names == [group.name for group in GROUPS if group.records and group.enabled]
 
 
 def test_a_group_of_records_can_be_switched_off() -> None:
-    off = {"groups": {"gputally-anomalies": {"enabled": False}}}
-    assert [group["name"] for group in groups() if group not in groups({"rules": off})] == [
+    off = {"groups": {"gputally-fleet": {"enabled": False}}}
+    assert [group["name"] for group in groups() if group not in groups({"rules": off})] == ["gputally-fleet"]
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        {"groups": {"gputally-anomalies": {"enabled": True}}},
+        {"alerts": {"GPUTallyAnomalyGpu": {"enabled": True}}},
+    ],
+)
+def test_the_bands_are_recorded_only_where_they_or_one_of_their_alerts_are_switched_on(on: Any) -> None:
+    assert [group["name"] for group in groups({"rules": on}) if group not in groups()] == [
         "gputally-anomalies"
     ]
 
@@ -111,9 +122,8 @@ def test_each_setting_is_a_value_that_changes_the_output() -> None:
         camel(setting.name): kinds[type(setting.value)](40000 - 2 * number)
         for number, setting in enumerate(SETTINGS)
     }
-    rendered = json.dumps(
-        chart.render({**ENABLED, "scrapeConfig": {"enabled": True}, "rules": {"settings": changed}})
-    )
+    rules = {"settings": changed, "alerts": {alert.name: {"enabled": True} for alert in ALERTS}}
+    rendered = json.dumps(chart.render({**ENABLED, "scrapeConfig": {"enabled": True}, "rules": rules}))
     written = {
         name: "|".join(map(str, value)) if isinstance(value, list) else str(value)
         for name, value in changed.items()

@@ -119,7 +119,7 @@ def test_sidecars_of_workflows_are_discovered_in_their_namespaces() -> None:
 
 
 def test_changed_rules_reach_prometheus_without_a_restart_and_changed_routes_restart_alertmanager() -> None:
-    rules = {**on(), "rules": {"settings": {"memoryFullRatio": 0.9}}}
+    rules = {**on(), "rules": {"settings": {"leakHorizonHours": 7}}}
     routes = {**on(), "routing": {"default": "slack", "secret": "s", "slack": {"channel": "#gpus"}}}
     assert of("prometheus", "ConfigMap", rules) != of("prometheus", "ConfigMap", on())
     for name in COMPONENTS:

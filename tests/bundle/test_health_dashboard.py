@@ -24,6 +24,10 @@ def _gpu(metric: str, gpu: int = 0, **more: str) -> str:
     return f"gputally_gpu_{metric}{{{written}}}"
 
 
+def _hang(gpu: int) -> str:
+    return _gpu("hang", gpu).replace("gputally_gpu_hang", "gpu:gputally_suspected_hang:ratio")
+
+
 def _mappings(column: str, title: str = "XID errors") -> list[dict[str, Any]]:
     panels = json.loads(text_of(DASHBOARD))["panels"]
     (panel,) = (panel for panel in panels if panel["title"] == title)
@@ -103,23 +107,13 @@ def test_every_age_of_an_error_is_in_one_bar(age: int, letter: str, tmp_path: Pa
     )
 
 
-@pytest.mark.parametrize(("utilization", "watts", "hung"), [(1.0, 100, 1), (1.0, 400, 0), (0.5, 100, 0)])
-def test_only_a_busy_gpu_without_power_is_a_suspected_hang(
-    utilization: float, watts: float, hung: int, tmp_path: Path
-) -> None:
-    series = {
-        _gpu("utilization_ratio"): always(utilization),
-        _gpu("power_watts"): always(watts),
-        _gpu("power_limit_watts"): always(700),
-    }
-    assert_results(tmp_path, series, {query(DASHBOARD, "Suspected hangs"): {"{}": hung}})
+def test_suspected_hangs_are_those_of_the_alert(tmp_path: Path) -> None:
+    assert_results(tmp_path, {_hang(0): always(2)}, {query(DASHBOARD, "Suspected hangs"): {"{}": 1}})
 
 
 def test_a_suspected_hang_is_shown_with_its_owner(tmp_path: Path) -> None:
     series = {
-        **{_gpu("utilization_ratio", gpu): always(1) for gpu in (0, 1)},
-        **{_gpu("power_watts", gpu): always(70) for gpu in (0, 1)},
-        **{_gpu("power_limit_watts", gpu): always(700) for gpu in (0, 1)},
+        **{_hang(gpu): always(2) for gpu in (0, 1)},
         _gpu("info", 0): always(1),
         'gputally_pod_active{cluster="c", node="n", gpu="0", uuid="GPU-0", namespace="ml", pod="p"}': always(
             1
@@ -131,8 +125,8 @@ def test_a_suspected_hang_is_shown_with_its_owner(tmp_path: Path) -> None:
         series,
         {
             query(DASHBOARD, "Hang suspects"): {
-                "{" + where.format(0, ', namespace="ml"', ', pod="p"') + "}": 0.1,
-                "{" + where.format(1, "", "") + "}": 0.1,
+                "{" + where.format(0, ', namespace="ml"', ', pod="p"') + "}": 2,
+                "{" + where.format(1, "", "") + "}": 2,
             }
         },
     )
@@ -170,5 +164,5 @@ def test_no_gpu_is_throttled_for_longer_than_it_is_recorded(minutes: int, tmp_pa
 
 def test_only_links_that_were_up_before_count_as_down(tmp_path: Path) -> None:
     links = 'gpu:gputally_gpu_nvlink_up:sum{cluster="c", node="n", gpu="0", uuid="GPU-0", model="H100"}'
-    series = {links: f"18x{_MINUTES} 16x{_MINUTES}"}
+    series = {links: f"18x{_MINUTES} 16x{_MINUTES}", links.replace("sum", "highest"): always(18)}
     assert_results(tmp_path, series, {query(DASHBOARD, "Links down"): {"{}": 2}})

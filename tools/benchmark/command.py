@@ -21,23 +21,26 @@ from tools.benchmark.lint import Faults, promtool_faults
 from tools.benchmark.live import measure_live
 from tools.benchmark.machine import this_machine
 from tools.benchmark.price import Size, measure_sets
-from tools.benchmark.report import MEASURED_GPUS, BenchmarkRun, report
+from tools.benchmark.report import MEASURED_GPUS, RULES, BenchmarkRun, report, rules_of
 from tools.benchmark.rounds import QUICK, Effort, Result, measure_idle, measure_rounds, wait_until_settled
+from tools.benchmark.rules import measure_rules
+from tools.benchmark.rules_report import judge_rules
 from tools.benchmark.running import DidNotRun, Stage, running, set_stage
 from tools.benchmark.scaling import Point, measure_scaling
 from tools.benchmark.scrape import Scraper
 from tools.benchmark.targets import TargetResult, judge
 from tools.dependencies import programs
+from tools.rendering.markdown import put_into
 from tools.standin.build import build_library
 
 DEFAULT_OUTPUT = ROOT / "docs" / "performance.md"
 FLEET = "fleet"
-"""The part that measures the Fleet dashboard and the rules instead of exporters."""
+"""The part that measures the Fleet dashboard instead of exporters."""
 BOUNDS = "bounds"
 """The part that measures memory at the bounds of the inputs."""
 LIVE = "live"
 """The part that measures the live page."""
-_PARTS = (*NAMES, FLEET, BOUNDS, LIVE)
+_PARTS = (*NAMES, FLEET, RULES, BOUNDS, LIVE)
 
 
 class Progress:
@@ -87,6 +90,12 @@ def parser() -> argparse.ArgumentParser:
         "--no-fleet", action="store_true", help="skip the dashboard and the rules on a large fleet"
     )
     arguments.add_argument(
+        "--fleet-nodes",
+        type=int,
+        metavar="N",
+        help=f"nodes of the large fleet (default {effort.fleet_nodes:,})",
+    )
+    arguments.add_argument(
         "--output",
         type=Path,
         default=DEFAULT_OUTPUT,
@@ -102,7 +111,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     effort = QUICK if options.quick else Effort()
     effort = replace(
-        effort, rounds=options.rounds or effort.rounds, scrapes=options.scrapes or effort.scrapes
+        effort,
+        rounds=options.rounds or effort.rounds,
+        scrapes=options.scrapes or effort.scrapes,
+        fleet_nodes=options.fleet_nodes or effort.fleet_nodes,
     )
     given = sys.argv[1:] if arguments is None else arguments
     try:
@@ -121,8 +133,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    # Errors of other exporters may contain paths.
-    options.output.write_text(report(run).replace(str(Path.home()), "~"))
+    if options.only == [RULES] and options.output.exists():
+        put_into(options.output, RULES, rules_of(run))
+    else:
+        # Errors of other exporters may contain paths.
+        options.output.write_text(report(run).replace(str(Path.home()), "~"))
     print(f"{options.output} is written", file=sys.stderr)
     missed = [verdict for verdict in run.verdicts if verdict.met is False]
     _tell(run.verdicts)
@@ -135,10 +150,15 @@ def measure(
     say = Progress()
     machine = this_machine()
     found = _Exporters()
-    if not only or set(only) - {FLEET, BOUNDS, LIVE}:
+    if not only or set(only) - {FLEET, RULES, BOUNDS, LIVE}:
         found = _measure_exporters(directory, effort, say, only=only, scaling=scaling)
     cost = (
         measure_fleet(directory, effort.fleet_nodes, say) if fleet and (not only or FLEET in only) else None
+    )
+    rules = (
+        measure_rules(directory / RULES, effort.fleet_nodes, effort.rules_minutes, say)
+        if fleet and (not only or RULES in only)
+        else None
     )
     bounds = measure_bounds(directory, build_library(), say) if not only or BOUNDS in only else []
     live = None
@@ -156,15 +176,19 @@ def measure(
         faults=_faults(found.results),
         by_gpus=found.by_gpus,
         by_processes=found.by_processes,
-        verdicts=judge(
-            found.results,
-            found.by_gpus,
-            found.by_processes,
-            ledger_window_seconds=measure_window(),
-            profiles_seconds=measure_rendering(),
-            fleet=cost,
-        ),
+        verdicts=[
+            *judge(
+                found.results,
+                found.by_gpus,
+                found.by_processes,
+                ledger_window_seconds=measure_window(),
+                profiles_seconds=measure_rendering(),
+                fleet=cost,
+            ),
+            *(judge_rules(rules) if rules else ()),
+        ],
         fleet=cost,
+        rules=rules,
         bounds=bounds,
         sets=found.sets,
         live=live,

@@ -1,4 +1,4 @@
-"""Measures the Fleet dashboard and the rules with a thousand nodes in one Prometheus.
+"""Measures the Fleet dashboard with a thousand nodes in one Prometheus.
 
 A node of each of some models runs through the real exporter and is cloned; the rules are recorded over it.
 For queries over hours, the earlier hours are the last values times a factor that changes every minute: with
@@ -20,6 +20,7 @@ import yaml
 from alerts.rules import rule_groups
 from dashboards import fleet
 from dashboards.build import text_of
+from gputally.declarations import STANDARD
 from gputally.metrics.catalog import CATALOG
 from gputally.simulator.default_scenario import default_scenario
 from tools.benchmark.queries import ApiRequest, View, queries
@@ -60,20 +61,10 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupCost:
-    """One evaluation of a group of rules."""
-
-    name: str
-    rules: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class FleetCost:
     nodes: int
     samples: int
     answers: Sequence[Answer]
-    groups: Sequence[GroupCost]
 
     @property
     def slowest(self) -> Answer:
@@ -87,11 +78,6 @@ class FleetCost:
     @property
     def middle_seconds(self) -> float:
         return median(answer.seconds for answer in self.answers)
-
-    @property
-    def round_seconds(self) -> float:
-        """The sum of all groups; Prometheus evaluates them in parallel."""
-        return sum(group.seconds for group in self.groups)
 
 
 def measure_fleet(directory: Path, nodes: int, say: Callable[[str], None]) -> FleetCost:
@@ -111,9 +97,7 @@ def measure_fleet(directory: Path, nodes: int, say: Callable[[str], None]) -> Fl
     with serving(data, UNMERGED) as prometheus:
         say(f"fleet: running {len(asked)} queries")
         answers = [_answer(prometheus, query) for query in asked]
-        say("fleet: evaluating the rules")
-        costs = [_evaluate(prometheus, group) for group in groups]
-    return FleetCost(nodes, written.samples, answers, costs)
+    return FleetCost(nodes, written.samples, answers)
 
 
 def nodes_of(count: int) -> list[GpuNode]:
@@ -123,6 +107,7 @@ def nodes_of(count: int) -> list[GpuNode]:
         GpuNode(
             name=f"{model}-{share[0]:04}",
             scenario=default_scenario(GPUS, model, share[0]),
+            metrics=STANDARD,
             clones=tuple(f"{model}-{number:04}" for number in share[1:]),
         )
         for model, share in zip(_MODELS, shares, strict=True)
@@ -177,15 +162,6 @@ def _answer(prometheus: Prometheus, query: ApiRequest) -> Answer:
         return Answer(query.place, seconds, len(data), 0)
     samples = data["stats"]["samples"]["totalQueryableSamples"]
     return Answer(query.place, seconds, len(data["result"]), samples)
-
-
-def _evaluate(prometheus: Prometheus, group: RuleGroup) -> GroupCost:
-    """Evaluated as queries that count their results: the other parts of an evaluation are fast."""
-    asked = [
-        ApiRequest(group["name"], "query", {"query": f"count({rule['expr']})", "time": f"{_END}"})
-        for rule in group["rules"]
-    ]
-    return GroupCost(group["name"], len(asked), sum(_timed(prometheus, query)[0] for query in asked))
 
 
 def _timed(prometheus: Prometheus, query: ApiRequest) -> tuple[float, Any]:

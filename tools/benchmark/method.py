@@ -34,7 +34,12 @@ def method(effort: Effort) -> str:
   minutes, and clones of them with other names, GPUs and pods, all in one Prometheus, with the rules
   recorded. For series that the dashboard reads over hours, the earlier hours repeat the last values. A
   query runs once to bring the data into memory and then three times; its time is the median of these,
-  from the request to the last byte. Rules are queried and counted in the same way."""
+  from the request to the last byte.
+- The rules run on such a fleet too, with scrapes every 15 s. How far back each series is needed is found in
+  the rules themselves. The scrapes of the last 70 minutes are simulated; earlier ones, and those of records,
+  repeat the last value times a factor that changes from sample to sample. Prometheus then loads the rule
+  file and evaluates it as always, with a `query_offset` that moves the clock to the time of the data;
+  nothing is scraped meanwhile."""
 
 
 WHERE_COSTS_GO = """\
@@ -54,5 +59,5 @@ NOT_MEASURED = """\
   sampling runs separately; all of it is part of the scrape of an exporter that reads on request.
 - TLS, basic auth, and networks other than loopback.
 - Exporters that are in no package registry, unless they were on PATH.
-- Rules over several days (anomalies), with that many days of data, on the large fleet.
+- Groups and alerts of rules that are off by default (anomalies).
 - Other machines: the order carries over, not the milliseconds."""

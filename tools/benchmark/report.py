@@ -13,10 +13,14 @@ from tools.benchmark.machine import MachineFacts
 from tools.benchmark.method import NOT_MEASURED, WHERE_COSTS_GO, method
 from tools.benchmark.price import Size, price_section
 from tools.benchmark.rounds import Effort, Result
+from tools.benchmark.rules import RulesCost
+from tools.benchmark.rules_report import rules_section
 from tools.benchmark.scaling import Point
 from tools.benchmark.targets import MIB, TargetResult, middle
 
 MEASURED_GPUS = 8
+RULES = "rules"
+"""The part that measures the rules, and the mark of its section."""
 _SLOWEST = 10
 _MET = {True: "met", False: "**not met**", None: "not measured"}
 
@@ -37,6 +41,7 @@ class BenchmarkRun:
     by_processes: Sequence[Point]
     verdicts: Sequence[TargetResult]
     fleet: FleetCost | None = None
+    rules: RulesCost | None = None
     bounds: Sequence[BoundCost] = ()
     sets: Sequence[Size] = ()
     live: LiveCosts | None = None
@@ -52,6 +57,7 @@ def report(run: BenchmarkRun) -> str:
         *live_section(run.live),
         *bounds_section(run.bounds),
         *_fleet(run.fleet),
+        *_rules(run),
         "## Where memory and CPU time go",
         WHERE_COSTS_GO,
         "## Method",
@@ -305,14 +311,24 @@ def bounds_section(costs: Sequence[BoundCost]) -> list[str]:
     ]
 
 
+def _rules(run: BenchmarkRun) -> list[str]:
+    """Between marks: `--only rules` replaces this section alone."""
+    return [f"<!-- {RULES} -->\n\n{rules_of(run)}\n\n<!-- /{RULES} -->"] if run.rules else []
+
+
+def rules_of(run: BenchmarkRun) -> str:
+    """The section about the rules, of a run that measured them."""
+    assert run.rules is not None
+    return rules_section(run.rules, run.command, run.date, run.machine.load)
+
+
 def _fleet(cost: FleetCost | None) -> list[str]:
     if cost is None:
         return []
     slowest = sorted(cost.answers, key=lambda answer: answer.seconds, reverse=True)[:_SLOWEST]
-    rules = sum(group.rules for group in cost.groups)
     empty = f" Without results on this fleet: {'; '.join(cost.empty)}." if cost.empty else ""
     return [
-        f"## The Fleet dashboard and the rules, {cost.nodes:,} nodes x {GPUS} GPUs in one Prometheus",
+        f"## The Fleet dashboard, {cost.nodes:,} nodes x {GPUS} GPUs in one Prometheus",
         f"Prometheus has all series of the last {MINUTES} minutes, {number(cost.samples / 1e6)} million "
         f"samples. Opened over {HOURS} hours on {PIXELS:,} pixels, with All for every variable, the "
         f"dashboard runs {len(cost.answers)} queries. The slowest takes "
@@ -324,11 +340,5 @@ def _fleet(cost: FleetCost | None) -> list[str]:
                 [answer.place, number(answer.seconds * 1000), f"{answer.results:,}", f"{answer.samples:,}"]
                 for answer in slowest
             ],
-        ),
-        f"All {rules:,} rules are evaluated every minute. One evaluation takes "
-        f"{number(cost.round_seconds)} s if the rules run one after the other:",
-        table(
-            ["group", "rules", "s"],
-            [[group.name, str(group.rules), number(group.seconds)] for group in cost.groups],
         ),
     ]

@@ -40,6 +40,8 @@ class Effort:
     scaling_rounds: int = 2
     scaling_samples: int = 10
     fleet_nodes: int = 1000
+    rules_minutes: float = 6.0
+    """Groups with an interval of five minutes are evaluated once."""
 
 
 QUICK = Effort(
@@ -54,6 +56,7 @@ QUICK = Effort(
     scaling_rounds=1,
     scaling_samples=4,
     fleet_nodes=8,
+    rules_minutes=2.0,
 )
 
 

@@ -23,8 +23,6 @@ RESIDENT_MIB = 22.0
 LEDGER_WINDOW_MILLISECONDS = 1.0
 PROFILES_MILLISECONDS = 20.0
 FLEET_QUERY_SECONDS = 1.0
-RULES_ROUND_SECONDS = 60.0
-"""Their interval."""
 LINEAR_GROWTH = 1.5
 """The allowed cost of a unit in the last step as a multiple of earlier ones; noise alone is up to half of it.
 """
@@ -171,13 +169,7 @@ def _fleet(cost: FleetCost | None) -> list[TargetResult]:
             cost.slowest.seconds if cost else None,
             FLEET_QUERY_SECONDS,
             "s",
-        ),
-        TargetResult(
-            f"rules, {size}: one evaluation of all of them",
-            cost.round_seconds if cost else None,
-            RULES_ROUND_SECONDS,
-            "s",
-        ),
+        )
     ]
 
 

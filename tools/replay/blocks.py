@@ -21,13 +21,13 @@ from pathlib import Path
 
 from tools import Failed
 from tools.replay.clones import renamed
-from tools.replay.fleet import GpuNode, Period, play
+from tools.replay.fleet import WINDOW_SECONDS, GpuNode, Period, play
 from tools.replay.remote_write import Receiver
 from tools.replay.tape import EncodedSeries, encode_series, with_target
 from tools.servers.prometheus import Prometheus, serving
 
 _REQUEST_BYTES = 4 * 1024**2
-_RECEIVER = ("--web.enable-remote-write-receiver", "--web.enable-admin-api")
+RECEIVER = ("--web.enable-remote-write-receiver", "--web.enable-admin-api")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +65,17 @@ def write_history(
         directory = Path(scratch)
         begun = time.monotonic()
         files = [directory / f"{number}.windows" for number in range(len(nodes))]
-        record = partial(_record, period=period, began_at=began_at, process_metrics=process_metrics)
-        # One process per node: the threads of an exporter end with their process.
-        spawn = multiprocessing.get_context("spawn")
-        at_a_time = min(len(nodes), processes or os.cpu_count() or 1)
-        with spawn.Pool(at_a_time, _leave_interrupts_to_the_parent, maxtasksperchild=1) as pool:
-            pool.starmap(record, zip(nodes, files, strict=True), chunksize=1)
+        play_nodes(
+            nodes,
+            files,
+            period,
+            began_at=began_at,
+            process_metrics=process_metrics,
+            processes=processes,
+        )
         played = time.monotonic()
-        with serving(directory / "data", *_RECEIVER) as prometheus:
-            _load(prometheus, _requests(nodes, files, job=job, cluster=cluster))
+        with serving(directory / "data", *RECEIVER) as prometheus:
+            load(prometheus, _requests(nodes, files, job=job, cluster=cluster))
             snapshot = directory / "data" / "snapshots" / prometheus.api("admin/tsdb/snapshot")["name"]
         blocks = move_blocks(snapshot, data_directory)
         return Written(
@@ -82,6 +84,31 @@ def write_history(
             samples=sum(_samples(block) for block in blocks),
             block_bytes=sum(file.stat().st_size for block in blocks for file in block.rglob("*")),
         )
+
+
+def play_nodes(
+    nodes: Sequence[GpuNode],
+    files: Sequence[Path],
+    period: Period,
+    *,
+    began_at: float | None = None,
+    process_metrics: bool = False,
+    processes: int | None = None,
+    window_seconds: float = WINDOW_SECONDS,
+) -> None:
+    """Writes what is scraped from each node to its file, for `read_windows`."""
+    record = partial(
+        _record,
+        period=period,
+        began_at=began_at,
+        process_metrics=process_metrics,
+        window_seconds=window_seconds,
+    )
+    # One process per node: the threads of an exporter end with their process.
+    spawn = multiprocessing.get_context("spawn")
+    at_a_time = min(len(nodes), processes or os.cpu_count() or 1)
+    with spawn.Pool(at_a_time, _leave_interrupts_to_the_parent, maxtasksperchild=1) as pool:
+        pool.starmap(record, zip(nodes, files, strict=True), chunksize=1)
 
 
 def move_blocks(source: Path, data_directory: Path) -> list[Path]:
@@ -98,7 +125,13 @@ def _leave_interrupts_to_the_parent() -> None:
 
 
 def _record(
-    node: GpuNode, file: Path, period: Period, began_at: float | None, *, process_metrics: bool
+    node: GpuNode,
+    file: Path,
+    period: Period,
+    began_at: float | None,
+    *,
+    process_metrics: bool,
+    window_seconds: float,
 ) -> None:
     with file.open("wb") as windows:
         play(
@@ -107,6 +140,7 @@ def _record(
             lambda window: pickle.dump(window, windows, pickle.HIGHEST_PROTOCOL),
             began_at=began_at,
             process_metrics=process_metrics,
+            window_seconds=window_seconds,
         )
 
 
@@ -119,20 +153,22 @@ def _requests(
         [(renamed(name), replace(node, name=name).target(job=job, cluster=cluster)) for name in node.clones]
         for node in nodes
     ]
-    for windows in zip(*map(_read, files), strict=True):
+    for windows in zip(*map(read_windows, files), strict=True):
         for window, target, copies in zip(windows, targets, clones, strict=True):
-            yield from _encode(window, target)
+            yield from encode_requests(window, target)
             for rename, target_of_copy in copies:
-                yield from _encode(((rename(labels), samples) for labels, samples in window), target_of_copy)
+                yield from encode_requests(
+                    ((rename(labels), samples) for labels, samples in window), target_of_copy
+                )
 
 
-def _read(file: Path) -> Iterator[list[EncodedSeries]]:
+def read_windows(file: Path) -> Iterator[list[EncodedSeries]]:
     with file.open("rb") as windows:
         while windows.peek(1):
             yield pickle.load(windows)
 
 
-def _encode(window: Iterable[EncodedSeries], target: Mapping[str, str]) -> Iterator[list[bytes]]:
+def encode_requests(window: Iterable[EncodedSeries], target: Mapping[str, str]) -> Iterator[list[bytes]]:
     request, size = [], 0
     for labels, samples in window:
         request.append(encode_series(with_target(labels, target), samples))
@@ -144,7 +180,7 @@ def _encode(window: Iterable[EncodedSeries], target: Mapping[str, str]) -> Itera
         yield request
 
 
-def _load(prometheus: Prometheus, requests: Iterable[list[bytes]]) -> None:
+def load(prometheus: Prometheus, requests: Iterable[list[bytes]]) -> None:
     """Encodes a request while Prometheus processes the one before."""
     with closing(Receiver(prometheus)) as receiver, ThreadPoolExecutor(max_workers=1) as writer:
         writing: Future[None] | None = None

@@ -13,11 +13,13 @@ from unittest import mock
 
 from gputally import __version__
 from gputally.attribution import owners
+from gputally.declarations import FULL
 from gputally.devices.host import read_boot_id
 from gputally.ledger import Ledger
 from gputally.metrics.compat import Options, ProfileInput, load_profile
 from gputally.metrics.families import build_families
 from gputally.metrics.own_process import ExporterFacts
+from gputally.metrics.sets import choose
 from gputally.sampling import collect, guard, sources
 from gputally.sampling.checkpoint import Checkpoint
 from gputally.simulator import SimulatedReader
@@ -87,6 +89,8 @@ class GpuNode:
     compat: tuple[str, ...] = ()
     """Profiles of --compat that it serves too."""
     pcie_throughput: bool = False
+    metrics: str = FULL
+    """The set of metrics that it serves, as --metrics."""
     clones: tuple[str, ...] = ()
     """Nodes with the same values, on GPUs and with pods of their own."""
     state_file: Path | None = None
@@ -120,14 +124,16 @@ def play(
     *,
     began_at: float | None = None,
     process_metrics: bool = False,
+    window_seconds: float = WINDOW_SECONDS,
 ) -> None:
-    """Calls `take` with what is scraped from the node, in windows of an hour; one sample per scrape.
+    """Calls `keep` with what is scraped from the node, in windows; one sample per scrape.
 
     The scenario, and the exporter, began at `began_at` or `WARM_UP_SECONDS` before the period. All exporters
     of this process get the simulated time: a node must be alone in its process.
     """
     clock = Clock(period.first)
-    tape, window_end = Tape(_SCRAPE_SECONDS), period.first + WINDOW_SECONDS
+    tape, window_end = Tape(_SCRAPE_SECONDS), period.first + window_seconds
+    chosen = choose(node.metrics)
     started_at: float | None = period.first - WARM_UP_SECONDS
     with telling_time(clock):
         ledger = Ledger(
@@ -145,7 +151,7 @@ def play(
         for number, clock.now in enumerate(period.times()):
             if clock.now >= window_end:
                 keep(tape.take())
-                window_end += WINDOW_SECONDS
+                window_end += window_seconds
             at_ms = round(clock.now * 1000)
             if node.is_down(clock.now):
                 started_at = None
@@ -156,7 +162,7 @@ def play(
             snapshot = collector.sample()
             scene = ProfileInput(snapshot, Options(node.name))
             others = [family for profile in node.compat for family in load_profile(profile)(scene)]
-            tape.scrape([*build_families(snapshot, facts), *others], at_ms)
+            tape.scrape([*build_families(snapshot, facts, chosen), *others], at_ms)
         collector.close(_TIMEOUT_SECONDS)
     keep(tape.take())
     if node.state_file:

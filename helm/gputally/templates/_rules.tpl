@@ -18,17 +18,37 @@ groups:
     interval: 1m
     rules:
       {{- range $key, $value := $rules.tables.gpuHourPrices }}
-      - record: gpu:gputally_price_row:per_hour
-        expr: |-
-          max by (cluster, node, gpu, uuid, model) (gputally_gpu_info{model=~"{{ $key }}"}) * {{ $value }}
+      - record: model:gputally_price_row:per_hour
+        expr: |2-
+            max by (cluster, model) (
+              gputally_gpu_info{
+                model=~"(?i)((NVIDIA|Tesla|GeForce|AMD|Instinct|Intel.R.) )*({{ $key }})([ /].*|-[a-z].*)?"
+              }
+            )
+          * {{ $value }}
         labels:
           pattern: '{{ $key }}'
       {{- end }}
+      - record: gpu:gputally_gpu:info
+        expr: |-
+          max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
       - record: gpu:gputally_price:per_hour
         expr: |2-
-            max by (cluster, node, gpu, uuid, model) (gpu:gputally_price_row:per_hour)
-          or
-            max by (cluster, node, gpu, uuid, model) (gputally_gpu_info) * {{ $settings.gpuHourPrice }}
+            max by (cluster, node, gpu, uuid, model) (gputally_gpu_info)
+          * on (cluster, model) group_left ()
+            max by (cluster, model) (model:gputally_price_row:per_hour)
+      - record: model:gputally_gpus_unpriced:count
+        expr: |-
+          count by (cluster, model) (
+              max by (cluster, node, gpu, uuid, model) (gputally_gpu_info)
+            unless on (cluster, node, gpu, uuid)
+              gpu:gputally_price:per_hour
+          )
+      - record: prices:gputally_currency:info
+        expr: |-
+          vector(1)
+        labels:
+          currency: '{{ $settings.currency }}'
       - record: device:gputally_share:ratio
         expr: |2-
               max by (cluster, node, gpu, uuid, model) (gputally_gpu_info)
@@ -305,21 +325,6 @@ groups:
               )
           or
             device:gputally_held:gpus == 0
-      - record: device:gputally_idle:gpus
-        expr: |-
-          clamp_min(device:gputally_held:gpus - device:gputally_busy:gpus, 0)
-      - record: device:gputally_allocated:gpus
-        expr: |2-
-              device:gputally_share:ratio
-            * on (cluster, node, gpu, uuid) group_left ()
-              max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(pod|host)_active"})
-          or
-            device:gputally_share:ratio * 0
-      - record: device:gputally_in_use:gpus
-        expr: |2-
-            device:gputally_share:ratio
-          * on (cluster, node, gpu, uuid) group_left ()
-            (max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(gpu|mig)_processes"}) > bool 0)
   {{- end }}
   {{- if (index $rules.groups "gputally-owners").enabled }}
   - name: gputally-owners
@@ -348,7 +353,7 @@ groups:
             sum by (cluster, node, namespace, pod) (
                 device:gputally_pod_part:ratio
               * on (cluster, node, gpu, uuid) group_left ()
-                (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+                clamp_min(1 - device:gputally_busy:gpus / (device:gputally_held:gpus > 0), 0)
               * on (cluster, node, gpu, uuid) group_left (model)
                 device:gputally_share:ratio
             )
@@ -368,7 +373,7 @@ groups:
             sum by (cluster, node, namespace, pod) (
                 device:gputally_pod_part:ratio
               * on (cluster, node, gpu, uuid) group_left ()
-                (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+                clamp_min(1 - device:gputally_busy:gpus / (device:gputally_held:gpus > 0), 0)
               * on (cluster, node, gpu, uuid) group_left ()
                 device:gputally_price:per_hour
             )
@@ -403,7 +408,7 @@ groups:
           sum by (cluster, node, owner) (
               device:gputally_host_part:ratio
             * on (cluster, node, gpu, uuid) group_left ()
-              (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+              clamp_min(1 - device:gputally_busy:gpus / (device:gputally_held:gpus > 0), 0)
             * on (cluster, node, gpu, uuid) group_left (model)
               device:gputally_share:ratio
           )
@@ -419,7 +424,7 @@ groups:
           sum by (cluster, node, owner) (
               device:gputally_host_part:ratio
             * on (cluster, node, gpu, uuid) group_left ()
-              (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+              clamp_min(1 - device:gputally_busy:gpus / (device:gputally_held:gpus > 0), 0)
             * on (cluster, node, gpu, uuid) group_left ()
               device:gputally_price:per_hour
           )
@@ -507,16 +512,26 @@ groups:
     rules:
       - record: node:gputally_gpus:count
         expr: |-
-          count by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_info))
+          count by (cluster, node) (gpu:gputally_gpu:info)
       - record: node:gputally_gpus_up:count
         expr: |-
           sum by (cluster, node) (max by (cluster, node, gpu, uuid) (gputally_gpu_up))
       - record: node:gputally_gpus_allocated:count
         expr: |-
-          sum by (cluster, node) (device:gputally_allocated:gpus)
+          sum by (cluster, node) (
+                device:gputally_share:ratio
+              * on (cluster, node, gpu, uuid) group_left ()
+                max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(pod|host)_active"})
+            or
+              device:gputally_share:ratio * 0
+          )
       - record: node:gputally_gpus_in_use:count
         expr: |-
-          sum by (cluster, node) (device:gputally_in_use:gpus)
+          sum by (cluster, node) (
+              device:gputally_share:ratio
+            * on (cluster, node, gpu, uuid) group_left ()
+              (max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(gpu|mig)_processes"}) > bool 0)
+          )
       - record: node:gputally_gpus_free:count
         expr: |-
           clamp_min(node:gputally_gpus_up:count - node:gputally_gpus_allocated:count, 0)
@@ -540,7 +555,9 @@ groups:
           sum by (cluster, node) (device:gputally_busy:gpus)
       - record: node:gputally_idle:gpus
         expr: |-
-          sum by (cluster, node) (device:gputally_idle:gpus)
+          sum by (cluster, node) (
+            clamp_min(device:gputally_held:gpus - device:gputally_busy:gpus, 0)
+          )
       - record: node:gputally_gpu_cost:per_hour
         expr: |-
           sum by (cluster, node) (gpu:gputally_price:per_hour)
@@ -561,24 +578,30 @@ groups:
           )
       - record: model:gputally_gpus:count
         expr: |-
-          count by (cluster, model) (
-              max by (cluster, node, gpu, uuid) (gputally_gpu_info)
-            * on (cluster, node, uuid) group_left (model)
-              max by (cluster, node, uuid, model) (gputally_gpu_info)
-          )
+          count by (cluster, model) (gpu:gputally_gpu:info)
       - record: model:gputally_gpus_up:count
         expr: |-
           sum by (cluster, model) (
               max by (cluster, node, gpu, uuid) (gputally_gpu_up)
             * on (cluster, node, uuid) group_left (model)
-              max by (cluster, node, uuid, model) (gputally_gpu_info)
+              gpu:gputally_gpu:info
           )
       - record: model:gputally_gpus_allocated:count
         expr: |-
-          sum by (cluster, model) (device:gputally_allocated:gpus)
+          sum by (cluster, model) (
+                device:gputally_share:ratio
+              * on (cluster, node, gpu, uuid) group_left ()
+                max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(pod|host)_active"})
+            or
+              device:gputally_share:ratio * 0
+          )
       - record: model:gputally_gpus_in_use:count
         expr: |-
-          sum by (cluster, model) (device:gputally_in_use:gpus)
+          sum by (cluster, model) (
+              device:gputally_share:ratio
+            * on (cluster, node, gpu, uuid) group_left ()
+              (max by (cluster, node, gpu, uuid) ({__name__=~"gputally_(gpu|mig)_processes"}) > bool 0)
+          )
       - record: model:gputally_gpus_free:count
         expr: |-
           clamp_min(model:gputally_gpus_up:count - model:gputally_gpus_allocated:count, 0)
@@ -587,28 +610,28 @@ groups:
           avg by (cluster, model) (
               max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
             * on (cluster, node, uuid) group_left (model)
-              max by (cluster, node, uuid, model) (gputally_gpu_info)
+              gpu:gputally_gpu:info
           )
       - record: model:gputally_memory_used:bytes
         expr: |-
           sum by (cluster, model) (
               max by (cluster, node, gpu, uuid) (gputally_gpu_memory_used_bytes)
             * on (cluster, node, uuid) group_left (model)
-              max by (cluster, node, uuid, model) (gputally_gpu_info)
+              gpu:gputally_gpu:info
           )
       - record: model:gputally_memory_total:bytes
         expr: |-
           sum by (cluster, model) (
               max by (cluster, node, gpu, uuid) (gputally_gpu_memory_total_bytes)
             * on (cluster, node, uuid) group_left (model)
-              max by (cluster, node, uuid, model) (gputally_gpu_info)
+              gpu:gputally_gpu:info
           )
       - record: model:gputally_power:watts
         expr: |-
           sum by (cluster, model) (
               max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts)
             * on (cluster, node, uuid) group_left (model)
-              max by (cluster, node, uuid, model) (gputally_gpu_info)
+              gpu:gputally_gpu:info
           )
       - record: model:gputally_held:gpus
         expr: |-
@@ -618,7 +641,9 @@ groups:
           sum by (cluster, model) (device:gputally_busy:gpus)
       - record: model:gputally_idle:gpus
         expr: |-
-          sum by (cluster, model) (device:gputally_idle:gpus)
+          sum by (cluster, model) (
+            clamp_min(device:gputally_held:gpus - device:gputally_busy:gpus, 0)
+          )
       - record: model:gputally_gpu_cost:per_hour
         expr: |-
           sum by (cluster, model) (gpu:gputally_price:per_hour)
@@ -689,7 +714,7 @@ groups:
             floor(
                 max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
               * on (cluster, node, uuid) group_left (model)
-                max by (cluster, node, uuid, model) (gputally_gpu_info)
+                gpu:gputally_gpu:info
               * 10
             ) / 10
           )
@@ -762,25 +787,73 @@ groups:
                 )
               or
                 label_replace(
-                  max by (cluster, node, gpu, uuid) (
-                        max by (cluster, node, gpu, uuid) (gputally_gpu_utilization_ratio)
-                      >= {{ $settings.hangUtilizationRatio }}
-                    and
-                          max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts)
-                        /
-                          max by (cluster, node, gpu, uuid) (gputally_gpu_power_limit_watts)
-                      < {{ $settings.hangPowerRatio }}
-                  ) * 0 + 1,
+                  max by (cluster, node, gpu, uuid) (gpu:gputally_suspected_hang:ratio) * 0 + 1,
                   "problem", "suspected hang", "uuid", ".*"
                 )
             )
           * on (cluster, node, uuid) group_left (model)
-            max by (cluster, node, uuid, model) (gputally_gpu_info)
+            gpu:gputally_gpu:info
       - record: cluster:gputally_unrequested:gpus
         expr: |-
           sum by (cluster) (namespace:gputally_unrequested:gpus)
   {{- end }}
-  {{- if (index $rules.groups "gputally-anomalies").enabled }}
+  {{- if (index $rules.groups "gputally-baselines").enabled }}
+  - name: gputally-baselines
+    interval: 5m
+    rules:
+      - record: gpu:gputally_gpu_nvlink_up:highest
+        expr: |-
+          max_over_time(gpu:gputally_gpu_nvlink_up:sum[{{ $settings.linkWindow }}])
+      - record: gpu:gputally_gpu_xgmi_up:highest
+        expr: |-
+          max_over_time(gpu:gputally_gpu_xgmi_up:sum[{{ $settings.linkWindow }}])
+      - record: gpu:gputally_pcie_speed:lanes
+        expr: |2-
+            max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_pcie_width[5m]))
+          *
+              2
+            ^
+              (max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_pcie_generation[5m])) - 1)
+      - record: gpu:gputally_pcie_best:lanes
+        expr: |-
+          max_over_time(gpu:gputally_pcie_speed:lanes[{{ $settings.pcieWindow }}])
+      - record: model:gputally_pcie_usual:lanes
+        expr: |2-
+            quantile by (cluster, node, model) (
+              0.25,
+                gpu:gputally_pcie_best:lanes
+              * on (cluster, node, uuid) group_left (model)
+                max by (cluster, node, uuid, model) (gputally_gpu_info)
+            )
+          and on (cluster, node, model)
+            count by (cluster, node, model) (max by (cluster, node, uuid, model) (gputally_gpu_info)) >= 4
+      - record: gpu:gputally_idle_power:watts
+        expr: |2-
+            max by (cluster, node, gpu, uuid) (gputally_gpu_power_watts)
+          and
+            max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_utilization_ratio[5m])) == 0
+      - record: gpu:gputally_idle_floor:watts
+        expr: |2-
+            min_over_time(gpu:gputally_idle_power:watts[1d])
+          or on (cluster, node, gpu, uuid)
+            max by (cluster, node, gpu, uuid) (
+                max by (cluster, node, gpu, uuid, model) (gputally_gpu_info)
+              * on (cluster, model) group_left ()
+                min by (cluster, model) (
+                    min_over_time(gpu:gputally_idle_power:watts[1d])
+                  * on (cluster, node, uuid) group_left (model)
+                    max by (cluster, node, uuid, model) (gputally_gpu_info)
+                )
+            )
+          or on (cluster, node, gpu, uuid)
+              (
+                  max by (cluster, node, gpu, uuid) (gputally_gpu_power_enforced_limit_watts)
+                or
+                  max by (cluster, node, gpu, uuid) (gputally_gpu_power_limit_watts)
+              )
+            / 10
+  {{- end }}
+  {{- if or (index $rules.groups "gputally-anomalies").enabled $alerts.GPUTallyAnomalyGpu.enabled $alerts.GPUTallyAnomalyNamespace.enabled }}
   - name: gputally-anomalies
     interval: 1m
     rules:
@@ -1128,16 +1201,11 @@ groups:
       {{- with $alerts.GPUTallyAnomalyNamespace }}
       {{- if .enabled }}
       - alert: GPUTallyAnomalyNamespace
-        expr: |2-
-            label_replace(
-              namespace:gputally_anomaly:input > namespace:gputally_anomaly:upper,
-              "band", "upper", "anomaly_name", ".*"
-            )
-          or
-            label_replace(
-              namespace:gputally_anomaly:input < namespace:gputally_anomaly:lower,
-              "band", "lower", "anomaly_name", ".*"
-            )
+        expr: |-
+          label_replace(
+            namespace:gputally_anomaly:input < namespace:gputally_anomaly:lower,
+            "band", "lower", "anomaly_name", ".*"
+          )
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -1151,15 +1219,16 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            GPU use of namespace {{`{{ $labels.namespace }}`}} is unusual.
+            Namespace {{`{{ $labels.namespace }}`}} uses less of its GPUs than usual.
           description: |-
-            Namespace {{`{{ $labels.namespace }}`}} is outside the {{`{{ $labels.band }}`}} band of its own past: {{`{{ $labels.anomaly_name }}`}} is {{`{{ $value | humanize }}`}}. If this was not planned, check which pods started or ended.
+            Namespace {{`{{ $labels.namespace }}`}} is below the band of its own past: {{`{{ $labels.anomaly_name }}`}} is {{`{{ $value | humanize }}`}}. If this was not planned, check which pods ended or wait.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyAnomalyNamespace.md
       {{- end }}
       {{- end }}
   {{- end }}
   {{- if (index $rules.groups "gputally-availability").enabled }}
   - name: gputally-availability
+    interval: 1m
     rules:
       - record: node:gputally_exporter:up
         expr: |-
@@ -1557,6 +1626,7 @@ groups:
   {{- end }}
   {{- if (index $rules.groups "gputally-health").enabled }}
   - name: gputally-health
+    interval: 1m
     rules:
       - record: gpu:gputally_gpu_lost:timestamp
         expr: |-
@@ -2110,11 +2180,21 @@ groups:
       - alert: GPUTallyNvlinkErrors
         expr: |2-
             (
-              sum by (cluster, node, gpu, uuid) (
-                max by (cluster, node, gpu, uuid, type) (
-                  increase(gputally_gpu_nvlink_errors_total{type!~"crc_.*"}[1h])
+                label_replace(
+                  sum by (cluster, node, gpu, uuid) (
+                    max by (cluster, node, gpu, uuid, type) (
+                      increase(gputally_gpu_nvlink_errors_total{type=~"link_recovery_failed|ecc_data"}[15m])
+                    )
+                  ) > 0,
+                  "kind", "failed recoveries or lost data", "uuid", ".*"
                 )
-              ) > 0
+              or on (cluster, node, gpu, uuid)
+                label_replace(
+                  max by (cluster, node, gpu, uuid) (
+                    increase(gputally_gpu_nvlink_errors_total{type="replay"}[15m])
+                  ) >= 15 * {{ $settings.nvlinkReplaysPerMinute }},
+                  "kind", "replays", "uuid", ".*"
+                )
             )
           * on (cluster, node, uuid) group_left (pci_bus_id, model)
             max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
@@ -2131,9 +2211,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} has NVLink errors other than CRC.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} has serious NVLink errors: {{`{{ $labels.kind }}`}}.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} had {{`{{ printf "%.0f" $value }}`}} NVLink errors other than CRC in the last hour: replays, recoveries or corrupt packets. A link may be failing. Find it with nvidia-smi nvlink -e.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} had {{`{{ printf "%.0f" $value }}`}} {{`{{ $labels.kind }}`}} on its NVLinks in 15 minutes. A link is failing. Find it with nvidia-smi nvlink -e, and reset the GPU when its jobs have ended.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyNvlinkErrors.md
       {{- end }}
       {{- end }}
@@ -2141,7 +2221,7 @@ groups:
       {{- if .enabled }}
       - alert: GPUTallyNvlinkDown
         expr: |2-
-                max_over_time(gpu:gputally_gpu_nvlink_up:sum[{{ $settings.linkWindow }}])
+                last_over_time(gpu:gputally_gpu_nvlink_up:highest[15m])
               -
                 gpu:gputally_gpu_nvlink_up:sum
             > 0
@@ -2281,7 +2361,7 @@ groups:
       {{- if .enabled }}
       - alert: GPUTallyXgmiDown
         expr: |2-
-                max_over_time(gpu:gputally_gpu_xgmi_up:sum[{{ $settings.linkWindow }}])
+                last_over_time(gpu:gputally_gpu_xgmi_up:highest[15m])
               -
                 gpu:gputally_gpu_xgmi_up:sum
             > 0
@@ -2318,26 +2398,23 @@ groups:
       - alert: GPUTallyPcieDegraded
         expr: |2-
             (
-                    max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_pcie_width[15m]))
-                  /
-                    max by (cluster, node, gpu, uuid) (gputally_gpu_pcie_width_max)
-                  *
-                      2
-                    ^
-                      (
-                          max by (cluster, node, gpu, uuid) (
-                            max_over_time(gputally_gpu_pcie_generation[15m])
-                          )
-                        -
-                          max by (cluster, node, gpu, uuid) (gputally_gpu_pcie_generation_max)
-                      )
-                < 1
-              and
-                  max by (cluster, node, gpu, uuid) (avg_over_time(gputally_gpu_utilization_ratio[15m]))
-                >= {{ $settings.pcieBusyRatio }}
+                  max_over_time(gpu:gputally_pcie_speed:lanes[15m])
+                /
+                  last_over_time(gpu:gputally_pcie_best:lanes[15m])
+                * on (cluster, node, uuid) group_left (pci_bus_id, model)
+                  max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+              < 1
+            or
+                  max_over_time(gpu:gputally_pcie_speed:lanes[15m])
+                * on (cluster, node, uuid) group_left (pci_bus_id, model)
+                  max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+                / on (cluster, node, model) group_left ()
+                  last_over_time(model:gputally_pcie_usual:lanes[15m])
+              < 1
             )
-          * on (cluster, node, uuid) group_left (pci_bus_id, model)
-            max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
+          and on (cluster, node, uuid)
+              max by (cluster, node, uuid) (avg_over_time(gputally_gpu_utilization_ratio[15m]))
+            >= {{ $settings.pcieBusyRatio }}
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -2351,9 +2428,9 @@ groups:
           {{- end }}
         annotations:
           summary: |-
-            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is busy on a PCIe link below its full speed.
+            GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is busy on a PCIe link below its usual speed.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} is busy, and its PCIe link reached at most {{`{{ $value | humanizePercentage }}`}} of its bandwidth. Loading and copying data is slow. Reseat the card or its riser at the next service.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} is busy, and its PCIe link reached at most {{`{{ $value | humanizePercentage }}`}} of the bandwidth that it had in the last {{ $settings.pcieWindow }}, or that the other GPUs of its model on the node have. Loading and copying data is slow. Reseat the card or its riser at the next service.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyPcieDegraded.md
       {{- end }}
       {{- end }}
@@ -2363,7 +2440,22 @@ groups:
         expr: |2-
             (
                 max by (cluster, node, gpu, uuid) (rate(gputally_gpu_pcie_replays_total[5m])) * 60
-              > {{ $settings.pcieReplaysPerMinute }}
+              >
+                ceil(
+                    {{ $settings.pcieReplaysPerGigatransfer }}
+                  *
+                    (
+                        max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_pcie_width[5m]))
+                      *
+                          2
+                        ^
+                          max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_pcie_generation[5m]))
+                      or
+                          max by (cluster, node, gpu, uuid) (gputally_gpu_pcie_replays_total)
+                        * 0
+                        + 128
+                    )
+                )
             )
           * on (cluster, node, uuid) group_left (pci_bus_id, model)
             max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
@@ -2386,23 +2478,25 @@ groups:
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyPcieReplays.md
       {{- end }}
       {{- end }}
+      - record: gpu:gputally_suspected_hang:ratio
+        expr: |2-
+              max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_power_watts[5m]))
+            / on (cluster, node, gpu, uuid)
+              max by (cluster, node, gpu, uuid) (last_over_time(gpu:gputally_idle_floor:watts[15m]))
+            < {{ $settings.hangPowerFactor }}
+          and
+              max by (cluster, node, gpu, uuid) (min_over_time(gputally_gpu_utilization_ratio[5m]))
+            >= {{ $settings.hangUtilizationRatio }}
+          unless
+              max by (cluster, node, gpu, uuid) (
+                max_over_time(gputally_gpu_memory_utilization_ratio[5m])
+              )
+            >= {{ $settings.hangMemoryRatio }}
       {{- with $alerts.GPUTallySuspectedHang }}
       {{- if .enabled }}
       - alert: GPUTallySuspectedHang
         expr: |2-
-            (
-                    max by (cluster, node, gpu, uuid) (max_over_time(gputally_gpu_power_watts[5m]))
-                  /
-                    (
-                        max by (cluster, node, gpu, uuid) (gputally_gpu_power_enforced_limit_watts)
-                      or
-                        max by (cluster, node, gpu, uuid) (gputally_gpu_power_limit_watts)
-                    )
-                < {{ $settings.hangPowerRatio }}
-              and
-                  max by (cluster, node, gpu, uuid) (min_over_time(gputally_gpu_utilization_ratio[5m]))
-                >= {{ $settings.hangUtilizationRatio }}
-            )
+            gpu:gputally_suspected_hang:ratio
           * on (cluster, node, uuid) group_left (pci_bus_id, model)
             max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
         for: {{ .for }}
@@ -2420,7 +2514,7 @@ groups:
           summary: |-
             GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is busy at idle power: its job may hang.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} has been busy without a break for 15 minutes, at no more than {{`{{ $value | humanizePercentage }}`}} of its power limit. A kernel that waits for another GPU looks like this. Find the owner with gputally whose, and check whether the job makes progress.
+            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} has been busy without a break for 15 minutes, at no more than {{`{{ printf "%.1f" $value }}`}} times its power while idle, and without moving memory. A kernel that waits for another GPU looks like this. Find the owner with gputally whose, and check whether the job makes progress.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallySuspectedHang.md
       {{- end }}
       {{- end }}
@@ -2499,37 +2593,29 @@ groups:
   {{- end }}
   {{- if or $alerts.GPUTallyMemoryNearlyFull.enabled $alerts.GPUTallyMemoryLeak.enabled $alerts.GPUTallyNoFreeGpu.enabled }}
   - name: gputally-saturation
+    interval: 5m
     rules:
       {{- with $alerts.GPUTallyMemoryNearlyFull }}
       {{- if .enabled }}
       - alert: GPUTallyMemoryNearlyFull
-        expr: |2-
+        expr: |-
+          max by (cluster, node, namespace, pod) (
+              device:gputally_pod_memory_used:bytes * 0
+            + on (cluster, node, gpu, uuid) group_left ()
               (
                     1
                   -
                       max by (cluster, node, gpu, uuid) (gputally_gpu_memory_free_bytes)
                     /
                       max by (cluster, node, gpu, uuid) (gputally_gpu_memory_total_bytes)
-                > {{ $settings.memoryFullRatio }}
-              )
-            * on (cluster, node, uuid) group_left (pci_bus_id, model)
-              max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info)
-          or
-              (
+                or
                     1
                   -
                       max by (cluster, node, gpu, uuid) (gputally_mig_memory_free_bytes)
                     /
                       max by (cluster, node, gpu, uuid) (gputally_mig_memory_total_bytes)
-                > {{ $settings.memoryFullRatio }}
               )
-            * on (cluster, node, uuid) group_left (parent_uuid)
-              max by (cluster, node, uuid, parent_uuid) (gputally_mig_info)
-            * on (cluster, node, parent_uuid) group_left (pci_bus_id, model)
-              label_replace(
-                max by (cluster, node, uuid, pci_bus_id, model) (gputally_gpu_info),
-                "parent_uuid", "$1", "uuid", "(.+)"
-              )
+          ) > {{ $settings.memoryFullRatio }}
         for: {{ .for }}
         {{- with .keepFiringFor }}
         keep_firing_for: {{ . }}
@@ -2537,15 +2623,15 @@ groups:
         labels:
           severity: {{ .severity }}
           action: none
-          audience: oncall
+          audience: team
           {{- with $rules.additionalRuleLabels }}
           {{- toYaml . | nindent 10 }}
           {{- end }}
         annotations:
           summary: |-
-            Memory of GPU {{`{{ $labels.gpu }}`}} on {{`{{ $labels.node }}`}} is nearly full.
+            GPU memory of pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} is nearly full.
           description: |-
-            GPU {{`{{ $labels.gpu }}`}} ({{`{{ $labels.model }}`}}, {{`{{ $labels.pci_bus_id }}`}}) on node {{`{{ $labels.node }}`}} ({{`{{ $labels.uuid }}`}}) has had {{`{{ $value | humanizePercentage }}`}} of its memory in use for 15 minutes. Further allocations fail. gputally_pod_memory_used_bytes shows which pods use it.
+            Pod {{`{{ $labels.namespace }}`}}/{{`{{ $labels.pod }}`}} on node {{`{{ $labels.node }}`}} uses a GPU or MIG device that has had {{`{{ $value | humanizePercentage }}`}} of its memory in use for 15 minutes. If that is not intended, further allocations will fail: use smaller batches or a larger GPU.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyMemoryNearlyFull.md
       {{- end }}
       {{- end }}
@@ -2625,7 +2711,7 @@ groups:
   {{- end }}
   {{- if or $alerts.GPUTallyHeldIdle.enabled $alerts.GPUTallyHeldIdleLong.enabled $alerts.GPUTallyHeldUnderused.enabled $alerts.GPUTallyUnrequestedUse.enabled $alerts.GPUTallyUnattributedProcesses.enabled $alerts.GPUTallyGpusUnallocated.enabled }}
   - name: gputally-efficiency
-    interval: 2m
+    interval: 5m
     rules:
       {{- with $alerts.GPUTallyHeldIdle }}
       {{- if .enabled }}
@@ -2650,6 +2736,11 @@ groups:
                 device:gputally_pod_held:ratio{namespace!~"{{ $settings.exemptNamespaces }}"}[15m]
                   offset {{ $settings.idleWindow }}
               )
+            unless on (cluster, node, gpu, uuid, namespace, pod)
+                max_over_time(device:gputally_pod_memory_used:bytes[{{ $settings.idleWindow }}])
+              -
+                min_over_time(device:gputally_pod_memory_used:bytes[{{ $settings.idleWindow }}])
+              > {{ $settings.idleMemoryMebibytes }} * 1024 * 1024
           )
         for: {{ .for }}
         {{- with .keepFiringFor }}
@@ -2693,6 +2784,11 @@ groups:
                 device:gputally_pod_held:ratio{namespace!~"{{ $settings.exemptNamespaces }}"}[15m]
                   offset {{ $settings.idleLongWindow }}
               )
+            unless on (cluster, node, gpu, uuid, namespace, pod)
+                max_over_time(device:gputally_pod_memory_used:bytes[{{ $settings.idleLongWindow }}])
+              -
+                min_over_time(device:gputally_pod_memory_used:bytes[{{ $settings.idleLongWindow }}])
+              > {{ $settings.idleMemoryMebibytes }} * 1024 * 1024
           )
         for: {{ .for }}
         {{- with .keepFiringFor }}
@@ -2842,8 +2938,9 @@ groups:
       {{- end }}
       {{- end }}
   {{- end }}
-  {{- if or $alerts.GPUTallyNodePowerOverBudget.enabled $alerts.GPUTallyNamespaceOverBudget.enabled $alerts.GPUTallyUnattributedEnergy.enabled $alerts.GPUTallyEnergyCounterStuck.enabled }}
+  {{- if or $alerts.GPUTallyNodePowerOverBudget.enabled $alerts.GPUTallyNamespaceOverBudget.enabled $alerts.GPUTallyModelUnpriced.enabled $alerts.GPUTallyUnattributedEnergy.enabled $alerts.GPUTallyEnergyCounterStuck.enabled }}
   - name: gputally-energy
+    interval: 1m
     rules:
       {{- with $alerts.GPUTallyNodePowerOverBudget }}
       {{- if .enabled }}
@@ -2893,8 +2990,32 @@ groups:
           summary: |-
             Namespace {{`{{ $labels.namespace }}`}} is over its daily GPU budget.
           description: |-
-            Namespace {{`{{ $labels.namespace }}`}} has cost {{`{{ $value | printf "%.2f" }}`}} in the last 24 hours (GPUs and energy), more than its daily budget. Review its most expensive pods and its idle GPUs.
+            Namespace {{`{{ $labels.namespace }}`}} has cost {{`{{ $value | printf "%.2f" }}`}} {{ $settings.currency }} in the last 24 hours (GPUs and energy), more than its daily budget. Review its most expensive pods and its idle GPUs.
           runbook_url: {{ $rules.runbookUrl }}/GPUTallyNamespaceOverBudget.md
+      {{- end }}
+      {{- end }}
+      {{- with $alerts.GPUTallyModelUnpriced }}
+      {{- if .enabled }}
+      - alert: GPUTallyModelUnpriced
+        expr: |-
+          model:gputally_gpus_unpriced:count > 0
+        for: {{ .for }}
+        {{- with .keepFiringFor }}
+        keep_firing_for: {{ . }}
+        {{- end }}
+        labels:
+          severity: {{ .severity }}
+          action: none
+          audience: oncall
+          {{- with $rules.additionalRuleLabels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+        annotations:
+          summary: |-
+            GPU model {{`{{ $labels.model }}`}} has no price.
+          description: |-
+            {{`{{ $value }}`}} GPU(s) of model {{`{{ $labels.model }}`}} have no price: their GPU-hours are counted, but bills and budgets contain only their energy. Add a row for the model to gpu_hour_prices.
+          runbook_url: {{ $rules.runbookUrl }}/GPUTallyModelUnpriced.md
       {{- end }}
       {{- end }}
       {{- with $alerts.GPUTallyUnattributedEnergy }}
@@ -2966,6 +3087,7 @@ groups:
   {{- end }}
   {{- if or $alerts.GPUTallySourceFailing.enabled $alerts.GPUTallyReadErrors.enabled $alerts.GPUTallySourceSlow.enabled $alerts.GPUTallyCheckpointFailing.enabled $alerts.GPUTallyLedgerError.enabled $alerts.GPUTallyScrapeSlow.enabled $alerts.GPUTallyTooManySamples.enabled $alerts.GPUTallyExporterRestarting.enabled $alerts.GPUTallyEnergyUnobserved.enabled $alerts.GPUTallyLedgerGap.enabled }}
   - name: gputally-exporter
+    interval: 1m
     rules:
       {{- with $alerts.GPUTallySourceFailing }}
       {{- if .enabled }}

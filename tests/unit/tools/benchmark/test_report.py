@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tools.benchmark.command import parser
 from tools.benchmark.contenders import ALL_SMI, NAMES, OURS, PLAIN, Contender, Role
 from tools.benchmark.figures import Spread, number, range_of, ratio, table
-from tools.benchmark.fleet import Answer, FleetCost, GroupCost
+from tools.benchmark.fleet import Answer, FleetCost
 from tools.benchmark.lint import Faults, parse_findings, promtool_faults
 from tools.benchmark.machine import MachineFacts, parse_cpu_model
 from tools.benchmark.price import Size
@@ -108,7 +108,6 @@ QUICK_FLEET = FleetCost(
         Answer("GPUs, A", 0.004, 1, 4),
         Answer("Lost, A", 0.001, 0, 4),
     ],
-    [GroupCost("gputally-devices", 16, 3.0), GroupCost("gputally-health", 22, 1.5)],
 )
 LINEAR_PROCESSES = points("processes", {0: 1, 10: 2, 100: 11, 1000: 101})
 
@@ -138,20 +137,17 @@ def test_a_good_run_meets_every_target() -> None:
         fleet=QUICK_FLEET,
     )
     assert [verdict.target for verdict in verdicts if not verdict.met] == []
-    assert len(verdicts) == 18
+    assert len(verdicts) == 17
 
 
 def test_a_slow_ledger_misses_its_target() -> None:
     assert verdict_of(judge(good_run(), [], [], ledger_window_seconds=0.002), "ledger").met is False
 
 
-def test_a_slow_query_or_slow_rules_on_a_large_fleet_miss_their_targets() -> None:
-    slow = dataclasses.replace(
-        QUICK_FLEET, answers=[Answer("Nodes, A", 1.0, 1, 1)], groups=[GroupCost("g", 1, 60.0)]
-    )
+def test_a_slow_query_on_a_large_fleet_misses_its_target() -> None:
+    slow = dataclasses.replace(QUICK_FLEET, answers=[Answer("Nodes, A", 1.0, 1, 1)])
     verdicts = judge(good_run(), [], [], fleet=slow)
     assert verdict_of(verdicts, "Fleet dashboard, 1,000 nodes x 8 GPUs").met is False
-    assert verdict_of(verdicts, "rules, 1,000 nodes x 8 GPUs").met is False
 
 
 def test_targets_are_measured_against_the_best_peer_of_this_run() -> None:
@@ -223,7 +219,6 @@ def test_unmeasured_targets_are_neither_met_nor_missed() -> None:
         "memory idle",
         "with GPUs",
         "Fleet dashboard",
-        "rules",
     ):
         assert verdict_of(alone, text).met is None
 
@@ -233,7 +228,7 @@ def test_without_our_exporter_there_is_no_result() -> None:
 
 
 def test_the_large_fleet_is_evaluated_without_an_exporter() -> None:
-    assert len(judge([], [], [], fleet=QUICK_FLEET)) == 2
+    assert len(judge([], [], [], fleet=QUICK_FLEET)) == 1
 
 
 def whole_run(results: list[Result]) -> BenchmarkRun:
@@ -262,20 +257,18 @@ def whole_run(results: list[Result]) -> BenchmarkRun:
 
 def test_the_page_has_machine_date_and_method() -> None:
     page = report(whole_run(good_run()))
-    for text in ("tools/bench --quick", "2026-01-02", "Some CPU", "3.11.7", "18 of 18 met"):
+    for text in ("tools/bench --quick", "2026-01-02", "Some CPU", "3.11.7", "17 of 17 met"):
         assert text in page
     assert "| gputally | 10 | 1.00 | 0.200 (0.100-0.900) |" in page
     assert "**dcgm-exporter** was not measured: not on PATH" in page
     assert "| a-peer | 2 | lint | x no help text |" in page
 
 
-def test_the_page_names_the_slowest_queries_and_the_groups_of_rules() -> None:
+def test_the_page_names_the_slowest_queries() -> None:
     page = report(whole_run(good_run()))
     assert "3 queries. The slowest takes 250 ms, the median 4.00 ms" in page
     assert "Without results on this fleet: Lost, A." in page
     assert "| Worst GPUs, A | 250 | 50 | 1,000,000 |" in page
-    assert "All 38 rules" in page
-    assert "One evaluation takes 4.50 s" in page
 
 
 def test_a_page_of_the_large_fleet_alone_has_no_exporters() -> None:
@@ -285,7 +278,7 @@ def test_a_page_of_the_large_fleet_alone_has_no_exporters() -> None:
     )
     page = report(run)
     assert "## The Fleet dashboard" in page
-    assert "2 of 2 met" in page
+    assert "1 of 1 met" in page
     assert "## Side by side" not in page
     assert "promtool" not in page
 
@@ -295,7 +288,7 @@ def test_the_page_shows_a_missed_target() -> None:
     run[0] = result(OURS, one_round(0.01))
     page = report(whole_run(run))
     assert "**not met**" in page
-    assert "18 of 18" not in page
+    assert "17 of 17" not in page
 
 
 def test_the_page_prices_the_series_of_each_set_and_peer() -> None:
