@@ -240,7 +240,7 @@ def earlier_samples(
         read_from = max(begin, EVALUATED - one.reach - _LOOKBACK)
         first, last = math.ceil(read_from / one.interval), math.ceil(min(end, one.until) / one.interval)
         samples = b"".join(
-            encode_sample(round(number * one.interval * 1000), one.value * (0.5 + number % 97 / 194))
+            encode_sample(one.value * (0.5 + number % 97 / 194), round(number * one.interval * 1000))
             for number in range(first, last)
         )
         if samples:

@@ -88,12 +88,6 @@ def with_target(scraped: LabelPairs, target: Mapping[str, str]) -> dict[str, str
     return {name: value for name, value in {**target, **dict(scraped)}.items() if value}
 
 
-def encode_sample(at_ms: int, value: float) -> bytes:
-    """One sample of a series, to be joined with others."""
-    head, tail = _sample_frame(at_ms)
-    return _SAMPLE(head, value, tail)
-
-
 def encode_series(labels: Mapping[str, str], samples: bytes) -> bytes:
     """One series of a write request, which is a concatenation of them."""
     encoded = b"".join([_label(name, value) for name, value in sorted(labels.items())])

@@ -57,7 +57,7 @@ def test_a_record_of_a_node_goes_back_as_far_as_it_is_read_and_each_clone_has_it
     day_before = list(earlier_samples(past, EVALUATED - 86_400, EVALUATED - 82_800, copies))
     own, clone = earlier_samples(past, EVALUATED - 86_400, EVALUATED, copies)
     assert day_before == []
-    assert len(own[1]) == len(clone[1]) == (3600 + 300) // 300 * len(encode_sample(EVALUATED * 1000, 2.0))
+    assert len(own[1]) == len(clone[1]) == (3600 + 300) // 300 * len(encode_sample(2.0, EVALUATED * 1000))
     assert dict(own[0]) == labels
     assert dict(clone[0])["node"] == "two"
     assert dict(clone[0])["uuid"] != "GPU-1"
