@@ -64,7 +64,7 @@ DASHBOARD = dashboard(
             now(_or_zero(f"count({_chosen('pod:gputally_pending:seconds')})")),
         ),
         _counted(
-            "GPUs they request",
+            "Pending GPUs",
             "GPUs that the pending pods request: by so many more the cluster would have to be larger, or "
             "emptier, to run them all.",
             now(_or_zero(_sum("resource:gputally_pending:devices"))),
@@ -164,9 +164,9 @@ DASHBOARD = dashboard(
             rows(f"sum by (cluster, node, resource) ({_chosen('node:gputally_allocatable:devices')})"),
             columns=(
                 column("node", name="Node", link=links.TO_NODE),
-                column("resource", name="Resource", width=150),
+                column("resource", name="Resource", width=140),
                 column("Value #A", name="Free", width=70),
-                column("Value #B", name="Allocatable", width=90),
+                column("Value #B", name="Allocatable", width=115),
             ),
             hidden=("cluster",),
             order=("node", "resource", *value_columns(2)),
