@@ -17,6 +17,14 @@ _REASONS = {
     "SchedulingGated": palette.HELD,
     "Starting": palette.WARNING,
 }
+_FUNNEL = {
+    "allocatable": palette.FREE,
+    "requested": palette.HELD,
+    "allocated": palette.HELD,
+    "in use": palette.BUSY,
+    "idle": palette.IDLE,
+    "free": palette.FREE,
+}
 
 
 def _chosen(record: str) -> str:
@@ -37,7 +45,7 @@ def _or_zero(expr: str) -> str:
 
 
 def _counted(title: str, description: str, query: Target, unit: str = "short") -> Panel:
-    return stat(title, description, query, unit=unit, width=4, steps=fields.NO_COLOUR, no_value=_NEEDED)
+    return stat(title, description, query, unit=unit, width=4, no_value=_NEEDED)
 
 
 def _quota(type: str) -> str:
@@ -64,7 +72,7 @@ DASHBOARD = dashboard(
             now(_or_zero(f"count({_chosen('pod:gputally_pending:seconds')})")),
         ),
         _counted(
-            "GPUs they request",
+            "Pending GPUs",
             "GPUs that the pending pods request: by so many more the cluster would have to be larger, or "
             "emptier, to run them all.",
             now(_or_zero(_sum("resource:gputally_pending:devices"))),
@@ -89,9 +97,9 @@ DASHBOARD = dashboard(
             now(_sum("cluster:gputally_gpus_free:count"), "free"),
             unit="short",
             width=12,
-            height=8,
+            height=12,
             decimals=0,
-            steps=fields.NO_COLOUR,
+            overrides=fields.colors_of(_FUNNEL),
             links=(links.link("Idle GPUs", "idle"),),
         ),
         timeseries(
@@ -122,8 +130,8 @@ DASHBOARD = dashboard(
                 "{{resource}} allocatable",
             ),
             unit="short",
-            width=12,
-            height=8,
+            width=24,
+            height=7,
             legend="bottom",
             calcs=("max", "lastNotNull"),
             no_value=_NEEDED,
@@ -152,7 +160,7 @@ DASHBOARD = dashboard(
         ),
     ),
     row(
-        "Nodes, quotas and queues",
+        "Nodes, quotas and queues (from kube-state-metrics and Kueue)",
         table(
             "Nodes with free GPUs",
             "GPUs of each node that no pod requests, the 100 nodes with the most. A pod needs all of its "
@@ -164,9 +172,9 @@ DASHBOARD = dashboard(
             rows(f"sum by (cluster, node, resource) ({_chosen('node:gputally_allocatable:devices')})"),
             columns=(
                 column("node", name="Node", link=links.TO_NODE),
-                column("resource", name="Resource", width=150),
+                column("resource", name="Resource", width=140),
                 column("Value #A", name="Free", width=70),
-                column("Value #B", name="Allocatable", width=90),
+                column("Value #B", name="Allocatable", width=115),
             ),
             hidden=("cluster",),
             order=("node", "resource", *value_columns(2)),

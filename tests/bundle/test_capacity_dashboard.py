@@ -33,7 +33,7 @@ def of(title: str, letter: str = "A") -> str:
 def test_pods_that_wait_are_counted_and_listed(tmp_path: Path) -> None:
     expected = {
         of("Pods pending"): {"{}": 2},
-        of("GPUs they request"): {"{}": 9},
+        of("Pending GPUs"): {"{}": 9},
         of("Longest wait"): {"{}": 3600},
         of("Pending GPUs by reason"): {'{reason="Unschedulable"}': 8, '{reason="Starting"}': 1},
         of("Pending pods"): {f"{{{LARGE}}}": 3600, f"{{{SMALL}}}": 60},
@@ -50,7 +50,7 @@ def test_pods_that_wait_are_counted_and_listed(tmp_path: Path) -> None:
 
 def test_without_pending_pods_the_numbers_are_zero(tmp_path: Path) -> None:
     series = {f'resource:gputally_requested:devices{{cluster="lab", {GPU}}}': always(4)}
-    numbers = {of(title): {"{}": 0} for title in ("Pods pending", "GPUs they request", "Longest wait")}
+    numbers = {of(title): {"{}": 0} for title in ("Pods pending", "Pending GPUs", "Longest wait")}
     assert_results(tmp_path, series, numbers)
 
 

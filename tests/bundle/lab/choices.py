@@ -43,7 +43,7 @@ _NO_STATE_FILE = "simulated history has no --state-file"
 _NO_KUBERNETES = "the data has no kube-state-metrics and no Kueue: test_capacity_dashboard.py has them"
 _OF_KUBERNETES = {
     "Pods pending": "A",
-    "GPUs they request": "A",
+    "Pending GPUs": "A",
     "Longest wait": "A",
     "From allocatable to busy": "AB",
     "Pending GPUs by reason": "A",
@@ -78,7 +78,8 @@ SHOWN: Mapping[str, Choice] = {
 """Values chosen in the browser for variables without All."""
 SHOWN_EMPTY: Mapping[tuple[str, str], str] = {
     **{
-        ("capacity", panel): _NO_KUBERNETES for panel in _OF_KUBERNETES if panel != "From allocatable to busy"
+        ("capacity", panel): _NO_KUBERNETES
+        for panel in ("Pending pods", "Nodes with free GPUs", "GPU quotas of namespaces", "Kueue queues")
     },
     ("exporter", "Ledger write duration"): _NO_STATE_FILE,
 }

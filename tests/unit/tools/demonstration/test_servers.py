@@ -82,7 +82,7 @@ def test_grafana_has_all_dashboards_and_the_minimum_step_of_the_history(
     assert grafana.scrape_seconds == step
     assert grafana.home_dashboard is not None
     assert json.loads(grafana.home_dashboard.read_text())["uid"] == "gputally-fleet"
-    assert len(list(grafana.dashboards.rglob("*.json"))) == 12
+    assert len(list(grafana.dashboards.rglob("*.json"))) == 13
     assert grafana.prometheus == "http://127.0.0.1:3"
     assert grafana.alertmanager == "http://127.0.0.1:4"
     assert not grafana.viewers_log_in
