@@ -3,6 +3,7 @@
 from alerts.groups import (
     anomalies,
     availability,
+    bill,
     devices,
     efficiency,
     energy,
@@ -18,6 +19,7 @@ from alerts.model import Alert, Group, RecordingRule
 
 GROUPS: tuple[Group, ...] = (
     prices.GROUP,
+    bill.GROUP,
     ledger.GROUP,
     devices.GROUP,
     owners.GROUP,

@@ -9,20 +9,6 @@ from alerts.model import Group, RecordingRule
 GROUP = Group(
     "gputally-ledger",
     (
-        # A pod that has ended keeps its workload as long as its last rates are visible.
-        RecordingRule(
-            "pod:gputally_workload:info",
-            """
-              topk by (cluster, namespace, pod) (
-                1,
-                max by (cluster, namespace, pod, workload) (
-                  last_over_time(gputally_pod_info{workload!=""}[15m])
-                )
-              )
-            or on (cluster, namespace, pod)
-              clamp_min(max by (cluster, namespace, pod) (last_over_time(gputally_pod_active[15m])), 1)
-            """,
-        ),
         RecordingRule(
             "gpu:gputally_energy:watts",
             """
