@@ -37,20 +37,33 @@ def _put(expression: str, **parts: str) -> str:
     return "\n".join(lines)
 
 
+def _newest(metric: str, matchers: str = "") -> str:
+    """The last sample of each series, also of a target that has vanished since the last evaluation."""
+    return f"""
+      (
+          {metric}{matchers}
+        or
+          last_over_time({metric}{matchers}[1m])
+      )
+    """
+
+
 def _counter(metric: str, labels: str, matchers: str = "") -> str:
     """While two exporters of a node have series (one was replaced), only the newer ledger counts."""
     return _put(
         f"""
         max by ({labels}) (
-            {metric}{matchers}
+            <counter>
           unless on (cluster, node, gpu, instance)
             (
-                gputally_gpu_ledger_start_timestamp_seconds
+                <start>
               < on ({GPU}) group_left ()
                 {_LEDGER}
             )
         )
-        """
+        """,
+        counter=_newest(metric, matchers),
+        start=_newest("gputally_gpu_ledger_start_timestamp_seconds"),
     )
 
 
@@ -127,7 +140,14 @@ _SHARES = (
 _LEDGERS = (
     RecordingRule(
         "gpu:gputally_ledger_start:timestamp",
-        f"max by ({GPU}) (gputally_gpu_ledger_start_timestamp_seconds)",
+        _put(
+            f"""
+            max by ({GPU}) (
+              <start>
+            )
+            """,
+            start=_newest("gputally_gpu_ledger_start_timestamp_seconds"),
+        ),
     ),
     # A GPU without a meter has no ledger: 0. One that is lost has none until it is back.
     RecordingRule(
@@ -150,11 +170,16 @@ _LEDGERS = (
     ),
     RecordingRule(
         _CLOCK,
-        f"""
-          {_LEDGER} * 0
-        + on (cluster, node) group_left ()
-          max by (cluster, node) (gputally_snapshot_timestamp_seconds)
-        """,
+        _put(
+            f"""
+              {_LEDGER} * 0
+            + on (cluster, node) group_left ()
+              max by (cluster, node) (
+                <snapshot>
+              )
+            """,
+            snapshot=_newest("gputally_snapshot_timestamp_seconds"),
+        ),
     ),
     # Since the last evaluation, or since the ledger began; absent if what was counted before is not known.
     RecordingRule(
@@ -188,7 +213,10 @@ _LEDGERS = (
     RecordingRule(
         "gpu:gputally_bill_model:info",
         f"""
-          topk by (cluster, node, gpu) (1, max by (cluster, node, gpu, model) (gputally_gpu_info))
+          topk by (cluster, node, gpu) (
+            1,
+            max by (cluster, node, gpu, model) (last_over_time(gputally_gpu_info[5m]))
+          )
         or on (cluster, node, gpu)
           max by (cluster, node, gpu) ({_LEDGER}) * 0 + 1
         """,

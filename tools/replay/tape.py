@@ -94,6 +94,12 @@ def encode_series(labels: Mapping[str, str], samples: bytes) -> bytes:
     return _field(1, encoded + samples)
 
 
+def encode_sample(value: float | None, at_ms: int) -> bytes:
+    """One sample of a series; None marks it as stale."""
+    head, tail = _sample_frame(at_ms)
+    return _STALE_SAMPLE(head, _STALE, tail) if value is None else _SAMPLE(head, value, tail)
+
+
 def snappy(message: Sequence[bytes]) -> list[bytes]:
     """The message in Snappy's block format, uncompressed: on one machine compression only costs time."""
     length = sum(map(len, message))
