@@ -4,8 +4,8 @@ A record of the bill is what was added since the evaluation before: the counter 
 counter at that evaluation. The sum over a range is exact, whatever the length of a job or of a gap.
 
 A level is looked up as of a millisecond ago, so that the order of the rules in the group does not matter. It
-is valid only within one ledger, and only if it is of the last evaluation that had the GPU: an account that
-was closed in between begins at 0 again.
+is valid within one ledger only, and that of an owner only if its account was open at the last evaluation that
+had the GPU: an account that was closed in between begins at 0 again.
 """
 
 from textwrap import dedent, indent
@@ -18,6 +18,7 @@ _GAP, _GAP_SECONDS = "6h", 21_600
 _STARTING_SECONDS = 900
 """An allocated GPU on which nothing ever ran is idle, not starting, after this time."""
 _OWNER = {"pod": "namespace, pod", "host": "owner"}
+_ACCOUNT = {"pod": f"{GPU}, namespace, pod, container", "host": f"{GPU}, owner"}
 _DEVICE = "cluster, node, uuid"
 _OF_NODE = "cluster, node, model"
 _LEDGER = "gpu:gputally_bill_ledger:timestamp"
@@ -31,7 +32,8 @@ def _put(expression: str, **parts: str) -> str:
     for line in dedent(expression).strip("\n").splitlines():
         name = line.strip()[1:-1]
         if line.strip() == f"<{name}>":
-            lines.append(indent(dedent(parts[name]).strip("\n"), line[: line.index("<")]))
+            if part := dedent(parts[name]).strip("\n"):
+                lines.append(indent(part, line[: line.index("<")]))
         else:
             lines.append(line)
     return "\n".join(lines)
@@ -67,30 +69,41 @@ def _counter(metric: str, labels: str, matchers: str = "") -> str:
     )
 
 
-def _added(level: str) -> str:
-    """What a counter has counted since the evaluation before, for GPUs whose ledger is known since then."""
-    return f"""
-        (
-                {level}
-              -
-                (
-                    (
-                        {level} offset 1ms
-                      or
-                          last_over_time({level}[{_GAP}] offset 1ms)
-                        unless on (cluster, node, gpu)
-                          {_LEDGER} offset 1ms
-                    )
-                  and on (cluster, node, gpu)
-                    {_SAME_LEDGER}
-                )
-            >= 0
-          or
-            {level}
-        )
-      and on (cluster, node, gpu)
-        gpu:gputally_bill_wall:seconds
+def _added(level: str, account: str = "") -> str:
+    """What a counter has counted since the evaluation before, for GPUs whose ledger is known since then.
+
+    `account` is the record of the accounts that were open then: others begin at 0.
     """
+    same_account = (
+        _put(
+            f"""
+            and on ({_ACCOUNT[account]})
+              device:gputally_bill_{account}_same_account:timestamp
+            """
+        )
+        if account
+        else ""
+    )
+    return _put(
+        f"""
+          (
+                  {level}
+                -
+                  (
+                      last_over_time({level}[{_GAP}] offset 1ms)
+                    and on (cluster, node, gpu)
+                      {_SAME_LEDGER}
+                    <same_account>
+                  )
+              >= 0
+            or
+              {level}
+          )
+        and on (cluster, node, gpu)
+          gpu:gputally_bill_wall:seconds
+        """,
+        same_account=same_account,
+    )
 
 
 _SHARES = (
@@ -249,9 +262,12 @@ _LEDGERS = (
 )
 
 
-def _owner_levels(kind: str, labels: str) -> tuple[RecordingRule, ...]:
-    # No level is the same as a level of 0.
+def _accounts(kind: str) -> tuple[RecordingRule, ...]:
+    """The levels of all accounts, and the accounts that were open at the last evaluation of their GPU."""
+    labels = _ACCOUNT[kind]
+    levels = f'{{__name__=~"device:gputally_{kind}_(energy|held|busy):level"}}'
     return (
+        # No level is the same as a level of 0.
         RecordingRule(
             f"device:gputally_{kind}_energy:level",
             _counter(f"gputally_{kind}_energy_joules_total", f"{labels}, basis") + "\n> 0",
@@ -261,6 +277,23 @@ def _owner_levels(kind: str, labels: str) -> tuple[RecordingRule, ...]:
         ),
         RecordingRule(
             f"device:gputally_{kind}_busy:level", _counter(f"gputally_{kind}_busy_seconds_total", labels)
+        ),
+        RecordingRule(
+            f"device:gputally_bill_{kind}_account:timestamp",
+            f"""
+                max by ({labels}) ({levels})
+              * 0
+            + on (cluster, node, gpu) group_left ()
+              max by (cluster, node, gpu) ({_CLOCK})
+            """,
+        ),
+        RecordingRule(
+            f"device:gputally_bill_{kind}_same_account:timestamp",
+            f"""
+              last_over_time(device:gputally_bill_{kind}_account:timestamp[{_GAP}] offset 1ms)
+            == on (cluster, node, gpu) group_left ()
+              max by (cluster, node, gpu) (last_over_time({_CLOCK}[{_GAP}] offset 1ms))
+            """,
         ),
     )
 
@@ -285,8 +318,8 @@ _LEVELS = (
         )
         + "\n> 0",
     ),
-    *_owner_levels("pod", f"{GPU}, namespace, pod, container"),
-    *_owner_levels("host", f"{GPU}, owner"),
+    *_accounts("pod"),
+    *_accounts("host"),
 )
 
 _METER = (
@@ -378,7 +411,7 @@ def _owned_seconds(kind: str, name: str) -> RecordingRule:
           <added>
         )
         """,
-        added=_added(f"device:gputally_{kind}_{name}:level"),
+        added=_added(f"device:gputally_{kind}_{name}:level", kind),
     )
     return RecordingRule(f"device:gputally_bill_{kind}_{name}:seconds", _at_most_wall(added))
 
@@ -514,7 +547,7 @@ def _owners(kind: str) -> tuple[RecordingRule, ...]:
                 gpu:gputally_bill_model:info
             )
             """,
-            added=_added(f"device:gputally_{kind}_energy:level"),
+            added=_added(f"device:gputally_{kind}_energy:level", kind),
         ),
         "allocated:seconds": f"sum by ({labels}) (device:gputally_bill_{kind}_allocated:seconds)",
         "busy:seconds": f"""

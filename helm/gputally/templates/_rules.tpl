@@ -92,7 +92,13 @@ groups:
             )
       - record: gpu:gputally_ledger_start:timestamp
         expr: |-
-          max by (cluster, node, gpu, uuid) (gputally_gpu_ledger_start_timestamp_seconds)
+          max by (cluster, node, gpu, uuid) (
+            (
+                gputally_gpu_ledger_start_timestamp_seconds
+              or
+                last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+            )
+          )
       - record: gpu:gputally_bill_ledger:timestamp
         expr: |2-
             gpu:gputally_ledger_start:timestamp
@@ -109,7 +115,13 @@ groups:
         expr: |2-
             gpu:gputally_bill_ledger:timestamp * 0
           + on (cluster, node) group_left ()
-            max by (cluster, node) (gputally_snapshot_timestamp_seconds)
+            max by (cluster, node) (
+              (
+                  gputally_snapshot_timestamp_seconds
+                or
+                  last_over_time(gputally_snapshot_timestamp_seconds[1m])
+              )
+            )
       - record: gpu:gputally_bill_wall:seconds
         expr: |2-
               clamp_min(
@@ -137,7 +149,10 @@ groups:
               last_over_time(gpu:gputally_bill_clock:timestamp[6h] offset 1ms)
       - record: gpu:gputally_bill_model:info
         expr: |2-
-            topk by (cluster, node, gpu) (1, max by (cluster, node, gpu, model) (gputally_gpu_info))
+            topk by (cluster, node, gpu) (
+              1,
+              max by (cluster, node, gpu, model) (last_over_time(gputally_gpu_info[5m]))
+            )
           or on (cluster, node, gpu)
             max by (cluster, node, gpu) (gpu:gputally_bill_ledger:timestamp) * 0 + 1
       - record: node:gputally_bill_price:per_hour
@@ -160,10 +175,18 @@ groups:
       - record: gpu:gputally_meter:level
         expr: |-
           max by (cluster, node, gpu, uuid) (
-              gputally_gpu_energy_joules_total
+              (
+                  gputally_gpu_energy_joules_total
+                or
+                  last_over_time(gputally_gpu_energy_joules_total[1m])
+              )
             unless on (cluster, node, gpu, instance)
               (
-                  gputally_gpu_ledger_start_timestamp_seconds
+                  (
+                      gputally_gpu_ledger_start_timestamp_seconds
+                    or
+                      last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                  )
                 < on (cluster, node, gpu, uuid) group_left ()
                   gpu:gputally_bill_ledger:timestamp
               )
@@ -173,10 +196,18 @@ groups:
             gpu:gputally_meter:level
           - on (cluster, node, gpu, uuid)
             max by (cluster, node, gpu, uuid) (
-                gputally_gpu_unattributed_energy_joules_total{reason="initial"}
+                (
+                    gputally_gpu_unattributed_energy_joules_total{reason="initial"}
+                  or
+                    last_over_time(gputally_gpu_unattributed_energy_joules_total{reason="initial"}[1m])
+                )
               unless on (cluster, node, gpu, instance)
                 (
-                    gputally_gpu_ledger_start_timestamp_seconds
+                    (
+                        gputally_gpu_ledger_start_timestamp_seconds
+                      or
+                        last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                    )
                   < on (cluster, node, gpu, uuid) group_left ()
                     gpu:gputally_bill_ledger:timestamp
                 )
@@ -184,10 +215,18 @@ groups:
       - record: gpu:gputally_unattributed:level
         expr: |-
           max by (cluster, node, gpu, uuid, reason) (
-              gputally_gpu_unattributed_energy_joules_total{reason!~"initial|expired"}
+              (
+                  gputally_gpu_unattributed_energy_joules_total{reason!~"initial|expired"}
+                or
+                  last_over_time(gputally_gpu_unattributed_energy_joules_total{reason!~"initial|expired"}[1m])
+              )
             unless on (cluster, node, gpu, instance)
               (
-                  gputally_gpu_ledger_start_timestamp_seconds
+                  (
+                      gputally_gpu_ledger_start_timestamp_seconds
+                    or
+                      last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                  )
                 < on (cluster, node, gpu, uuid) group_left ()
                   gpu:gputally_bill_ledger:timestamp
               )
@@ -196,10 +235,18 @@ groups:
       - record: device:gputally_pod_energy:level
         expr: |-
           max by (cluster, node, gpu, uuid, namespace, pod, container, basis) (
-              gputally_pod_energy_joules_total
+              (
+                  gputally_pod_energy_joules_total
+                or
+                  last_over_time(gputally_pod_energy_joules_total[1m])
+              )
             unless on (cluster, node, gpu, instance)
               (
-                  gputally_gpu_ledger_start_timestamp_seconds
+                  (
+                      gputally_gpu_ledger_start_timestamp_seconds
+                    or
+                      last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                  )
                 < on (cluster, node, gpu, uuid) group_left ()
                   gpu:gputally_bill_ledger:timestamp
               )
@@ -208,10 +255,18 @@ groups:
       - record: device:gputally_pod_held:level
         expr: |-
           max by (cluster, node, gpu, uuid, namespace, pod, container) (
-              gputally_pod_held_seconds_total
+              (
+                  gputally_pod_held_seconds_total
+                or
+                  last_over_time(gputally_pod_held_seconds_total[1m])
+              )
             unless on (cluster, node, gpu, instance)
               (
-                  gputally_gpu_ledger_start_timestamp_seconds
+                  (
+                      gputally_gpu_ledger_start_timestamp_seconds
+                    or
+                      last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                  )
                 < on (cluster, node, gpu, uuid) group_left ()
                   gpu:gputally_bill_ledger:timestamp
               )
@@ -219,21 +274,48 @@ groups:
       - record: device:gputally_pod_busy:level
         expr: |-
           max by (cluster, node, gpu, uuid, namespace, pod, container) (
-              gputally_pod_busy_seconds_total
+              (
+                  gputally_pod_busy_seconds_total
+                or
+                  last_over_time(gputally_pod_busy_seconds_total[1m])
+              )
             unless on (cluster, node, gpu, instance)
               (
-                  gputally_gpu_ledger_start_timestamp_seconds
+                  (
+                      gputally_gpu_ledger_start_timestamp_seconds
+                    or
+                      last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                  )
                 < on (cluster, node, gpu, uuid) group_left ()
                   gpu:gputally_bill_ledger:timestamp
               )
           )
+      - record: device:gputally_bill_pod_account:timestamp
+        expr: |2-
+              max by (cluster, node, gpu, uuid, namespace, pod, container) ({__name__=~"device:gputally_pod_(energy|held|busy):level"})
+            * 0
+          + on (cluster, node, gpu) group_left ()
+            max by (cluster, node, gpu) (gpu:gputally_bill_clock:timestamp)
+      - record: device:gputally_bill_pod_same_account:timestamp
+        expr: |2-
+            last_over_time(device:gputally_bill_pod_account:timestamp[6h] offset 1ms)
+          == on (cluster, node, gpu) group_left ()
+            max by (cluster, node, gpu) (last_over_time(gpu:gputally_bill_clock:timestamp[6h] offset 1ms))
       - record: device:gputally_host_energy:level
         expr: |-
           max by (cluster, node, gpu, uuid, owner, basis) (
-              gputally_host_energy_joules_total
+              (
+                  gputally_host_energy_joules_total
+                or
+                  last_over_time(gputally_host_energy_joules_total[1m])
+              )
             unless on (cluster, node, gpu, instance)
               (
-                  gputally_gpu_ledger_start_timestamp_seconds
+                  (
+                      gputally_gpu_ledger_start_timestamp_seconds
+                    or
+                      last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                  )
                 < on (cluster, node, gpu, uuid) group_left ()
                   gpu:gputally_bill_ledger:timestamp
               )
@@ -242,10 +324,18 @@ groups:
       - record: device:gputally_host_held:level
         expr: |-
           max by (cluster, node, gpu, uuid, owner) (
-              gputally_host_held_seconds_total
+              (
+                  gputally_host_held_seconds_total
+                or
+                  last_over_time(gputally_host_held_seconds_total[1m])
+              )
             unless on (cluster, node, gpu, instance)
               (
-                  gputally_gpu_ledger_start_timestamp_seconds
+                  (
+                      gputally_gpu_ledger_start_timestamp_seconds
+                    or
+                      last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                  )
                 < on (cluster, node, gpu, uuid) group_left ()
                   gpu:gputally_bill_ledger:timestamp
               )
@@ -253,14 +343,33 @@ groups:
       - record: device:gputally_host_busy:level
         expr: |-
           max by (cluster, node, gpu, uuid, owner) (
-              gputally_host_busy_seconds_total
+              (
+                  gputally_host_busy_seconds_total
+                or
+                  last_over_time(gputally_host_busy_seconds_total[1m])
+              )
             unless on (cluster, node, gpu, instance)
               (
-                  gputally_gpu_ledger_start_timestamp_seconds
+                  (
+                      gputally_gpu_ledger_start_timestamp_seconds
+                    or
+                      last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                  )
                 < on (cluster, node, gpu, uuid) group_left ()
                   gpu:gputally_bill_ledger:timestamp
               )
           )
+      - record: device:gputally_bill_host_account:timestamp
+        expr: |2-
+              max by (cluster, node, gpu, uuid, owner) ({__name__=~"device:gputally_host_(energy|held|busy):level"})
+            * 0
+          + on (cluster, node, gpu) group_left ()
+            max by (cluster, node, gpu) (gpu:gputally_bill_clock:timestamp)
+      - record: device:gputally_bill_host_same_account:timestamp
+        expr: |2-
+            last_over_time(device:gputally_bill_host_account:timestamp[6h] offset 1ms)
+          == on (cluster, node, gpu) group_left ()
+            max by (cluster, node, gpu) (last_over_time(gpu:gputally_bill_clock:timestamp[6h] offset 1ms))
       - record: gpu:gputally_bill_between_ledgers:joules
         expr: |2-
             (
@@ -285,13 +394,7 @@ groups:
                         gpu:gputally_ledger:level
                       -
                         (
-                            (
-                                gpu:gputally_ledger:level offset 1ms
-                              or
-                                  last_over_time(gpu:gputally_ledger:level[6h] offset 1ms)
-                                unless on (cluster, node, gpu)
-                                  gpu:gputally_bill_ledger:timestamp offset 1ms
-                            )
+                            last_over_time(gpu:gputally_ledger:level[6h] offset 1ms)
                           and on (cluster, node, gpu)
                             gpu:gputally_bill_same_ledger:timestamp
                         )
@@ -314,13 +417,7 @@ groups:
                         gpu:gputally_unattributed:level
                       -
                         (
-                            (
-                                gpu:gputally_unattributed:level offset 1ms
-                              or
-                                  last_over_time(gpu:gputally_unattributed:level[6h] offset 1ms)
-                                unless on (cluster, node, gpu)
-                                  gpu:gputally_bill_ledger:timestamp offset 1ms
-                            )
+                            last_over_time(gpu:gputally_unattributed:level[6h] offset 1ms)
                           and on (cluster, node, gpu)
                             gpu:gputally_bill_same_ledger:timestamp
                         )
@@ -349,15 +446,11 @@ groups:
                             device:gputally_pod_held:level
                           -
                             (
-                                (
-                                    device:gputally_pod_held:level offset 1ms
-                                  or
-                                      last_over_time(device:gputally_pod_held:level[6h] offset 1ms)
-                                    unless on (cluster, node, gpu)
-                                      gpu:gputally_bill_ledger:timestamp offset 1ms
-                                )
+                                last_over_time(device:gputally_pod_held:level[6h] offset 1ms)
                               and on (cluster, node, gpu)
                                 gpu:gputally_bill_same_ledger:timestamp
+                              and on (cluster, node, gpu, uuid, namespace, pod, container)
+                                device:gputally_bill_pod_same_account:timestamp
                             )
                         >= 0
                       or
@@ -381,15 +474,11 @@ groups:
                             device:gputally_pod_busy:level
                           -
                             (
-                                (
-                                    device:gputally_pod_busy:level offset 1ms
-                                  or
-                                      last_over_time(device:gputally_pod_busy:level[6h] offset 1ms)
-                                    unless on (cluster, node, gpu)
-                                      gpu:gputally_bill_ledger:timestamp offset 1ms
-                                )
+                                last_over_time(device:gputally_pod_busy:level[6h] offset 1ms)
                               and on (cluster, node, gpu)
                                 gpu:gputally_bill_same_ledger:timestamp
+                              and on (cluster, node, gpu, uuid, namespace, pod, container)
+                                device:gputally_bill_pod_same_account:timestamp
                             )
                         >= 0
                       or
@@ -413,15 +502,11 @@ groups:
                             device:gputally_host_held:level
                           -
                             (
-                                (
-                                    device:gputally_host_held:level offset 1ms
-                                  or
-                                      last_over_time(device:gputally_host_held:level[6h] offset 1ms)
-                                    unless on (cluster, node, gpu)
-                                      gpu:gputally_bill_ledger:timestamp offset 1ms
-                                )
+                                last_over_time(device:gputally_host_held:level[6h] offset 1ms)
                               and on (cluster, node, gpu)
                                 gpu:gputally_bill_same_ledger:timestamp
+                              and on (cluster, node, gpu, uuid, owner)
+                                device:gputally_bill_host_same_account:timestamp
                             )
                         >= 0
                       or
@@ -445,15 +530,11 @@ groups:
                             device:gputally_host_busy:level
                           -
                             (
-                                (
-                                    device:gputally_host_busy:level offset 1ms
-                                  or
-                                      last_over_time(device:gputally_host_busy:level[6h] offset 1ms)
-                                    unless on (cluster, node, gpu)
-                                      gpu:gputally_bill_ledger:timestamp offset 1ms
-                                )
+                                last_over_time(device:gputally_host_busy:level[6h] offset 1ms)
                               and on (cluster, node, gpu)
                                 gpu:gputally_bill_same_ledger:timestamp
+                              and on (cluster, node, gpu, uuid, owner)
+                                device:gputally_bill_host_same_account:timestamp
                             )
                         >= 0
                       or
@@ -547,15 +628,11 @@ groups:
                             device:gputally_pod_energy:level
                           -
                             (
-                                (
-                                    device:gputally_pod_energy:level offset 1ms
-                                  or
-                                      last_over_time(device:gputally_pod_energy:level[6h] offset 1ms)
-                                    unless on (cluster, node, gpu)
-                                      gpu:gputally_bill_ledger:timestamp offset 1ms
-                                )
+                                last_over_time(device:gputally_pod_energy:level[6h] offset 1ms)
                               and on (cluster, node, gpu)
                                 gpu:gputally_bill_same_ledger:timestamp
+                              and on (cluster, node, gpu, uuid, namespace, pod, container)
+                                device:gputally_bill_pod_same_account:timestamp
                             )
                         >= 0
                       or
@@ -616,15 +693,11 @@ groups:
                           device:gputally_host_energy:level
                         -
                           (
-                              (
-                                  device:gputally_host_energy:level offset 1ms
-                                or
-                                    last_over_time(device:gputally_host_energy:level[6h] offset 1ms)
-                                  unless on (cluster, node, gpu)
-                                    gpu:gputally_bill_ledger:timestamp offset 1ms
-                              )
+                              last_over_time(device:gputally_host_energy:level[6h] offset 1ms)
                             and on (cluster, node, gpu)
                               gpu:gputally_bill_same_ledger:timestamp
+                            and on (cluster, node, gpu, uuid, owner)
+                              device:gputally_bill_host_same_account:timestamp
                           )
                       >= 0
                     or
