@@ -267,10 +267,9 @@ def _accounts(kind: str) -> tuple[RecordingRule, ...]:
     labels = _ACCOUNT[kind]
     levels = f'{{__name__=~"device:gputally_{kind}_(energy|held|busy):level"}}'
     return (
-        # No level is the same as a level of 0.
         RecordingRule(
             f"device:gputally_{kind}_energy:level",
-            _counter(f"gputally_{kind}_energy_joules_total", f"{labels}, basis") + "\n> 0",
+            _counter(f"gputally_{kind}_energy_joules_total", f"{labels}, basis"),
         ),
         RecordingRule(
             f"device:gputally_{kind}_held:level", _counter(f"gputally_{kind}_held_seconds_total", labels)
@@ -315,8 +314,7 @@ _LEVELS = (
         "gpu:gputally_unattributed:level",
         _counter(
             "gputally_gpu_unattributed_energy_joules_total", f"{GPU}, reason", '{reason!~"initial|expired"}'
-        )
-        + "\n> 0",
+        ),
     ),
     *_accounts("pod"),
     *_accounts("host"),
@@ -545,6 +543,7 @@ def _owners(kind: str) -> tuple[RecordingRule, ...]:
                 )
               * on (cluster, node, gpu) group_left (model)
                 gpu:gputally_bill_model:info
+              > 0
             )
             """,
             added=_added(f"device:gputally_{kind}_energy:level", kind),
@@ -725,7 +724,7 @@ _NODES = (
           sum by ({_OF_NODE}, basis) ({{__name__=~"(pod|host):gputally_bill_energy:joules"}})
         or
           sum by ({_OF_NODE}, reason) (
-              gpu:gputally_bill_unattributed:joules
+              (gpu:gputally_bill_unattributed:joules > 0)
             * on (cluster, node, gpu) group_left (model)
               gpu:gputally_bill_model:info
           )

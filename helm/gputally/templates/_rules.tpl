@@ -231,7 +231,6 @@ groups:
                   gpu:gputally_bill_ledger:timestamp
               )
           )
-          > 0
       - record: device:gputally_pod_energy:level
         expr: |-
           max by (cluster, node, gpu, uuid, namespace, pod, container, basis) (
@@ -251,7 +250,6 @@ groups:
                   gpu:gputally_bill_ledger:timestamp
               )
           )
-          > 0
       - record: device:gputally_pod_held:level
         expr: |-
           max by (cluster, node, gpu, uuid, namespace, pod, container) (
@@ -320,7 +318,6 @@ groups:
                   gpu:gputally_bill_ledger:timestamp
               )
           )
-          > 0
       - record: device:gputally_host_held:level
         expr: |-
           max by (cluster, node, gpu, uuid, owner) (
@@ -643,6 +640,7 @@ groups:
                 )
               * on (cluster, node, gpu) group_left (model)
                 gpu:gputally_bill_model:info
+              > 0
             )
           * on (cluster, namespace, pod) group_left (workload)
             pod:gputally_workload:info
@@ -708,6 +706,7 @@ groups:
               )
             * on (cluster, node, gpu) group_left (model)
               gpu:gputally_bill_model:info
+            > 0
           )
       - record: host:gputally_bill_allocated:seconds
         expr: |-
@@ -773,7 +772,7 @@ groups:
             sum by (cluster, node, model, basis) ({__name__=~"(pod|host):gputally_bill_energy:joules"})
           or
             sum by (cluster, node, model, reason) (
-                gpu:gputally_bill_unattributed:joules
+                (gpu:gputally_bill_unattributed:joules > 0)
               * on (cluster, node, gpu) group_left (model)
                 gpu:gputally_bill_model:info
             )
