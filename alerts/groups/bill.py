@@ -321,24 +321,27 @@ _LEVELS = (
 )
 
 _METER = (
-    # The hardware counted on while there was no ledger; after a boot it began at 0.
+    # The hardware counted on while there was no ledger; after a boot it began at 0. A record that others are
+    # made of has a value at every evaluation: a last value that is not replaced would be counted again.
     RecordingRule(
         "gpu:gputally_bill_between_ledgers:joules",
         f"""
-          (
+            (
+                    (gpu:gputally_meter:level - gpu:gputally_ledger:level)
+                  -
+                    last_over_time(gpu:gputally_meter:level[{_GAP}] offset 1ms)
+                >= 0
+              or
                   (gpu:gputally_meter:level - gpu:gputally_ledger:level)
-                -
+                and
                   last_over_time(gpu:gputally_meter:level[{_GAP}] offset 1ms)
-              >= 0
-            or
-                (gpu:gputally_meter:level - gpu:gputally_ledger:level)
-              and
-                last_over_time(gpu:gputally_meter:level[{_GAP}] offset 1ms)
-          )
-        and
-          gpu:gputally_bill_wall:seconds
-        unless
-          {_SAME_LEDGER}
+            )
+          and
+            gpu:gputally_bill_wall:seconds
+          unless
+            {_SAME_LEDGER}
+        or
+          gpu:gputally_meter:level * 0
         """,
     ),
     RecordingRule(
@@ -543,7 +546,6 @@ def _owners(kind: str) -> tuple[RecordingRule, ...]:
                 )
               * on (cluster, node, gpu) group_left (model)
                 gpu:gputally_bill_model:info
-              > 0
             )
             """,
             added=_added(f"device:gputally_{kind}_energy:level", kind),
@@ -680,8 +682,8 @@ _STATES = {
     "lost": _put(
         f"""
           <observed>
-        and on (cluster, node, gpu)
-          {_UP} == 0
+        * on (cluster, node, gpu) group_left ()
+          ({_UP} == bool 0)
         """,
         observed=_OBSERVED,
     ),
@@ -724,7 +726,7 @@ _NODES = (
           sum by ({_OF_NODE}, basis) ({{__name__=~"(pod|host):gputally_bill_energy:joules"}})
         or
           sum by ({_OF_NODE}, reason) (
-              (gpu:gputally_bill_unattributed:joules > 0)
+              gpu:gputally_bill_unattributed:joules
             * on (cluster, node, gpu) group_left (model)
               gpu:gputally_bill_model:info
           )

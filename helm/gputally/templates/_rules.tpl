@@ -369,20 +369,22 @@ groups:
             max by (cluster, node, gpu) (last_over_time(gpu:gputally_bill_clock:timestamp[6h] offset 1ms))
       - record: gpu:gputally_bill_between_ledgers:joules
         expr: |2-
-            (
+              (
+                      (gpu:gputally_meter:level - gpu:gputally_ledger:level)
+                    -
+                      last_over_time(gpu:gputally_meter:level[6h] offset 1ms)
+                  >= 0
+                or
                     (gpu:gputally_meter:level - gpu:gputally_ledger:level)
-                  -
+                  and
                     last_over_time(gpu:gputally_meter:level[6h] offset 1ms)
-                >= 0
-              or
-                  (gpu:gputally_meter:level - gpu:gputally_ledger:level)
-                and
-                  last_over_time(gpu:gputally_meter:level[6h] offset 1ms)
-            )
-          and
-            gpu:gputally_bill_wall:seconds
-          unless
-            gpu:gputally_bill_same_ledger:timestamp
+              )
+            and
+              gpu:gputally_bill_wall:seconds
+            unless
+              gpu:gputally_bill_same_ledger:timestamp
+          or
+            gpu:gputally_meter:level * 0
       - record: gpu:gputally_bill_meter:joules
         expr: |-
           sum by (cluster, node, gpu, uuid) (
@@ -640,7 +642,6 @@ groups:
                 )
               * on (cluster, node, gpu) group_left (model)
                 gpu:gputally_bill_model:info
-              > 0
             )
           * on (cluster, namespace, pod) group_left (workload)
             pod:gputally_workload:info
@@ -706,7 +707,6 @@ groups:
               )
             * on (cluster, node, gpu) group_left (model)
               gpu:gputally_bill_model:info
-            > 0
           )
       - record: host:gputally_bill_allocated:seconds
         expr: |-
@@ -772,7 +772,7 @@ groups:
             sum by (cluster, node, model, basis) ({__name__=~"(pod|host):gputally_bill_energy:joules"})
           or
             sum by (cluster, node, model, reason) (
-                (gpu:gputally_bill_unattributed:joules > 0)
+                gpu:gputally_bill_unattributed:joules
               * on (cluster, node, gpu) group_left (model)
                 gpu:gputally_bill_model:info
             )
@@ -872,8 +872,8 @@ groups:
                     or
                       max by (cluster, node, gpu) (gpu:gputally_bill_wall:seconds) * 0 + 1
                   )
-              and on (cluster, node, gpu)
-                max by (cluster, node, gpu) (gputally_gpu_up) == 0
+              * on (cluster, node, gpu) group_left ()
+                (max by (cluster, node, gpu) (gputally_gpu_up) == bool 0)
             ),
             "state", "lost", "node", ".*"
           )
