@@ -40,12 +40,14 @@ def _put(expression: str, **parts: str) -> str:
 
 
 def _newest(metric: str, matchers: str = "") -> str:
-    """The last sample of each series, also of a target that has vanished since the last evaluation."""
+    """The samples, and the last ones of an exporter that has vanished since the last evaluation."""
     return f"""
       (
           {metric}{matchers}
         or
-          last_over_time({metric}{matchers}[1m])
+            last_over_time({metric}{matchers}[1m])
+          unless on (cluster, node, instance)
+            gputally_snapshot_timestamp_seconds
       )
     """
 
@@ -573,16 +575,27 @@ def _owners(kind: str) -> tuple[RecordingRule, ...]:
             RecordingRule(f"{kind}:gputally_bill_{name}", _of_workload(amount, kind))
             for name, amount in amounts.items()
         ),
-        RecordingRule(
-            f"{kind}:gputally_bill_gpu_cost:money",
-            f"""
-              {kind}:gputally_bill_allocated:seconds
-            * on ({_OF_NODE}) group_left ()
-              node:gputally_bill_price:per_hour
-            / 3600
-            """,
+        *(
+            RecordingRule(
+                f"{kind}:gputally_bill_{cost}:money",
+                f"""
+                  {kind}:gputally_bill_{seconds}:seconds
+                * on ({_OF_NODE}) group_left ()
+                  node:gputally_bill_price:per_hour
+                / 3600
+                """,
+            )
+            for cost, seconds in (("gpu_cost", "allocated"), ("idle_cost", "idle"))
         ),
         RecordingRule(f"{kind}:gputally_bill_energy_cost:money", f"{energy}{_ENERGY_COST}"),
+        RecordingRule(
+            f"{kind}:gputally_bill_cost:money",
+            f"""
+            sum by ({labels}{", workload" if kind == "pod" else ""}) (
+              {{__name__=~"{kind}:gputally_bill_(gpu|energy)_cost:money"}}
+            )
+            """,
+        ),
         RecordingRule(f"{kind}:gputally_bill_co2:grams", f"{energy}{_CO2}"),
     )
 
@@ -602,7 +615,9 @@ _WORKLOADS = (
             "busy:seconds",
             "idle:seconds",
             "gpu_cost:money",
+            "idle_cost:money",
             "energy_cost:money",
+            "cost:money",
             "co2:grams",
         )
     ),
@@ -757,6 +772,25 @@ _NODES = (
     RecordingRule(
         "node:gputally_bill_energy_cost:money",
         f"sum by ({_OF_NODE}, reason) (node:gputally_bill_energy:joules){_ENERGY_COST}",
+    ),
+    RecordingRule(
+        "node:gputally_bill_cost:money",
+        f"""
+        sum by ({_OF_NODE}) (
+          {{__name__=~"node:gputally_bill_(gpu|energy)_cost:money"}}
+        )
+        """,
+    ),
+    # Together with the costs of the owners this is the whole cost.
+    RecordingRule(
+        "node:gputally_bill_unallocated_cost:money",
+        f"""
+        sum by ({_OF_NODE}) (
+            node:gputally_bill_gpu_cost:money{{state!="allocated"}}
+          or
+            node:gputally_bill_energy_cost:money{{reason!=""}}
+        )
+        """,
     ),
     RecordingRule(
         "node:gputally_bill_co2:grams",

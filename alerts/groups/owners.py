@@ -60,20 +60,6 @@ GROUP = Group(
             """,
         ),
         RecordingRule(
-            "pod:gputally_idle_cost:per_hour",
-            """
-              sum by (cluster, node, namespace, pod) (
-                  device:gputally_pod_part:ratio
-                * on (cluster, node, gpu, uuid) group_left ()
-                  (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
-                * on (cluster, node, gpu, uuid) group_left ()
-                  device:gputally_price:per_hour
-              )
-            * on (cluster, namespace, pod) group_left (workload)
-              pod:gputally_workload:info
-            """,
-        ),
-        RecordingRule(
             "pod:gputally_cost:per_hour",
             """
             sum by (cluster, node, namespace, pod, workload) (
@@ -132,18 +118,6 @@ GROUP = Group(
             """,
         ),
         RecordingRule(
-            "host:gputally_idle_cost:per_hour",
-            """
-            sum by (cluster, node, owner) (
-                device:gputally_host_part:ratio
-              * on (cluster, node, gpu, uuid) group_left ()
-                (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
-              * on (cluster, node, gpu, uuid) group_left ()
-                device:gputally_price:per_hour
-            )
-            """,
-        ),
-        RecordingRule(
             "host:gputally_cost:per_hour",
             'sum by (cluster, node, owner) ({__name__=~"host:gputally_(gpu|energy)_cost:per_hour"})',
         ),
@@ -184,18 +158,6 @@ GROUP = Group(
             "sum by (cluster, namespace, workload) (pod:gputally_busy:gpus)",
         ),
         RecordingRule(
-            "workload:gputally_idle:gpus",
-            "sum by (cluster, namespace, workload) (pod:gputally_idle:gpus)",
-        ),
-        RecordingRule(
-            "workload:gputally_gpu_cost:per_hour",
-            "sum by (cluster, namespace, workload) (pod:gputally_gpu_cost:per_hour)",
-        ),
-        RecordingRule(
-            "workload:gputally_idle_cost:per_hour",
-            "sum by (cluster, namespace, workload) (pod:gputally_idle_cost:per_hour)",
-        ),
-        RecordingRule(
             "workload:gputally_cost:per_hour",
             "sum by (cluster, namespace, workload) (pod:gputally_cost:per_hour)",
         ),
@@ -214,14 +176,6 @@ GROUP = Group(
         RecordingRule(
             "namespace:gputally_idle:gpus",
             "sum by (cluster, namespace) (pod:gputally_idle:gpus)",
-        ),
-        RecordingRule(
-            "namespace:gputally_gpu_cost:per_hour",
-            "sum by (cluster, namespace) (pod:gputally_gpu_cost:per_hour)",
-        ),
-        RecordingRule(
-            "namespace:gputally_idle_cost:per_hour",
-            "sum by (cluster, namespace) (pod:gputally_idle_cost:per_hour)",
         ),
         RecordingRule(
             "namespace:gputally_cost:per_hour",

@@ -45,11 +45,15 @@ class Truth:
     """(namespace, pod) -> charged by the ledger."""
     held_us: Counter[tuple[str, str]] = field(default_factory=Counter)
     meter_millijoules: int = 0
-    """By the counters of the hardware, without what they lost in a boot."""
+    """By the counters of the hardware, without what they lost in a boot before it was scraped."""
+    meter_doubt: int = 0
+    """Of it, scraped before a boot; the evaluation after that may have come too late for it."""
     lost_millijoules: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Charged to pods after the last evaluation that had them: what can be known of it is no pod's."""
+    """Charged to a pod after its last scrape: no row of the bill has it."""
     difference_millijoules: int = 0
-    """The part of it that the meter has, and no row of the bill."""
+    """The part of it that the meter has."""
+    doubt: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Charged to a pod between the last evaluation and the last scrape before its account was closed."""
 
 
 class Node:
@@ -101,9 +105,11 @@ class Node:
         """Pods end, and the counters of the hardware begin at 0."""
         self.jobs.clear()
         for uuid, counted in self._hardware.items():
-            self._truth.meter_millijoules -= counted - self._evaluated_hardware[uuid]
+            scraped = self._scraped_hardware.get(uuid, self._evaluated_hardware[uuid])
+            self._truth.meter_millijoules -= counted - scraped
+            self._truth.meter_doubt += scraped - self._evaluated_hardware[uuid]
         self._hardware = dict.fromkeys(self._hardware, 0)
-        self._evaluated_hardware = dict(self._hardware)
+        self._scraped_hardware = self._evaluated_hardware = dict(self._hardware)
         self._booted_at = now
         self.stop_exporter()
 
@@ -133,7 +139,7 @@ class Node:
 
     def evaluated(self) -> None:
         """The rules have read the last scrape."""
-        self._evaluated = self._scraped
+        self._evaluated = dict(self._scraped)
         self._evaluated_hardware = self._scraped_hardware
 
     def miss(self, replica: int, now: float) -> None:
@@ -221,8 +227,11 @@ class Node:
 
     def _close(self, account: _Account) -> int:
         charge = self._known.pop(account)
-        lost = _millijoules(charge) - self._evaluated.pop(account, 0)
-        self._truth.lost_millijoules[charge.owner.namespace, charge.owner.pod] += lost
+        key = (charge.owner.namespace, charge.owner.pod)
+        scraped = self._scraped.pop(account, 0)
+        lost = _millijoules(charge) - scraped
+        self._truth.lost_millijoules[key] += lost
+        self._truth.doubt[key] += scraped - self._evaluated.pop(account, 0)
         return lost
 
 
@@ -251,6 +260,7 @@ class Fleet:
         self._shared = shared
         self._jobs = 0
         self._later: list[tuple[float, Callable[[], object]]] = []
+        self._ended: dict[str, float] = {}
 
     def step(self, now: float, *, quiet: bool) -> None:
         """Lets five seconds pass; while `quiet`, nothing new happens."""
@@ -261,6 +271,7 @@ class Fleet:
             self._start_jobs(now)
             self._break_something(now)
         for node in self.nodes:
+            self._ended |= dict.fromkeys((job.owner.pod for job in node.jobs), now)
             node.step(now)
 
     def _start_jobs(self, now: float) -> None:
@@ -273,7 +284,9 @@ class Fleet:
                 # A pod of a StatefulSet has the same name on each node that it runs on.
                 names = {job.owner.pod for one in self.nodes for job in one.jobs}
                 pod = f"set-{self.luck.randrange(3)}"
-                if self.luck.random() < 0.7 or pod in names:
+                # If it comes back in the minute in which its account is closed, nothing tells the two apart.
+                closing = RETENTION - STEP <= now - self._ended.get(pod, 0) <= RETENTION + 60 + STEP
+                if self.luck.random() < 0.7 or pod in names or closing:
                     self._jobs += 1
                     pod = f"job{self._jobs % 7}-{self._jobs}"
                 owner = Owner("pod", namespace=namespace, pod=pod, container="main")

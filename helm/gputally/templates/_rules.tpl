@@ -676,10 +676,21 @@ groups:
           * on (cluster, node, model) group_left ()
             node:gputally_bill_price:per_hour
           / 3600
+      - record: pod:gputally_bill_idle_cost:money
+        expr: |2-
+            pod:gputally_bill_idle:seconds
+          * on (cluster, node, model) group_left ()
+            node:gputally_bill_price:per_hour
+          / 3600
       - record: pod:gputally_bill_energy_cost:money
         expr: |-
           sum without (basis) (pod:gputally_bill_energy:joules)
           * {{ $settings.pue }} / 3600000 * {{ $settings.kwhPrice }}
+      - record: pod:gputally_bill_cost:money
+        expr: |-
+          sum by (cluster, node, namespace, pod, model, workload) (
+            {__name__=~"pod:gputally_bill_(gpu|energy)_cost:money"}
+          )
       - record: pod:gputally_bill_co2:grams
         expr: |-
           sum without (basis) (pod:gputally_bill_energy:joules)
@@ -731,10 +742,21 @@ groups:
           * on (cluster, node, model) group_left ()
             node:gputally_bill_price:per_hour
           / 3600
+      - record: host:gputally_bill_idle_cost:money
+        expr: |2-
+            host:gputally_bill_idle:seconds
+          * on (cluster, node, model) group_left ()
+            node:gputally_bill_price:per_hour
+          / 3600
       - record: host:gputally_bill_energy_cost:money
         expr: |-
           sum without (basis) (host:gputally_bill_energy:joules)
           * {{ $settings.pue }} / 3600000 * {{ $settings.kwhPrice }}
+      - record: host:gputally_bill_cost:money
+        expr: |-
+          sum by (cluster, node, owner, model) (
+            {__name__=~"host:gputally_bill_(gpu|energy)_cost:money"}
+          )
       - record: host:gputally_bill_co2:grams
         expr: |-
           sum without (basis) (host:gputally_bill_energy:joules)
@@ -754,9 +776,15 @@ groups:
       - record: workload:gputally_bill_gpu_cost:money
         expr: |-
           sum by (cluster, namespace, workload, model) (pod:gputally_bill_gpu_cost:money)
+      - record: workload:gputally_bill_idle_cost:money
+        expr: |-
+          sum by (cluster, namespace, workload, model) (pod:gputally_bill_idle_cost:money)
       - record: workload:gputally_bill_energy_cost:money
         expr: |-
           sum by (cluster, namespace, workload, model) (pod:gputally_bill_energy_cost:money)
+      - record: workload:gputally_bill_cost:money
+        expr: |-
+          sum by (cluster, namespace, workload, model) (pod:gputally_bill_cost:money)
       - record: workload:gputally_bill_co2:grams
         expr: |-
           sum by (cluster, namespace, workload, model) (pod:gputally_bill_co2:grams)
@@ -905,6 +933,18 @@ groups:
         expr: |-
           sum by (cluster, node, model, reason) (node:gputally_bill_energy:joules)
           * {{ $settings.pue }} / 3600000 * {{ $settings.kwhPrice }}
+      - record: node:gputally_bill_cost:money
+        expr: |-
+          sum by (cluster, node, model) (
+            {__name__=~"node:gputally_bill_(gpu|energy)_cost:money"}
+          )
+      - record: node:gputally_bill_unallocated_cost:money
+        expr: |-
+          sum by (cluster, node, model) (
+              node:gputally_bill_gpu_cost:money{state!="allocated"}
+            or
+              node:gputally_bill_energy_cost:money{reason!=""}
+          )
       - record: node:gputally_bill_co2:grams
         expr: |-
           sum by (cluster, node, model, reason) (node:gputally_bill_energy:joules)
@@ -3269,7 +3309,7 @@ groups:
       {{- if .enabled }}
       - alert: GPUTallyNamespaceOverBudget
         expr: |2-
-            sum_over_time(namespace:gputally_cost:per_hour[1d]) / 60
+            sum by (cluster, namespace) (sum_over_time(workload:gputally_bill_cost:money[1d]))
           > on (namespace) group_left ()
             namespace:gputally_budget:per_day
         for: {{ .for }}
