@@ -60,6 +60,20 @@ GROUP = Group(
             """,
         ),
         RecordingRule(
+            "pod:gputally_idle_cost:per_hour",
+            """
+              sum by (cluster, node, namespace, pod) (
+                  device:gputally_pod_part:ratio
+                * on (cluster, node, gpu, uuid) group_left ()
+                  (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
+                * on (cluster, node, gpu, uuid) group_left ()
+                  device:gputally_price:per_hour
+              )
+            * on (cluster, namespace, pod) group_left (workload)
+              pod:gputally_workload:info
+            """,
+        ),
+        RecordingRule(
             "pod:gputally_cost:per_hour",
             """
             sum by (cluster, node, namespace, pod, workload) (

@@ -96,7 +96,9 @@ groups:
             (
                 gputally_gpu_ledger_start_timestamp_seconds
               or
-                last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                  last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                unless on (cluster, node, instance)
+                  gputally_snapshot_timestamp_seconds
             )
           )
       - record: gpu:gputally_bill_ledger:timestamp
@@ -119,7 +121,9 @@ groups:
               (
                   gputally_snapshot_timestamp_seconds
                 or
-                  last_over_time(gputally_snapshot_timestamp_seconds[1m])
+                    last_over_time(gputally_snapshot_timestamp_seconds[1m])
+                  unless on (cluster, node, instance)
+                    gputally_snapshot_timestamp_seconds
               )
             )
       - record: gpu:gputally_bill_wall:seconds
@@ -178,14 +182,18 @@ groups:
               (
                   gputally_gpu_energy_joules_total
                 or
-                  last_over_time(gputally_gpu_energy_joules_total[1m])
+                    last_over_time(gputally_gpu_energy_joules_total[1m])
+                  unless on (cluster, node, instance)
+                    gputally_snapshot_timestamp_seconds
               )
             unless on (cluster, node, gpu, instance)
               (
                   (
                       gputally_gpu_ledger_start_timestamp_seconds
                     or
-                      last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                        last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                      unless on (cluster, node, instance)
+                        gputally_snapshot_timestamp_seconds
                   )
                 < on (cluster, node, gpu, uuid) group_left ()
                   gpu:gputally_bill_ledger:timestamp
@@ -199,14 +207,18 @@ groups:
                 (
                     gputally_gpu_unattributed_energy_joules_total{reason="initial"}
                   or
-                    last_over_time(gputally_gpu_unattributed_energy_joules_total{reason="initial"}[1m])
+                      last_over_time(gputally_gpu_unattributed_energy_joules_total{reason="initial"}[1m])
+                    unless on (cluster, node, instance)
+                      gputally_snapshot_timestamp_seconds
                 )
               unless on (cluster, node, gpu, instance)
                 (
                     (
                         gputally_gpu_ledger_start_timestamp_seconds
                       or
-                        last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                          last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                        unless on (cluster, node, instance)
+                          gputally_snapshot_timestamp_seconds
                     )
                   < on (cluster, node, gpu, uuid) group_left ()
                     gpu:gputally_bill_ledger:timestamp
@@ -218,14 +230,18 @@ groups:
               (
                   gputally_gpu_unattributed_energy_joules_total{reason!~"initial|expired"}
                 or
-                  last_over_time(gputally_gpu_unattributed_energy_joules_total{reason!~"initial|expired"}[1m])
+                    last_over_time(gputally_gpu_unattributed_energy_joules_total{reason!~"initial|expired"}[1m])
+                  unless on (cluster, node, instance)
+                    gputally_snapshot_timestamp_seconds
               )
             unless on (cluster, node, gpu, instance)
               (
                   (
                       gputally_gpu_ledger_start_timestamp_seconds
                     or
-                      last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                        last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                      unless on (cluster, node, instance)
+                        gputally_snapshot_timestamp_seconds
                   )
                 < on (cluster, node, gpu, uuid) group_left ()
                   gpu:gputally_bill_ledger:timestamp
@@ -237,14 +253,18 @@ groups:
               (
                   gputally_pod_energy_joules_total
                 or
-                  last_over_time(gputally_pod_energy_joules_total[1m])
+                    last_over_time(gputally_pod_energy_joules_total[1m])
+                  unless on (cluster, node, instance)
+                    gputally_snapshot_timestamp_seconds
               )
             unless on (cluster, node, gpu, instance)
               (
                   (
                       gputally_gpu_ledger_start_timestamp_seconds
                     or
-                      last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                        last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                      unless on (cluster, node, instance)
+                        gputally_snapshot_timestamp_seconds
                   )
                 < on (cluster, node, gpu, uuid) group_left ()
                   gpu:gputally_bill_ledger:timestamp
@@ -256,14 +276,18 @@ groups:
               (
                   gputally_pod_held_seconds_total
                 or
-                  last_over_time(gputally_pod_held_seconds_total[1m])
+                    last_over_time(gputally_pod_held_seconds_total[1m])
+                  unless on (cluster, node, instance)
+                    gputally_snapshot_timestamp_seconds
               )
             unless on (cluster, node, gpu, instance)
               (
                   (
                       gputally_gpu_ledger_start_timestamp_seconds
                     or
-                      last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                        last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                      unless on (cluster, node, instance)
+                        gputally_snapshot_timestamp_seconds
                   )
                 < on (cluster, node, gpu, uuid) group_left ()
                   gpu:gputally_bill_ledger:timestamp
@@ -275,14 +299,18 @@ groups:
               (
                   gputally_pod_busy_seconds_total
                 or
-                  last_over_time(gputally_pod_busy_seconds_total[1m])
+                    last_over_time(gputally_pod_busy_seconds_total[1m])
+                  unless on (cluster, node, instance)
+                    gputally_snapshot_timestamp_seconds
               )
             unless on (cluster, node, gpu, instance)
               (
                   (
                       gputally_gpu_ledger_start_timestamp_seconds
                     or
-                      last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                        last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                      unless on (cluster, node, instance)
+                        gputally_snapshot_timestamp_seconds
                   )
                 < on (cluster, node, gpu, uuid) group_left ()
                   gpu:gputally_bill_ledger:timestamp
@@ -305,14 +333,18 @@ groups:
               (
                   gputally_host_energy_joules_total
                 or
-                  last_over_time(gputally_host_energy_joules_total[1m])
+                    last_over_time(gputally_host_energy_joules_total[1m])
+                  unless on (cluster, node, instance)
+                    gputally_snapshot_timestamp_seconds
               )
             unless on (cluster, node, gpu, instance)
               (
                   (
                       gputally_gpu_ledger_start_timestamp_seconds
                     or
-                      last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                        last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                      unless on (cluster, node, instance)
+                        gputally_snapshot_timestamp_seconds
                   )
                 < on (cluster, node, gpu, uuid) group_left ()
                   gpu:gputally_bill_ledger:timestamp
@@ -324,14 +356,18 @@ groups:
               (
                   gputally_host_held_seconds_total
                 or
-                  last_over_time(gputally_host_held_seconds_total[1m])
+                    last_over_time(gputally_host_held_seconds_total[1m])
+                  unless on (cluster, node, instance)
+                    gputally_snapshot_timestamp_seconds
               )
             unless on (cluster, node, gpu, instance)
               (
                   (
                       gputally_gpu_ledger_start_timestamp_seconds
                     or
-                      last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                        last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                      unless on (cluster, node, instance)
+                        gputally_snapshot_timestamp_seconds
                   )
                 < on (cluster, node, gpu, uuid) group_left ()
                   gpu:gputally_bill_ledger:timestamp
@@ -343,14 +379,18 @@ groups:
               (
                   gputally_host_busy_seconds_total
                 or
-                  last_over_time(gputally_host_busy_seconds_total[1m])
+                    last_over_time(gputally_host_busy_seconds_total[1m])
+                  unless on (cluster, node, instance)
+                    gputally_snapshot_timestamp_seconds
               )
             unless on (cluster, node, gpu, instance)
               (
                   (
                       gputally_gpu_ledger_start_timestamp_seconds
                     or
-                      last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                        last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                      unless on (cluster, node, instance)
+                        gputally_snapshot_timestamp_seconds
                   )
                 < on (cluster, node, gpu, uuid) group_left ()
                   gpu:gputally_bill_ledger:timestamp
@@ -1012,15 +1052,9 @@ groups:
       - record: node:gputally_energy_cost:per_hour
         expr: |-
           node:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
-      - record: node:gputally_co2:grams_per_hour
-        expr: |-
-          node:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
       - record: model:gputally_energy_cost:per_hour
         expr: |-
           model:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
-      - record: model:gputally_co2:grams_per_hour
-        expr: |-
-          model:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
       - record: cluster:gputally_energy_cost:per_hour
         expr: |-
           cluster:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
@@ -1030,37 +1064,9 @@ groups:
       - record: pod:gputally_energy_cost:per_hour
         expr: |-
           pod:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
-      - record: pod:gputally_co2:grams_per_hour
-        expr: |-
-          pod:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
       - record: host:gputally_energy_cost:per_hour
         expr: |-
           host:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
-      - record: host:gputally_co2:grams_per_hour
-        expr: |-
-          host:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
-      - record: workload:gputally_energy_cost:per_hour
-        expr: |-
-          workload:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
-      - record: workload:gputally_co2:grams_per_hour
-        expr: |-
-          workload:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
-      - record: namespace:gputally_energy_cost:per_hour
-        expr: |-
-          namespace:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
-      - record: namespace:gputally_co2:grams_per_hour
-        expr: |-
-          namespace:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
-      - record: namespace:gputally_charged:watts
-        expr: |-
-          sum by (cluster, namespace, basis) (
-            rate(gputally_pod_energy_joules_total[{{ $settings.rateWindow }}])
-          )
-      - record: host:gputally_charged:watts
-        expr: |-
-          sum by (cluster, node, owner, basis) (
-            rate(gputally_host_energy_joules_total[{{ $settings.rateWindow }}])
-          )
   {{- end }}
   {{- if (index $rules.groups "gputally-devices").enabled }}
   - name: gputally-devices
@@ -1268,15 +1274,6 @@ groups:
             * on (cluster, node, gpu, uuid) group_left ()
               device:gputally_price:per_hour
           )
-      - record: host:gputally_idle_cost:per_hour
-        expr: |-
-          sum by (cluster, node, owner) (
-              device:gputally_host_part:ratio
-            * on (cluster, node, gpu, uuid) group_left ()
-              (device:gputally_idle:gpus / (device:gputally_held:gpus > 0))
-            * on (cluster, node, gpu, uuid) group_left ()
-              device:gputally_price:per_hour
-          )
       - record: host:gputally_cost:per_hour
         expr: |-
           sum by (cluster, node, owner) ({__name__=~"host:gputally_(gpu|energy)_cost:per_hour"})
@@ -1308,15 +1305,6 @@ groups:
       - record: workload:gputally_busy:gpus
         expr: |-
           sum by (cluster, namespace, workload) (pod:gputally_busy:gpus)
-      - record: workload:gputally_idle:gpus
-        expr: |-
-          sum by (cluster, namespace, workload) (pod:gputally_idle:gpus)
-      - record: workload:gputally_gpu_cost:per_hour
-        expr: |-
-          sum by (cluster, namespace, workload) (pod:gputally_gpu_cost:per_hour)
-      - record: workload:gputally_idle_cost:per_hour
-        expr: |-
-          sum by (cluster, namespace, workload) (pod:gputally_idle_cost:per_hour)
       - record: workload:gputally_cost:per_hour
         expr: |-
           sum by (cluster, namespace, workload) (pod:gputally_cost:per_hour)
@@ -1332,12 +1320,6 @@ groups:
       - record: namespace:gputally_idle:gpus
         expr: |-
           sum by (cluster, namespace) (pod:gputally_idle:gpus)
-      - record: namespace:gputally_gpu_cost:per_hour
-        expr: |-
-          sum by (cluster, namespace) (pod:gputally_gpu_cost:per_hour)
-      - record: namespace:gputally_idle_cost:per_hour
-        expr: |-
-          sum by (cluster, namespace) (pod:gputally_idle_cost:per_hour)
       - record: namespace:gputally_cost:per_hour
         expr: |-
           sum by (cluster, namespace) (pod:gputally_cost:per_hour)
@@ -1479,18 +1461,6 @@ groups:
       - record: model:gputally_cost:per_hour
         expr: |-
           sum by (cluster, model) ({__name__=~"model:gputally_(gpu|energy)_cost:per_hour"})
-      - record: model:gputally_unallocated_cost:per_hour
-        expr: |-
-          sum by (cluster, model) (
-                device:gputally_price:per_hour
-              *
-                (1 - device:gputally_held:gpus / device:gputally_share:ratio)
-            or
-                sum by (cluster, model) (model:gputally_unattributed:watts)
-              * {{ $settings.pue }}
-              / 1000
-              * {{ $settings.kwhPrice }}
-          )
       - record: cluster:gputally_gpus:count
         expr: |-
           sum by (cluster) (node:gputally_gpus:count)
