@@ -23,7 +23,7 @@ STEP = 5
 RETENTION = 300
 MODEL = "NVIDIA H100 80GB HBM3"
 _FACTS = ExporterFacts(version="1", python="3", hostname="node")
-_IDLE_WATTS = 70
+IDLE_WATTS = 70
 _Account = tuple[str, tuple[str, ...]]
 
 
@@ -44,6 +44,8 @@ class Truth:
     millijoules: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(namespace, pod) -> charged by the ledger."""
     held_us: Counter[tuple[str, str]] = field(default_factory=Counter)
+    whole_gpu_us: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """The same in whole GPUs: a MIG device is the part of its GPU that its memory is."""
     meter_millijoules: int = 0
     """By the counters of the hardware, without what they lost in a boot before it was scraped."""
     meter_doubt: int = 0
@@ -117,7 +119,7 @@ class Node:
         """Lets five seconds pass."""
         self.jobs = [job for job in self.jobs if job.until > now]
         for gpu in self._gpus:
-            watts = _IDLE_WATTS + sum(job.watts for job in self.jobs if self._gpu_of(job.uuid) is gpu)
+            watts = IDLE_WATTS + sum(job.watts for job in self.jobs if self._gpu_of(job.uuid) is gpu)
             used = watts * STEP * 1000 + self._luck.randrange(1000)
             self._hardware[gpu.uuid] += used
             self._truth.meter_millijoules += used
@@ -222,7 +224,10 @@ class Node:
             before = self._known.get(account)
             key = (charge.owner.namespace, charge.owner.pod)
             self._truth.millijoules[key] += _millijoules(charge) - (_millijoules(before) if before else 0)
-            self._truth.held_us[key] += charge.held_microseconds - (before.held_microseconds if before else 0)
+            held_us = charge.held_microseconds - (before.held_microseconds if before else 0)
+            self._truth.held_us[key] += held_us
+            thirds = int(charge.uuid[-1]) + 1 if charge.uuid.startswith("MIG") else 3
+            self._truth.whole_gpu_us[key] += held_us * thirds // 3
         self._known = now
 
     def _close(self, account: _Account) -> int:
@@ -250,7 +255,7 @@ NAMESPACES = ("nlp", "vision", "db")
 class Fleet:
     """The nodes, and what happens to them at random."""
 
-    def __init__(self, seed: int, now: float, *, shared: bool) -> None:
+    def __init__(self, seed: int, now: float, *, shared: bool, breaks: bool = True) -> None:
         self.luck = Random(seed)
         self.truth = Truth()
         self.nodes = [
@@ -258,6 +263,7 @@ class Fleet:
             for name, divided in (("n1", False), ("n2", True))
         ]
         self._shared = shared
+        self._breaks = breaks
         self._jobs = 0
         self._later: list[tuple[float, Callable[[], object]]] = []
         self._ended: dict[str, float] = {}
@@ -269,7 +275,8 @@ class Fleet:
             action()
         if not quiet:
             self._start_jobs(now)
-            self._break_something(now)
+            if self._breaks:
+                self._break_something(now)
         for node in self.nodes:
             self._ended |= dict.fromkeys((job.owner.pod for job in node.jobs), now)
             node.step(now)

@@ -1,9 +1,9 @@
 """Bills jobs of 20, 45 and 150 seconds on a real Prometheus and compares the bill with the exporter's ledger.
 
 An exporter with simulated GPUs runs jobs for a quarter of an hour; two Prometheus scrape it, every 15 and
-every 60 seconds, and evaluate the rules of the bill. When all jobs have ended and are recorded, the energy and
-the GPU time of each namespace are compared with the ledger. The exit code is 1 if any differs by more than
-0.5 %.
+every 60 seconds, and evaluate the rules of the bill. When all jobs have ended and are recorded, the energy
+and the GPU time of each namespace are compared with the ledger. The exit code is 1 if any differs by more
+than 0.5 %.
 """
 
 import argparse
