@@ -45,7 +45,9 @@ def _newest(metric: str, matchers: str = "") -> str:
       (
           {metric}{matchers}
         or
-            last_over_time({metric}{matchers}[1m])
+            last_over_time(
+              {metric}{matchers}[1m]
+            )
           unless on (cluster, node, instance)
             gputally_snapshot_timestamp_seconds
       )
@@ -282,7 +284,9 @@ def _accounts(kind: str) -> tuple[RecordingRule, ...]:
         RecordingRule(
             f"device:gputally_bill_{kind}_account:timestamp",
             f"""
-                max by ({labels}) ({levels})
+                max by ({labels}) (
+                  {levels}
+                )
               * 0
             + on (cluster, node, gpu) group_left ()
               max by (cluster, node, gpu) ({_CLOCK})

@@ -96,7 +96,9 @@ groups:
             (
                 gputally_gpu_ledger_start_timestamp_seconds
               or
-                  last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                  last_over_time(
+                    gputally_gpu_ledger_start_timestamp_seconds[1m]
+                  )
                 unless on (cluster, node, instance)
                   gputally_snapshot_timestamp_seconds
             )
@@ -121,7 +123,9 @@ groups:
               (
                   gputally_snapshot_timestamp_seconds
                 or
-                    last_over_time(gputally_snapshot_timestamp_seconds[1m])
+                    last_over_time(
+                      gputally_snapshot_timestamp_seconds[1m]
+                    )
                   unless on (cluster, node, instance)
                     gputally_snapshot_timestamp_seconds
               )
@@ -182,7 +186,9 @@ groups:
               (
                   gputally_gpu_energy_joules_total
                 or
-                    last_over_time(gputally_gpu_energy_joules_total[1m])
+                    last_over_time(
+                      gputally_gpu_energy_joules_total[1m]
+                    )
                   unless on (cluster, node, instance)
                     gputally_snapshot_timestamp_seconds
               )
@@ -191,7 +197,9 @@ groups:
                   (
                       gputally_gpu_ledger_start_timestamp_seconds
                     or
-                        last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                        last_over_time(
+                          gputally_gpu_ledger_start_timestamp_seconds[1m]
+                        )
                       unless on (cluster, node, instance)
                         gputally_snapshot_timestamp_seconds
                   )
@@ -207,7 +215,9 @@ groups:
                 (
                     gputally_gpu_unattributed_energy_joules_total{reason="initial"}
                   or
-                      last_over_time(gputally_gpu_unattributed_energy_joules_total{reason="initial"}[1m])
+                      last_over_time(
+                        gputally_gpu_unattributed_energy_joules_total{reason="initial"}[1m]
+                      )
                     unless on (cluster, node, instance)
                       gputally_snapshot_timestamp_seconds
                 )
@@ -216,7 +226,9 @@ groups:
                     (
                         gputally_gpu_ledger_start_timestamp_seconds
                       or
-                          last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                          last_over_time(
+                            gputally_gpu_ledger_start_timestamp_seconds[1m]
+                          )
                         unless on (cluster, node, instance)
                           gputally_snapshot_timestamp_seconds
                     )
@@ -230,7 +242,9 @@ groups:
               (
                   gputally_gpu_unattributed_energy_joules_total{reason!~"initial|expired"}
                 or
-                    last_over_time(gputally_gpu_unattributed_energy_joules_total{reason!~"initial|expired"}[1m])
+                    last_over_time(
+                      gputally_gpu_unattributed_energy_joules_total{reason!~"initial|expired"}[1m]
+                    )
                   unless on (cluster, node, instance)
                     gputally_snapshot_timestamp_seconds
               )
@@ -239,7 +253,9 @@ groups:
                   (
                       gputally_gpu_ledger_start_timestamp_seconds
                     or
-                        last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                        last_over_time(
+                          gputally_gpu_ledger_start_timestamp_seconds[1m]
+                        )
                       unless on (cluster, node, instance)
                         gputally_snapshot_timestamp_seconds
                   )
@@ -253,7 +269,9 @@ groups:
               (
                   gputally_pod_energy_joules_total
                 or
-                    last_over_time(gputally_pod_energy_joules_total[1m])
+                    last_over_time(
+                      gputally_pod_energy_joules_total[1m]
+                    )
                   unless on (cluster, node, instance)
                     gputally_snapshot_timestamp_seconds
               )
@@ -262,7 +280,9 @@ groups:
                   (
                       gputally_gpu_ledger_start_timestamp_seconds
                     or
-                        last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                        last_over_time(
+                          gputally_gpu_ledger_start_timestamp_seconds[1m]
+                        )
                       unless on (cluster, node, instance)
                         gputally_snapshot_timestamp_seconds
                   )
@@ -276,7 +296,9 @@ groups:
               (
                   gputally_pod_held_seconds_total
                 or
-                    last_over_time(gputally_pod_held_seconds_total[1m])
+                    last_over_time(
+                      gputally_pod_held_seconds_total[1m]
+                    )
                   unless on (cluster, node, instance)
                     gputally_snapshot_timestamp_seconds
               )
@@ -285,7 +307,9 @@ groups:
                   (
                       gputally_gpu_ledger_start_timestamp_seconds
                     or
-                        last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                        last_over_time(
+                          gputally_gpu_ledger_start_timestamp_seconds[1m]
+                        )
                       unless on (cluster, node, instance)
                         gputally_snapshot_timestamp_seconds
                   )
@@ -299,7 +323,9 @@ groups:
               (
                   gputally_pod_busy_seconds_total
                 or
-                    last_over_time(gputally_pod_busy_seconds_total[1m])
+                    last_over_time(
+                      gputally_pod_busy_seconds_total[1m]
+                    )
                   unless on (cluster, node, instance)
                     gputally_snapshot_timestamp_seconds
               )
@@ -308,7 +334,9 @@ groups:
                   (
                       gputally_gpu_ledger_start_timestamp_seconds
                     or
-                        last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                        last_over_time(
+                          gputally_gpu_ledger_start_timestamp_seconds[1m]
+                        )
                       unless on (cluster, node, instance)
                         gputally_snapshot_timestamp_seconds
                   )
@@ -318,7 +346,9 @@ groups:
           )
       - record: device:gputally_bill_pod_account:timestamp
         expr: |2-
-              max by (cluster, node, gpu, uuid, namespace, pod, container) ({__name__=~"device:gputally_pod_(energy|held|busy):level"})
+              max by (cluster, node, gpu, uuid, namespace, pod, container) (
+                {__name__=~"device:gputally_pod_(energy|held|busy):level"}
+              )
             * 0
           + on (cluster, node, gpu) group_left ()
             max by (cluster, node, gpu) (gpu:gputally_bill_clock:timestamp)
@@ -333,7 +363,9 @@ groups:
               (
                   gputally_host_energy_joules_total
                 or
-                    last_over_time(gputally_host_energy_joules_total[1m])
+                    last_over_time(
+                      gputally_host_energy_joules_total[1m]
+                    )
                   unless on (cluster, node, instance)
                     gputally_snapshot_timestamp_seconds
               )
@@ -342,7 +374,9 @@ groups:
                   (
                       gputally_gpu_ledger_start_timestamp_seconds
                     or
-                        last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                        last_over_time(
+                          gputally_gpu_ledger_start_timestamp_seconds[1m]
+                        )
                       unless on (cluster, node, instance)
                         gputally_snapshot_timestamp_seconds
                   )
@@ -356,7 +390,9 @@ groups:
               (
                   gputally_host_held_seconds_total
                 or
-                    last_over_time(gputally_host_held_seconds_total[1m])
+                    last_over_time(
+                      gputally_host_held_seconds_total[1m]
+                    )
                   unless on (cluster, node, instance)
                     gputally_snapshot_timestamp_seconds
               )
@@ -365,7 +401,9 @@ groups:
                   (
                       gputally_gpu_ledger_start_timestamp_seconds
                     or
-                        last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                        last_over_time(
+                          gputally_gpu_ledger_start_timestamp_seconds[1m]
+                        )
                       unless on (cluster, node, instance)
                         gputally_snapshot_timestamp_seconds
                   )
@@ -379,7 +417,9 @@ groups:
               (
                   gputally_host_busy_seconds_total
                 or
-                    last_over_time(gputally_host_busy_seconds_total[1m])
+                    last_over_time(
+                      gputally_host_busy_seconds_total[1m]
+                    )
                   unless on (cluster, node, instance)
                     gputally_snapshot_timestamp_seconds
               )
@@ -388,7 +428,9 @@ groups:
                   (
                       gputally_gpu_ledger_start_timestamp_seconds
                     or
-                        last_over_time(gputally_gpu_ledger_start_timestamp_seconds[1m])
+                        last_over_time(
+                          gputally_gpu_ledger_start_timestamp_seconds[1m]
+                        )
                       unless on (cluster, node, instance)
                         gputally_snapshot_timestamp_seconds
                   )
@@ -398,7 +440,9 @@ groups:
           )
       - record: device:gputally_bill_host_account:timestamp
         expr: |2-
-              max by (cluster, node, gpu, uuid, owner) ({__name__=~"device:gputally_host_(energy|held|busy):level"})
+              max by (cluster, node, gpu, uuid, owner) (
+                {__name__=~"device:gputally_host_(energy|held|busy):level"}
+              )
             * 0
           + on (cluster, node, gpu) group_left ()
             max by (cluster, node, gpu) (gpu:gputally_bill_clock:timestamp)
