@@ -11,8 +11,7 @@ from dashboards.queries import (
     BY_WORKLOAD,
     MATCH_CLUSTER,
     MATCH_NAMESPACE,
-    hours,
-    kilowatt_hours,
+    billed,
     top_over_range,
 )
 from dashboards.tables import column, hidden_columns, share_column, table, value_columns
@@ -120,7 +119,7 @@ DASHBOARD = dashboard(
             "Busy share",
             "Share of the held GPU time over the time range during which the GPUs were busy. Above 60 % is "
             "good; below 30 %, steps hold GPUs while they load or wait.",
-            now(_busy_share(hours(_of("busy:gpus")), hours(_of("held:gpus")))),
+            now(_busy_share(billed(_of("bill_busy:seconds")), billed(_of("bill_allocated:seconds")))),
             unit="percentunit",
             width=4,
             decimals=0,
@@ -130,7 +129,7 @@ DASHBOARD = dashboard(
         stat(
             "Energy",
             "Energy charged to workflows over the time range.",
-            now(f"{kilowatt_hours(_of('energy:watts'))} or vector(0)"),
+            now(f"{billed(_of('bill_energy:joules'))} or vector(0)"),
             unit="kwatth",
             width=4,
             decimals=1,
@@ -139,7 +138,7 @@ DASHBOARD = dashboard(
         stat(
             "Cost",
             "Cost of workflows over the time range, GPU hours and energy, at the prices set in the rules.",
-            now(f"{hours(_of('cost:per_hour'))} or vector(0)"),
+            now(f"{billed(_of('bill_cost:money'))} or vector(0)"),
             unit="short",
             width=4,
             decimals=2,
@@ -148,7 +147,7 @@ DASHBOARD = dashboard(
             "Idle cost",
             "Cost of GPUs that steps held without activity. Near 0 is good. Move steps without GPU work to "
             "templates without a GPU request.",
-            now(f"{hours(_of('idle_cost:per_hour'))} or vector(0)"),
+            now(f"{billed(_of('bill_idle_cost:money'))} or vector(0)"),
             unit="short",
             width=4,
             decimals=2,
@@ -158,15 +157,18 @@ DASHBOARD = dashboard(
             "Workflows",
             "Workflows over the time range, most expensive first. Start with many GPU hours at a low busy "
             "share.",
-            rows(_with_workflow(f"topk(200, {hours(_of('cost:per_hour'), BY_WORKLOAD)})")),
-            rows(_with_workflow(hours(_of("idle_cost:per_hour"), BY_WORKLOAD))),
-            rows(_with_workflow(hours(_of("held:gpus"), BY_WORKLOAD))),
+            rows(_with_workflow(f"topk(200, {billed(_of('bill_cost:money'), BY_WORKLOAD)})")),
+            rows(_with_workflow(billed(_of("bill_idle_cost:money"), BY_WORKLOAD))),
+            rows(_with_workflow(billed(_of("bill_allocated:seconds"), BY_WORKLOAD))),
             rows(
                 _with_workflow(
-                    _busy_share(hours(_of("busy:gpus"), BY_WORKLOAD), hours(_of("held:gpus"), BY_WORKLOAD))
+                    _busy_share(
+                        billed(_of("bill_busy:seconds"), BY_WORKLOAD),
+                        billed(_of("bill_allocated:seconds"), BY_WORKLOAD),
+                    )
                 )
             ),
-            rows(_with_workflow(kilowatt_hours(_of("energy:watts"), BY_WORKLOAD))),
+            rows(_with_workflow(billed(_of("bill_energy:joules"), BY_WORKLOAD))),
             rows(
                 _with_workflow(
                     f"min by ({BY_WORKLOAD}) (min_over_time({_RECORDED_AT}[$__range:$__interval])) * 1000"
@@ -211,15 +213,18 @@ DASHBOARD = dashboard(
             "Steps (pods)",
             "Pods of the chosen workflows, most expensive first. Run steps with a low busy share without a "
             "GPU.",
-            rows(_with_workflow(f"topk(200, {hours(_of_pods('cost:per_hour'), _BY_POD)})")),
-            rows(_with_workflow(hours(_of_pods("idle_cost:per_hour"), _BY_POD))),
-            rows(_with_workflow(hours(_of_pods("held:gpus"), _BY_POD))),
+            rows(_with_workflow(f"topk(200, {billed(_of_pods('bill_cost:money'), _BY_POD)})")),
+            rows(_with_workflow(billed(_of_pods("bill_idle_cost:money"), _BY_POD))),
+            rows(_with_workflow(billed(_of_pods("bill_allocated:seconds"), _BY_POD))),
             rows(
                 _with_workflow(
-                    _busy_share(hours(_of_pods("busy:gpus"), _BY_POD), hours(_of_pods("held:gpus"), _BY_POD))
+                    _busy_share(
+                        billed(_of_pods("bill_busy:seconds"), _BY_POD),
+                        billed(_of_pods("bill_allocated:seconds"), _BY_POD),
+                    )
                 )
             ),
-            rows(_with_workflow(kilowatt_hours(_of_pods("energy:watts"), _BY_POD))),
+            rows(_with_workflow(billed(_of_pods("bill_energy:joules"), _BY_POD))),
             columns=(
                 column("namespace", name="Namespace", width=140),
                 column("workflow", name="Workflow", width=260, link=_ONLY_THIS_WORKFLOW),

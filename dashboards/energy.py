@@ -1,7 +1,7 @@
 """The bill: energy, cost and CO2 of a time range by namespace, workload and model, and the ledger error.
 
-All sums use records of the same minutes, so that charged and unattributed energy add up to the energy
-counters, except for energy used before the first scrape of a series.
+All sums are of the records of the bill, so that charged and unattributed energy add up to the energy
+counters.
 """
 
 from dashboards import fields, links, palette
@@ -11,8 +11,7 @@ from dashboards.queries import (
     BY_WORKLOAD,
     MATCH_CLUSTER,
     MATCH_NAMESPACE,
-    hours,
-    kilowatt_hours,
+    billed,
     or_zero,
     top_over_range,
 )
@@ -36,39 +35,53 @@ _MEASURED_LINE = fields.override(
 )
 
 
-def _all(level: str, record: str) -> str:
+def _all(level: str, record: str, matchers: str = "") -> str:
     """Of the whole cluster, whichever namespace is chosen: the energy counters cover all owners."""
-    return f"{level}:gputally_{record}{{{MATCH_CLUSTER}}}"
+    return f"{level}:gputally_{record}{{{MATCH_CLUSTER}{matchers}}}"
+
+
+def _of_nodes(record: str, matchers: str = "") -> str:
+    return _all("node", f"bill_{record}", matchers)
 
 
 def _namespaces(record: str) -> str:
     return f"namespace:gputally_{record}{{{MATCH_NAMESPACE}}}"
 
 
+def _by_namespace(record: str, by: str) -> str:
+    return billed(f"workload:gputally_bill_{record}{{{MATCH_NAMESPACE}}}", by)
+
+
 def _workloads(record: str) -> str:
-    return hours(f"workload:gputally_{record}{{{MATCH_NAMESPACE}}}", BY_WORKLOAD)
+    return _by_namespace(record, BY_WORKLOAD)
 
 
 def _models(record: str) -> str:
-    return hours(f"model:gputally_{record}{{{MATCH_CLUSTER}}}", "model")
+    return billed(_of_nodes(record), "model")
 
 
 def _owners(record: str) -> str:
-    return hours(_all("host", record), "cluster, node, owner")
+    return billed(_all("host", f"bill_{record}"), "cluster, node, owner")
 
 
-_MEASURED_ENERGY = kilowatt_hours(_all("cluster", "energy:watts"))
-_PODS_ENERGY = or_zero(kilowatt_hours(_all("namespace", "energy:watts")))
-_HOST_ENERGY = or_zero(kilowatt_hours(_all("host", "energy:watts")))
-_UNATTRIBUTED_ENERGY = or_zero(kilowatt_hours(_all("cluster", "unattributed:watts")))
+_UNALLOCATED_TIME = ', state=~"free|lost|unobserved"'
+_UNATTRIBUTED = ', reason!=""'
+_MEASURED_ENERGY = billed(_of_nodes("meter:joules"))
+_PODS_ENERGY = or_zero(billed(_all("workload", "bill_energy:joules")))
+_HOST_ENERGY = or_zero(billed(_all("host", "bill_energy:joules")))
+_UNATTRIBUTED_ENERGY = or_zero(billed(_of_nodes("energy:joules", _UNATTRIBUTED)))
 _MISSING_ENERGY = f"{_MEASURED_ENERGY} - {_PODS_ENERGY} - {_HOST_ENERGY} - {_UNATTRIBUTED_ENERGY}"
-_COST = hours(_all("cluster", "cost:per_hour"))
-_UNALLOCATED_COST = or_zero(hours(_all("cluster", "unallocated_cost:per_hour")))
-_CO2 = hours(_all("cluster", "co2:grams_per_hour"))
+_COST = billed(_of_nodes("cost:money"))
+_UNALLOCATED_COST = or_zero(billed(_of_nodes("unallocated_cost:money")))
+_CO2 = billed(_of_nodes("co2:grams"))
 
 
 def _unattributed_watts(reason: str) -> str:
     return f'cluster:gputally_unattributed:watts{{{MATCH_CLUSTER}, reason="{reason}"}}'
+
+
+def _unattributed_energy(reason: str) -> str:
+    return or_zero(billed(_of_nodes("energy:joules", f', reason="{reason}"')))
 
 
 def _line(expression: str, name: str) -> str:
@@ -79,39 +92,22 @@ def _line(expression: str, name: str) -> str:
 
 def _bill(record: str, unallocated: str = "") -> str:
     """The bill by namespace, with lines for all other owners, so that it adds up to the total."""
-    namespaces = hours(_namespaces(record), "cluster, namespace")
+    namespaces = _by_namespace(record, "cluster, namespace")
     lines = [
         f'label_replace({namespaces}, "linked", "$1", "namespace", "(.+)")',
-        _line(hours(_all("host", record), "cluster"), _HOST),
-        *([_line(unallocated, _UNALLOCATED)] if unallocated else []),
+        _line(billed(_all("host", f"bill_{record}"), "cluster"), _HOST),
+        *([_line(billed(unallocated, "cluster"), _UNALLOCATED)] if unallocated else []),
     ]
     return f"sum by (namespace, linked) ({' or '.join(lines)})"
 
 
-def _by_cluster(record: str) -> str:
-    return hours(_all("cluster", record), "cluster")
-
-
-_RECORDED_MINUTES = f"max(count_over_time({_all('cluster', 'energy:watts')}[$__range]))"
-_TOO_EARLY = "after 1 hour"
-
-
-def _after_an_hour(expression: str) -> str:
-    """The expression once an hour of data, or the whole range, is recorded.
-
-    Energy before the first scrape is missing and the first five-minute rates are too low, which is a large
-    part of a short history.
-    """
-    return f"{expression} and on () ({_RECORDED_MINUTES} >= 60 or {_RECORDED_MINUTES} >= $__range_s / 60 - 1)"
-
-
-_COST_BILL = _bill("cost:per_hour", _by_cluster("unallocated_cost:per_hour"))
-_CHARGED = f'{{__name__=~"(namespace|host):gputally_charged:watts", {MATCH_NAMESPACE}}}'
+_COST_BILL = _bill("cost:money", _of_nodes("unallocated_cost:money"))
+_CHARGED = f'{{__name__=~"(workload|host):gputally_bill_energy:joules", {MATCH_NAMESPACE}}}'
 _LEDGER_CHARGED = f'{{__name__=~"gputally_(pod|host|gpu_unattributed)_energy_joules_total", {MATCH_CLUSTER}}}'
 _BY_LEDGER = "cluster, node, instance, gpu"
 
 
-_BY_BASIS = kilowatt_hours(_CHARGED, "basis")
+_BY_BASIS = billed(_CHARGED, "basis")
 
 _TO_LINKED = links.by_row("Pods of this namespace", "workloads", namespace="linked")
 
@@ -150,14 +146,13 @@ DASHBOARD = dashboard(
             "Allocated cost",
             "Share of the cost that is charged to owners; the rest is unallocated. Above 70 % is good; "
             "below 40 %, most of the cost is for free GPUs.",
-            now(_after_an_hour(f"1 - {_UNALLOCATED_COST} / {_COST}")),
+            now(f"1 - {_UNALLOCATED_COST} / {_COST}"),
             unit="percentunit",
             width=4,
             decimals=1,
             steps=fields.thresholds(
                 (0, palette.CRITICAL), (0.4, palette.WARNING), (0.7, palette.GOOD), base=palette.FREE
             ),
-            no_value=_TOO_EARLY,
         ),
         stat(
             "Unallocated cost",
@@ -172,9 +167,10 @@ DASHBOARD = dashboard(
         stat(
             "Ledger error",
             "Difference between the energy counters and the sum of charged and unattributed energy over "
-            "the time range. Below 1 % is normal: energy used before the first scrape of a pod. A larger "
-            "error means lost series.",
-            now(_after_an_hour(f"abs({_MISSING_ENERGY}) / ({_MEASURED_ENERGY} > 0)")),
+            "the time range. Normal is 0. Otherwise series of owners were removed before Prometheus had "
+            "read them: it did not scrape or evaluate for longer than --retention (5 minutes), or a "
+            "relabeling or a sample limit drops them.",
+            now(f"abs({_MISSING_ENERGY}) / ({_MEASURED_ENERGY} > 0)"),
             unit="percentunit",
             width=4,
             decimals=2,
@@ -182,7 +178,6 @@ DASHBOARD = dashboard(
                 (0, palette.GOOD), (0.01, palette.WARNING), (0.05, palette.CRITICAL), base=palette.FREE
             ),
             background=True,
-            no_value=_TOO_EARLY,
         ),
         table(
             "Bill by namespace",
@@ -191,16 +186,10 @@ DASHBOARD = dashboard(
             "high idle cost.",
             rows(_COST_BILL),
             rows(f"{_COST_BILL} / on () group_left () ({_COST} > 0)"),
-            rows(_bill("held:gpus", f"{_by_cluster('gpus:count')} - {_by_cluster('held:gpus')}")),
-            rows(f"{_bill('energy:watts', _by_cluster('unattributed:watts'))} / 1000"),
-            rows(
-                _bill(
-                    "co2:grams_per_hour",
-                    f"{_by_cluster('unattributed:watts')} / {_by_cluster('energy:watts')} * "
-                    f"{_by_cluster('co2:grams_per_hour')}",
-                )
-            ),
-            rows(_bill("idle_cost:per_hour")),
+            rows(_bill("allocated:seconds", _of_nodes("time:seconds", _UNALLOCATED_TIME))),
+            rows(_bill("energy:joules", _of_nodes("energy:joules", _UNATTRIBUTED))),
+            rows(_bill("co2:grams", _of_nodes("co2:grams", _UNATTRIBUTED))),
+            rows(_bill("idle_cost:money")),
             columns=(
                 column("namespace", name="Namespace", link=_TO_LINKED),
                 *hidden_columns("linked"),
@@ -220,13 +209,13 @@ DASHBOARD = dashboard(
             "Cost by namespace",
             "Cost over the time range: the eight most expensive namespaces, the others, owners outside "
             "Kubernetes, and unallocated. A large unallocated part means too many free GPUs.",
-            now(f"topk(8, {hours(_namespaces('cost:per_hour'), 'namespace')})", "{{namespace}}"),
+            now(f"topk(8, {_by_namespace('cost:money', 'namespace')})", "{{namespace}}"),
             now(
-                f"{hours(_namespaces('cost:per_hour'))}"
-                f" - sum(topk(8, {hours(_namespaces('cost:per_hour'), 'namespace')})) > 0.005",
+                f"{_by_namespace('cost:money', '')}"
+                f" - sum(topk(8, {_by_namespace('cost:money', 'namespace')})) > 0.005",
                 "other namespaces",
             ),
-            now(hours(_all("host", "cost:per_hour")), "outside Kubernetes"),
+            now(billed(_all("host", "bill_cost:money")), "outside Kubernetes"),
             now(_UNALLOCATED_COST, "unallocated"),
             unit="none",
             width=9,
@@ -266,10 +255,7 @@ DASHBOARD = dashboard(
             now(_MEASURED_ENERGY, "measured"),
             now(_PODS_ENERGY, "pods"),
             now(_HOST_ENERGY, "outside Kubernetes"),
-            *(
-                now(or_zero(kilowatt_hours(_unattributed_watts(reason))), f"unattributed: {reason}")
-                for reason in palette.BY_REASON
-            ),
+            *(now(_unattributed_energy(reason), f"unattributed: {reason}") for reason in palette.BY_REASON),
             unit="kwatth",
             width=9,
             height=8,
@@ -283,11 +269,11 @@ DASHBOARD = dashboard(
             "Bill by workload",
             "Deployments, jobs and other workloads with all their pods; the 200 most expensive. Workload "
             "names need the exporter flag --kubernetes; without it each namespace has one line.",
-            rows(f"topk(200, {_workloads('cost:per_hour')})"),
-            rows(_workloads("held:gpus")),
-            rows(f"{_workloads('energy:watts')} / 1000"),
-            rows(_workloads("co2:grams_per_hour")),
-            rows(_workloads("idle_cost:per_hour")),
+            rows(f"topk(200, {_workloads('cost:money')})"),
+            rows(_workloads("allocated:seconds")),
+            rows(_workloads("energy:joules")),
+            rows(_workloads("co2:grams")),
+            rows(_workloads("idle_cost:money")),
             columns=(
                 column("namespace", name="Namespace", width=110, link=links.TO_NAMESPACE),
                 column("workload", name="Workload"),
@@ -308,9 +294,9 @@ DASHBOARD = dashboard(
             "Owners outside Kubernetes",
             "Slurm jobs, containers, services and sessions that are not pods; the 100 most expensive. In a "
             "cluster there should be few, because no namespace is charged for them.",
-            rows(f"topk(100, {_owners('cost:per_hour')})"),
-            rows(_owners("held:gpus")),
-            rows(f"{_owners('energy:watts')} / 1000"),
+            rows(f"topk(100, {_owners('cost:money')})"),
+            rows(_owners("allocated:seconds")),
+            rows(_owners("energy:joules")),
             columns=(
                 column("owner", name="Owner"),
                 column("node", name="Node", link=links.TO_NODE),
@@ -332,11 +318,11 @@ DASHBOARD = dashboard(
             "Bill by model",
             "GPU hours, energy and cost of the GPUs of each model, for all owners. A large unallocated "
             "share means free GPUs.",
-            rows(_models("cost:per_hour")),
-            rows(f"{_models('unallocated_cost:per_hour')} / ({_models('cost:per_hour')} > 0)"),
-            rows(_models("gpus:count")),
-            rows(f"{_models('energy:watts')} / 1000"),
-            rows(_models("co2:grams_per_hour")),
+            rows(_models("cost:money")),
+            rows(f"{_models('unallocated_cost:money')} / ({_models('cost:money')} > 0)"),
+            rows(_models("time:seconds")),
+            rows(_models("meter:joules")),
+            rows(_models("co2:grams")),
             rows(f"max by (model) (gpu:gputally_price:per_hour{{{MATCH_CLUSTER}}})"),
             columns=(
                 column("model", name="Model", link=links.TO_MODEL),
@@ -414,7 +400,7 @@ DASHBOARD = dashboard(
             "Basis of the charged power. Measured: one owner was alone on the GPU. Shared: divided among "
             "several owners by their activity; exact only in sum. Held: idle power, in equal parts for the "
             "holders of the GPU.",
-            over_time(f"sum by (basis) ({_CHARGED})", "{{basis}}"),
+            over_time(f"sum by (basis) ({_CHARGED}) / 60", "{{basis}}"),
             unit="watt",
             stack=True,
             overrides=fields.colors_of(palette.BY_BASIS),

@@ -7,7 +7,7 @@ of nodes reads series per GPU, and only their latest values.
 from dashboards import fields, links, palette
 from dashboards.build import dashboard, row
 from dashboards.panels import Panel, heatmap, now, over_time, rows, stat, timed, timeseries
-from dashboards.queries import MATCH_CLUSTER, MATCH_MODEL, hours, kilowatt_hours, top_over_range
+from dashboards.queries import MATCH_CLUSTER, MATCH_MODEL, billed, top_over_range
 from dashboards.tables import alert_list, column, share_column, table, value_columns
 from dashboards.variables import CLUSTER, MODEL
 
@@ -153,8 +153,8 @@ DASHBOARD = dashboard(
                 "Cost today",
                 "Cost and energy of all GPUs since midnight, at the prices set in the rules. Compare it "
                 "with the daily budget.",
-                now(hours(f"model:gputally_cost:per_hour{{{MATCH_MODEL}}}"), "cost"),
-                now(kilowatt_hours(f"model:gputally_energy:watts{{{MATCH_MODEL}}}"), "energy"),
+                now(billed(f"node:gputally_bill_cost:money{{{MATCH_MODEL}}}"), "cost"),
+                now(billed(f"node:gputally_bill_meter:joules{{{MATCH_MODEL}}}"), "energy"),
                 unit="short",
                 width=4,
                 decimals=0,

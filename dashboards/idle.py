@@ -4,7 +4,7 @@ from alerts.filling import defaults
 from dashboards import fields, links, palette
 from dashboards.build import dashboard, row
 from dashboards.panels import bar_gauge, now, over_time, rows, stat, timeseries
-from dashboards.queries import BY_GPU, BY_POD, MATCH_CLUSTER, MATCH_NAMESPACE, hours, top_over_range
+from dashboards.queries import BY_GPU, BY_POD, MATCH_CLUSTER, MATCH_NAMESPACE, billed, top_over_range
 from dashboards.tables import column, share_column, table, value_columns
 from dashboards.variables import CLUSTER, NAMESPACE
 
@@ -24,6 +24,10 @@ def _namespaces(record: str) -> str:
     return f"namespace:gputally_{record}{{{MATCH_NAMESPACE}}}"
 
 
+def _workloads(record: str) -> str:
+    return f"workload:gputally_{record}{{{MATCH_NAMESPACE}}}"
+
+
 def _pods(record: str) -> str:
     return f"pod:gputally_{record}{{{MATCH_NAMESPACE}}}"
 
@@ -37,7 +41,7 @@ def _of_pod(record: str) -> str:
 
 
 def _pod_hours(record: str) -> str:
-    return hours(_pods(record), BY_POD)
+    return billed(_pods(record), BY_POD)
 
 
 def _busy_share(busy: str, idle: str) -> str:
@@ -118,6 +122,9 @@ def _models(record: str, function: str = "") -> str:
 
 _ALWAYS_FREE = _models("gpus_free:count", "min_over_time")
 
+_IDLE_HOURS = billed(_workloads("bill_idle:seconds"))
+_BUSY_SHARE_OF_PODS = _busy_share(_pod_hours("bill_busy:seconds"), _pod_hours("bill_idle:seconds"))
+
 DASHBOARD = dashboard(
     "idle",
     "Idle GPUs",
@@ -139,10 +146,7 @@ DASHBOARD = dashboard(
             "Idle share",
             "Share of the held GPU time over the time range during which the GPUs were idle. Below 20 % is "
             "good; above 50 %, half of the allocated GPUs are unused.",
-            now(
-                f"{hours(_namespaces('idle:gpus'))}"
-                f" / ({hours(_namespaces('busy:gpus'))} + {hours(_namespaces('idle:gpus'))} > 0)"
-            ),
+            now(f"{_IDLE_HOURS} / ({billed(_workloads('bill_busy:seconds'))} + {_IDLE_HOURS} > 0)"),
             unit="percentunit",
             width=4,
             decimals=0,
@@ -151,7 +155,7 @@ DASHBOARD = dashboard(
         stat(
             "Idle GPU hours",
             "GPU hours that pods held without activity over the time range. Lower is better.",
-            now(hours(_namespaces("idle:gpus"))),
+            now(_IDLE_HOURS),
             unit="none",
             width=4,
             decimals=1,
@@ -161,7 +165,7 @@ DASHBOARD = dashboard(
             "Idle cost",
             "Cost of the idle GPU hours over the time range, without energy, at the prices set in the "
             "rules. This is the possible saving.",
-            now(hours(_namespaces("idle_cost:per_hour"))),
+            now(billed(_workloads("bill_idle_cost:money"))),
             width=4,
             steps=fields.thresholds(base=palette.IDLE),
             links=(links.link("Energy and chargeback", "energy", "namespace"),),
@@ -219,9 +223,9 @@ DASHBOARD = dashboard(
             "Most idle cost by pod",
             "Pods with the highest idle cost over the time range, including pods that have ended; at most "
             "50. High idle cost at a high busy share means a large pod, not a badly used one.",
-            rows(f"topk(50, {_pod_hours('idle_cost:per_hour')})"),
-            rows(_pod_hours("idle:gpus")),
-            rows(_busy_share(_pod_hours("busy:gpus"), _pod_hours("idle:gpus"))),
+            rows(f"topk(50, {_pod_hours('bill_idle_cost:money')})"),
+            rows(_pod_hours("bill_idle:seconds")),
+            rows(_BUSY_SHARE_OF_PODS),
             columns=(
                 column("namespace", name="Namespace", width=110, link=links.TO_NAMESPACE),
                 column("pod", name="Pod", link=links.TO_POD),
@@ -253,7 +257,7 @@ DASHBOARD = dashboard(
             "Idle cost by namespace",
             "Idle cost of the ten namespaces with the most, over the time range. Compare it with their "
             "total cost on Energy and chargeback.",
-            now(f"topk(10, {hours(_namespaces('idle_cost:per_hour'), 'namespace')})", "{{namespace}}"),
+            now(f"topk(10, {billed(_workloads('bill_idle_cost:money'), 'namespace')})", "{{namespace}}"),
             width=11,
             height=9,
             steps=fields.thresholds(base=palette.IDLE),
@@ -269,9 +273,13 @@ DASHBOARD = dashboard(
             "choose a day or more. A small pod uses at most 25 % of the memory and is busy at most 50 % "
             "of the time at its peak.",
             rows(_hints()),
-            rows(_of_pods_for_an_hour(_busy_share(_pod_hours("busy:gpus"), _pod_hours("idle:gpus")))),
+            rows(
+                _of_pods_for_an_hour(
+                    _busy_share(_pod_hours("bill_busy:seconds"), _pod_hours("bill_idle:seconds"))
+                )
+            ),
             rows(_of_pods_for_an_hour(_peak_memory())),
-            rows(_of_pods_for_an_hour(_pod_hours("idle_cost:per_hour"))),
+            rows(_of_pods_for_an_hour(_pod_hours("bill_idle_cost:money"))),
             columns=(
                 column("hint", name="Hint"),
                 column("namespace", name="Namespace", link=links.TO_NAMESPACE),

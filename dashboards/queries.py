@@ -1,6 +1,6 @@
 """PromQL that several dashboards share: matchers of the chosen variables, groupings, sums over the range.
 
-Sums over the range add up records of the same minutes, so the lines of a bill add up to its total.
+Sums over the range are sums of the records of the bill, whose lines add up to its total.
 """
 
 from alerts.schema import GPU
@@ -16,14 +16,14 @@ BY_POD = "cluster, node, namespace, pod"
 BY_WORKLOAD = "cluster, namespace, workload"
 
 
-def hours(selector: str, by: str = "") -> str:
-    """GPU-hours of `:gpus`, watt-hours of `:watts`, money or grams of `:per_hour` records."""
-    return _sum_over_range(selector, by, minutes=60)
+_PER_UNIT = {":seconds": " / 3600", ":joules": " / 3600000"}
 
 
-def kilowatt_hours(selector: str, by: str = "") -> str:
-    """Kilowatt-hours of `:watts` records."""
-    return _sum_over_range(selector, by, minutes=60_000)
+def billed(record: str, by: str = "", over: str = "$__range") -> str:
+    """The sum of a record of the bill over time, in hours, kilowatt-hours, grams or money."""
+    unit = next((divisor for suffix, divisor in _PER_UNIT.items() if suffix in record), "")
+    grouped = f" by ({by})" if by else ""
+    return f"sum{grouped} (sum_over_time({record}[{over}])){unit}"
 
 
 def top_over_range(selector: str, by: str, count: int = 10) -> str:
@@ -34,8 +34,3 @@ def top_over_range(selector: str, by: str, count: int = 10) -> str:
 
 def or_zero(expression: str) -> str:
     return f"({expression} or vector(0))"
-
-
-def _sum_over_range(selector: str, by: str, minutes: int) -> str:
-    grouped = f" by ({by})" if by else ""
-    return f"sum{grouped} (sum_over_time({selector}[$__range]) / {minutes})"

@@ -9,8 +9,7 @@ from dashboards.queries import (
     MATCH_CLUSTER,
     MATCH_NAMESPACE,
     MATCH_NODE,
-    hours,
-    kilowatt_hours,
+    billed,
     or_zero,
     top_over_range,
 )
@@ -137,7 +136,7 @@ DASHBOARD = dashboard(
             "Cost",
             "Cost of these pods over the time range, including pods that have ended. No quota covers it.",
             now(
-                f"sum({hours(_recorded('cost:per_hour'), BY_POD)} and {_OF_POD} {_UNREQUESTED_IN_RANGE})"
+                f"sum({billed(_recorded('bill_cost:money'), BY_POD)} and {_OF_POD} {_UNREQUESTED_IN_RANGE})"
                 " or vector(0)"
             ),
             unit="none",
@@ -319,11 +318,11 @@ DASHBOARD = dashboard(
             "Pods that used a GPU without a request in the time range, including pods that have ended; the "
             "100 with the most energy. A recurring name is a workload that needs a GPU request.",
             rows(
-                f"topk(100, {kilowatt_hours(_recorded('energy:watts'), BY_POD)} and {_OF_POD} "
+                f"topk(100, {billed(_recorded('bill_energy:joules'), BY_POD)} and {_OF_POD} "
                 f"{_UNREQUESTED_IN_RANGE})"
             ),
-            rows(hours(_recorded("held:gpus"), BY_POD)),
-            rows(hours(_recorded("cost:per_hour"), BY_POD)),
+            rows(billed(_recorded("bill_allocated:seconds"), BY_POD)),
+            rows(billed(_recorded("bill_cost:money"), BY_POD)),
             columns=(
                 column("namespace", name="Namespace"),
                 column("pod", name="Pod", link=links.TO_POD),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dashboards import fields, links, palette
 from dashboards.build import dashboard, row
 from dashboards.panels import Panel, Target, now, over_time, rows, stat, timed, timeseries
-from dashboards.queries import MATCH_CLUSTER, MATCH_GPU, MATCH_MODEL, MATCH_NAMESPACE, hours, kilowatt_hours
+from dashboards.queries import MATCH_CLUSTER, MATCH_GPU, MATCH_MODEL, MATCH_NAMESPACE, billed
 from dashboards.tables import column, table, value_columns
 from dashboards.variables import CLUSTER, MODEL, Variable
 
@@ -27,11 +27,15 @@ def _record(name: str, window: str = "") -> str:
     return f"model:gputally_{name}{{{MATCH_MODEL}}}{window}"
 
 
+def _billed(name: str, matchers: str = "") -> str:
+    return f"node:gputally_bill_{name}{{{MATCH_MODEL}{matchers}}}"
+
+
 def _per_day(name: str) -> str:
     """Sums per 24 hours of the ten namespaces with the largest sums over the range."""
-    recorded = f"namespace:gputally_{name}{{{MATCH_CLUSTER}}}"
+    recorded = f"workload:gputally_bill_{name}{{{MATCH_CLUSTER}}}"
     most = f"topk(10, sum by (namespace) (sum_over_time({recorded}[$__range] @ end())))"
-    return f"sum by (namespace) (sum_over_time({recorded}[1d]) / 60) and on (namespace) {most}"
+    return f"{billed(recorded, 'namespace', '1d')} and on (namespace) {most}"
 
 
 def _trend(function: str, seconds: int | None = None) -> str:
@@ -40,6 +44,9 @@ def _trend(function: str, seconds: int | None = None) -> str:
     return f"sum by (model) ({function}({_record('held:gpus', '[$__range:1h]')}{ahead}))"
 
 
+_ALLOCATED = _billed("time:seconds", ', state!~"free|lost|unobserved"')
+_IDLE = _billed("time:seconds", ', state="idle"')
+_AVAILABLE = _billed("time:seconds", ', state!~"lost|unobserved"')
 _HELD_LATELY = f"sum by (model) (avg_over_time({_record('held:gpus', '[7d]')}))"
 _COUNT = f"sum by (model) ({_record('gpus:count')})"
 _NEVER = 1e12
@@ -155,7 +162,7 @@ DASHBOARD = dashboard(
         stat(
             "GPU hours",
             "GPU hours held over the time range. Compare it with the idle share.",
-            now(hours(_record("held:gpus"))),
+            now(billed(_ALLOCATED)),
             unit="short",
             width=3,
         ),
@@ -163,7 +170,7 @@ DASHBOARD = dashboard(
             "Idle share",
             "Share of the held GPU hours without activity. Below 20 % is good; above 50 %, more is idle "
             "than used.",
-            now(f"{hours(_record('idle:gpus'))} / {hours(_record('held:gpus'))}"),
+            now(f"{billed(_IDLE)} / {billed(_ALLOCATED)}"),
             unit="percentunit",
             width=3,
             decimals=0,
@@ -174,7 +181,7 @@ DASHBOARD = dashboard(
             "Held share",
             "Held GPU hours as a share of the available ones. Above 90 %, work has to wait; below 30 %, "
             "there are too many GPUs.",
-            now(f"{hours(_record('held:gpus'))} / {hours(_record('gpus_up:count'))}"),
+            now(f"{billed(_ALLOCATED)} / {billed(_AVAILABLE)}"),
             unit="percentunit",
             width=3,
             decimals=0,
@@ -183,7 +190,7 @@ DASHBOARD = dashboard(
         stat(
             "Energy",
             "Energy of the GPUs over the time range.",
-            now(kilowatt_hours(_record("energy:watts"))),
+            now(billed(_billed("meter:joules"))),
             unit="kwatth",
             width=3,
             steps=fields.POWER,
@@ -192,7 +199,7 @@ DASHBOARD = dashboard(
         stat(
             "Cost",
             "Cost of the GPUs over the time range, GPU hours and energy, at the prices set in the rules.",
-            now(hours(_record("cost:per_hour"))),
+            now(billed(_billed("cost:money"))),
             unit="short",
             width=3,
             links=(links.link("Energy and chargeback", "energy"),),
@@ -391,7 +398,7 @@ DASHBOARD = dashboard(
             "Energy of the GPUs of each model in the 24 hours before each bar.",
             (
                 over_time(
-                    f"sum by (model) (sum_over_time({_record('energy:watts', '[1d]')})) / 60 / 1000",
+                    billed(_billed("meter:joules"), "model", "1d"),
                     "{{model}}",
                 ),
             ),
@@ -401,14 +408,14 @@ DASHBOARD = dashboard(
             "Cost per day by namespace",
             "Cost of the ten most expensive namespaces in the 24 hours before each bar, GPU hours and "
             "energy.",
-            (over_time(_per_day("cost:per_hour"), "{{namespace}}"),),
+            (over_time(_per_day("cost:money"), "{{namespace}}"),),
             "short",
         ),
         _days(
             "Idle GPU hours per day",
             "Held GPU hours without activity in the 24 hours before each bar, by namespace. If it stays "
             "high for weeks, reduce the requests.",
-            (over_time(_per_day("idle:gpus"), "{{namespace}}"),),
+            (over_time(_per_day("idle:seconds"), "{{namespace}}"),),
             "short",
         ),
         _days(

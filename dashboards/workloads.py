@@ -10,8 +10,7 @@ from dashboards.queries import (
     BY_WORKLOAD,
     MATCH_CLUSTER,
     MATCH_NAMESPACE,
-    hours,
-    kilowatt_hours,
+    billed,
     top_over_range,
 )
 from dashboards.tables import column, hidden_columns, share_column, table, value_columns
@@ -53,18 +52,25 @@ def _of_host(record: str) -> str:
     return f"sum by (cluster, node, owner) (host:gputally_{record}{{{MATCH_CLUSTER}}})"
 
 
-def _busy_share(of: Callable[[str], str]) -> str:
+def _busy_share(busy: str, idle: str) -> str:
     """The busy share of GPU time; GPUs with unknown activity do not count."""
-    busy = of("busy:gpus")
-    return f"{busy} / ({busy} + {of('idle:gpus')} > 0)"
+    return f"{busy} / ({busy} + {idle} > 0)"
+
+
+def _busy_share_now(of: Callable[[str], str]) -> str:
+    return _busy_share(of("busy:gpus"), of("idle:gpus"))
+
+
+def _busy_share_billed(of: Callable[[str], str]) -> str:
+    return _busy_share(of("bill_busy:seconds"), of("bill_idle:seconds"))
 
 
 def _workload_hours(record: str) -> str:
-    return hours(_of_workload(record), BY_WORKLOAD)
+    return billed(_of_workload(record), BY_WORKLOAD)
 
 
 def _pod_hours(record: str) -> str:
-    return hours(_pods(record), BY_POD)
+    return billed(_pods(record), BY_POD)
 
 
 def _of_container(metric: str, how: str = "max") -> str:
@@ -133,7 +139,7 @@ DASHBOARD = dashboard(
             "Busy",
             "Share of the held GPU time during which the GPUs were busy, now. Above 60 % is good; below 30 "
             "%, fewer GPUs would do.",
-            over_time(_busy_share(_total)),
+            over_time(_busy_share_now(_total)),
             unit="percentunit",
             width=3,
             decimals=0,
@@ -171,7 +177,7 @@ DASHBOARD = dashboard(
         stat(
             "Energy",
             "Energy charged to these pods over the time range, including pods that have ended.",
-            now(kilowatt_hours(_pods("energy:watts"))),
+            now(billed(_pods("bill_energy:joules"))),
             unit="kwatth",
             width=3,
             decimals=1,
@@ -181,7 +187,7 @@ DASHBOARD = dashboard(
         stat(
             "Cost",
             "Cost of these pods over the time range, GPU hours and energy, at the prices set in the rules.",
-            now(hours(_pods("cost:per_hour"))),
+            now(billed(_pods("bill_cost:money"))),
             unit="none",
             width=3,
             decimals=2,
@@ -212,7 +218,7 @@ DASHBOARD = dashboard(
             "that have many idle GPUs; a name links to its pods.",
             rows(_of_namespace("held:gpus")),
             rows(_of_namespace("idle:gpus")),
-            rows(_busy_share(_of_namespace)),
+            rows(_busy_share_now(_of_namespace)),
             rows(_of_namespace("memory_used:bytes")),
             rows(_of_namespace("energy:watts")),
             rows(_of_namespace("cost:per_hour")),
@@ -300,11 +306,11 @@ DASHBOARD = dashboard(
             "Cost by workload",
             "Deployments, jobs and other workloads with all their pods; the 100 most expensive. Start with "
             "high costs at a low busy share. Workload names need the exporter flag --kubernetes.",
-            rows(f"topk(100, {_workload_hours('cost:per_hour')})"),
-            rows(_workload_hours("held:gpus")),
-            rows(_busy_share(_workload_hours)),
-            rows(kilowatt_hours(_of_workload("energy:watts"), BY_WORKLOAD)),
-            rows(_workload_hours("idle_cost:per_hour")),
+            rows(f"topk(100, {_workload_hours('bill_cost:money')})"),
+            rows(_workload_hours("bill_allocated:seconds")),
+            rows(_busy_share_billed(_workload_hours)),
+            rows(billed(_of_workload("bill_energy:joules"), BY_WORKLOAD)),
+            rows(_workload_hours("bill_idle_cost:money")),
             columns=(
                 column("namespace", name="Namespace", link=_ONLY_THIS_NAMESPACE),
                 column("workload", name="Workload"),
@@ -323,11 +329,11 @@ DASHBOARD = dashboard(
             "Cost by pod",
             "All pods of the time range, including pods that have ended; the 100 most expensive. Idle cost "
             "is the cost of the time during which held GPUs were idle.",
-            rows(f"topk(100, {_pod_hours('cost:per_hour')})"),
-            rows(_pod_hours("held:gpus")),
-            rows(_busy_share(_pod_hours)),
-            rows(kilowatt_hours(_pods("energy:watts"), BY_POD)),
-            rows(_pod_hours("idle_cost:per_hour")),
+            rows(f"topk(100, {_pod_hours('bill_cost:money')})"),
+            rows(_pod_hours("bill_allocated:seconds")),
+            rows(_busy_share_billed(_pod_hours)),
+            rows(billed(_pods("bill_energy:joules"), BY_POD)),
+            rows(_pod_hours("bill_idle_cost:money")),
             columns=(
                 column("namespace", name="Namespace", link=_ONLY_THIS_NAMESPACE),
                 column("pod", name="Pod", link=_ONLY_THIS_POD),
@@ -380,7 +386,7 @@ DASHBOARD = dashboard(
             "On a host without Kubernetes these are all owners.",
             rows(f"topk(100, {_of_host('held:gpus')})"),
             rows(_of_host("idle:gpus")),
-            rows(_busy_share(_of_host)),
+            rows(_busy_share_now(_of_host)),
             rows(_of_host("memory_used:bytes")),
             rows(_of_host("energy:watts")),
             rows(_of_host("cost:per_hour")),

@@ -4,6 +4,7 @@ from alerts.groups import (
     anomalies,
     availability,
     baselines,
+    bill,
     capacity,
     devices,
     efficiency,
@@ -21,6 +22,7 @@ from alerts.model import Alert, Group, RecordingRule
 
 GROUPS: tuple[Group, ...] = (
     prices.GROUP,
+    bill.GROUP,
     ledger.GROUP,
     devices.GROUP,
     owners.GROUP,

@@ -25,7 +25,7 @@ GROUP = Group(
         Alert(
             "GPUTallyNamespaceOverBudget",
             """
-              sum_over_time(namespace:gputally_cost:per_hour[1d]) / 60
+              sum by (cluster, namespace) (sum_over_time(workload:gputally_bill_cost:money[1d]))
             > on (namespace) group_left ()
               namespace:gputally_budget:per_day
             """,

@@ -203,21 +203,6 @@ GROUP = Group(
             'sum by (cluster, model) ({__name__=~"model:gputally_(gpu|energy)_cost:per_hour"})',
         ),
         RecordingRule(
-            "model:gputally_unallocated_cost:per_hour",
-            """
-            sum by (cluster, model) (
-                  device:gputally_price:per_hour
-                *
-                  (1 - device:gputally_held:gpus / device:gputally_share:ratio)
-              or
-                  sum by (cluster, model) (model:gputally_unattributed:watts)
-                * [[ pue ]]
-                / 1000
-                * [[ kwh_price ]]
-            )
-            """,
-        ),
-        RecordingRule(
             "cluster:gputally_gpus:count",
             "sum by (cluster) (node:gputally_gpus:count)",
         ),

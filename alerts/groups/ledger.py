@@ -9,20 +9,6 @@ from alerts.model import Group, RecordingRule
 GROUP = Group(
     "gputally-ledger",
     (
-        # A pod that has ended keeps its workload as long as its last rates are visible.
-        RecordingRule(
-            "pod:gputally_workload:info",
-            """
-              topk by (cluster, namespace, pod) (
-                1,
-                max by (cluster, namespace, pod, workload) (
-                  last_over_time(gputally_pod_info{workload!=""}[15m])
-                )
-              )
-            or on (cluster, namespace, pod)
-              clamp_min(max by (cluster, namespace, pod) (last_over_time(gputally_pod_active[15m])), 1)
-            """,
-        ),
         RecordingRule(
             "gpu:gputally_energy:watts",
             """
@@ -108,16 +94,8 @@ GROUP = Group(
             "node:gputally_energy:watts * [[ pue ]] / 1000 * [[ kwh_price ]]",
         ),
         RecordingRule(
-            "node:gputally_co2:grams_per_hour",
-            "node:gputally_energy:watts * [[ pue ]] / 1000 * [[ co2_grams_per_kwh ]]",
-        ),
-        RecordingRule(
             "model:gputally_energy_cost:per_hour",
             "model:gputally_energy:watts * [[ pue ]] / 1000 * [[ kwh_price ]]",
-        ),
-        RecordingRule(
-            "model:gputally_co2:grams_per_hour",
-            "model:gputally_energy:watts * [[ pue ]] / 1000 * [[ co2_grams_per_kwh ]]",
         ),
         RecordingRule(
             "cluster:gputally_energy_cost:per_hour",
@@ -132,49 +110,8 @@ GROUP = Group(
             "pod:gputally_energy:watts * [[ pue ]] / 1000 * [[ kwh_price ]]",
         ),
         RecordingRule(
-            "pod:gputally_co2:grams_per_hour",
-            "pod:gputally_energy:watts * [[ pue ]] / 1000 * [[ co2_grams_per_kwh ]]",
-        ),
-        RecordingRule(
             "host:gputally_energy_cost:per_hour",
             "host:gputally_energy:watts * [[ pue ]] / 1000 * [[ kwh_price ]]",
-        ),
-        RecordingRule(
-            "host:gputally_co2:grams_per_hour",
-            "host:gputally_energy:watts * [[ pue ]] / 1000 * [[ co2_grams_per_kwh ]]",
-        ),
-        RecordingRule(
-            "workload:gputally_energy_cost:per_hour",
-            "workload:gputally_energy:watts * [[ pue ]] / 1000 * [[ kwh_price ]]",
-        ),
-        RecordingRule(
-            "workload:gputally_co2:grams_per_hour",
-            "workload:gputally_energy:watts * [[ pue ]] / 1000 * [[ co2_grams_per_kwh ]]",
-        ),
-        RecordingRule(
-            "namespace:gputally_energy_cost:per_hour",
-            "namespace:gputally_energy:watts * [[ pue ]] / 1000 * [[ kwh_price ]]",
-        ),
-        RecordingRule(
-            "namespace:gputally_co2:grams_per_hour",
-            "namespace:gputally_energy:watts * [[ pue ]] / 1000 * [[ co2_grams_per_kwh ]]",
-        ),
-        # The share of a bill that is measured, shared or merely held.
-        RecordingRule(
-            "namespace:gputally_charged:watts",
-            """
-            sum by (cluster, namespace, basis) (
-              rate(gputally_pod_energy_joules_total[ [[- rate_window -]] ])
-            )
-            """,
-        ),
-        RecordingRule(
-            "host:gputally_charged:watts",
-            """
-            sum by (cluster, node, owner, basis) (
-              rate(gputally_host_energy_joules_total[ [[- rate_window -]] ])
-            )
-            """,
         ),
     ),
 )

@@ -132,18 +132,6 @@ GROUP = Group(
             """,
         ),
         RecordingRule(
-            "host:gputally_idle_cost:per_hour",
-            """
-            sum by (cluster, node, owner) (
-                device:gputally_host_part:ratio
-              * on (cluster, node, gpu, uuid) group_left ()
-                clamp_min(1 - device:gputally_busy:gpus / (device:gputally_held:gpus > 0), 0)
-              * on (cluster, node, gpu, uuid) group_left ()
-                device:gputally_price:per_hour
-            )
-            """,
-        ),
-        RecordingRule(
             "host:gputally_cost:per_hour",
             'sum by (cluster, node, owner) ({__name__=~"host:gputally_(gpu|energy)_cost:per_hour"})',
         ),
@@ -184,18 +172,6 @@ GROUP = Group(
             "sum by (cluster, namespace, workload) (pod:gputally_busy:gpus)",
         ),
         RecordingRule(
-            "workload:gputally_idle:gpus",
-            "sum by (cluster, namespace, workload) (pod:gputally_idle:gpus)",
-        ),
-        RecordingRule(
-            "workload:gputally_gpu_cost:per_hour",
-            "sum by (cluster, namespace, workload) (pod:gputally_gpu_cost:per_hour)",
-        ),
-        RecordingRule(
-            "workload:gputally_idle_cost:per_hour",
-            "sum by (cluster, namespace, workload) (pod:gputally_idle_cost:per_hour)",
-        ),
-        RecordingRule(
             "workload:gputally_cost:per_hour",
             "sum by (cluster, namespace, workload) (pod:gputally_cost:per_hour)",
         ),
@@ -214,14 +190,6 @@ GROUP = Group(
         RecordingRule(
             "namespace:gputally_idle:gpus",
             "sum by (cluster, namespace) (pod:gputally_idle:gpus)",
-        ),
-        RecordingRule(
-            "namespace:gputally_gpu_cost:per_hour",
-            "sum by (cluster, namespace) (pod:gputally_gpu_cost:per_hour)",
-        ),
-        RecordingRule(
-            "namespace:gputally_idle_cost:per_hour",
-            "sum by (cluster, namespace) (pod:gputally_idle_cost:per_hour)",
         ),
         RecordingRule(
             "namespace:gputally_cost:per_hour",

@@ -48,47 +48,6 @@ GROUP = Group(
             "vector(1)",
             labels={"currency": "[[ currency ]]"},
         ),
-        # A GPU that is divided is no device itself: its MIG devices are, and add up to it.
-        RecordingRule(
-            "device:gputally_share:ratio",
-            """
-                max by (cluster, node, gpu, uuid, model) (gputally_gpu_info)
-              unless on (cluster, node, uuid)
-                label_replace(
-                  max by (cluster, node, parent_uuid) (gputally_mig_info),
-                  "uuid", "$1", "parent_uuid", "(.+)"
-                )
-            or
-              sum by (cluster, node, gpu, uuid, model) (
-                  (
-                        max by (cluster, node, gpu, uuid, parent_uuid) (
-                            gputally_mig_memory_total_bytes
-                          * on (cluster, node, uuid) group_left (parent_uuid)
-                            max by (cluster, node, uuid, parent_uuid) (gputally_mig_info)
-                        )
-                      / on (cluster, node, parent_uuid) group_left ()
-                        sum by (cluster, node, parent_uuid) (
-                          max by (cluster, node, gpu, uuid, parent_uuid) (
-                              gputally_mig_memory_total_bytes
-                            * on (cluster, node, uuid) group_left (parent_uuid)
-                              max by (cluster, node, uuid, parent_uuid) (gputally_mig_info)
-                          )
-                        )
-                    or
-                        max by (cluster, node, gpu, uuid, parent_uuid) (gputally_mig_info)
-                      / on (cluster, node, parent_uuid) group_left ()
-                        count by (cluster, node, parent_uuid) (
-                          max by (cluster, node, gpu, uuid, parent_uuid) (gputally_mig_info)
-                        )
-                  )
-                * on (cluster, node, parent_uuid) group_left (model)
-                  label_replace(
-                    max by (cluster, node, uuid, model) (gputally_gpu_info),
-                    "parent_uuid", "$1", "uuid", "(.+)"
-                  )
-              )
-            """,
-        ),
         RecordingRule(
             "device:gputally_price:per_hour",
             """

@@ -12,8 +12,8 @@ def _workload(record: str, name: str) -> str:
 
 def test_other_workloads_are_left_out(tmp_path: Path) -> None:
     series = {
-        _workload("cost:per_hour", "Workflow/train-1"): always(3),
-        _workload("cost:per_hour", "Deployment/ranker"): always(5),
+        _workload("bill_cost:money", "Workflow/train-1"): always(3 / 60),
+        _workload("bill_cost:money", "Deployment/ranker"): always(5 / 60),
         _workload("held:gpus", "Workflow/train-1"): always(2),
         _workload("held:gpus", "Deployment/ranker"): always(1),
     }
@@ -25,8 +25,8 @@ def test_other_workloads_are_left_out(tmp_path: Path) -> None:
 
 
 def test_a_workflow_that_has_ended_still_has_its_cost(tmp_path: Path) -> None:
-    half_an_hour_ago = "6x90 _x30"
-    series = {_workload("cost:per_hour", "Workflow/train-1"): half_an_hour_ago}
+    half_an_hour_ago = "0.1x90 _x30"
+    series = {_workload("bill_cost:money", "Workflow/train-1"): half_an_hour_ago}
     named = '{cluster="c", namespace="ml", workflow="train-1", workload="Workflow/train-1"}'
     assert_results(tmp_path, series, {query(DASHBOARD, "Workflows"): {named: 3}})
 

@@ -7,27 +7,53 @@ import pytest
 from dashboards.energy import DASHBOARD
 from tests.bundle.panel_cases import always, assert_results, query
 
+_VISION = '{cluster="c", namespace="vision", workload="Job/a", model="A"}'
+_NLP = '{cluster="c", namespace="nlp", workload="Job/b", model="A"}'
+_HOST = '{cluster="c", node="n", owner="slurm/42", model="A"}'
+
+
+def _per_hour(amount: float) -> str:
+    """An amount of each minute."""
+    return always(amount / 60)
+
+
+def _watts(watts: float) -> str:
+    return _per_hour(3600 * watts)
+
+
+def _gpus(gpus: float) -> str:
+    return _per_hour(3600 * gpus)
+
+
+def _node(**labels: str) -> str:
+    more = "".join(f', {name}="{value}"' for name, value in labels.items())
+    return f'{{cluster="c", node="n", model="A"{more}}}'
+
+
+_METER = f"node:gputally_bill_meter:joules{_node()}"
 _SERIES = {
-    'namespace:gputally_energy:watts{cluster="c", namespace="vision"}': always(1000),
-    'namespace:gputally_energy:watts{cluster="c", namespace="nlp"}': always(500),
-    'host:gputally_energy:watts{cluster="c", node="n", owner="slurm/42"}': always(300),
-    'cluster:gputally_unattributed:watts{cluster="c", reason="idle"}': always(150),
-    'cluster:gputally_unattributed:watts{cluster="c", reason="unknown"}': always(50),
-    'cluster:gputally_energy:watts{cluster="c"}': always(2000),
-    'namespace:gputally_cost:per_hour{cluster="c", namespace="vision"}': always(4),
-    'namespace:gputally_cost:per_hour{cluster="c", namespace="nlp"}': always(2),
-    'host:gputally_cost:per_hour{cluster="c", node="n", owner="slurm/42"}': always(3),
-    'cluster:gputally_unallocated_cost:per_hour{cluster="c"}': always(1),
-    'cluster:gputally_cost:per_hour{cluster="c"}': always(10),
-    'namespace:gputally_co2:grams_per_hour{cluster="c", namespace="vision"}': always(400),
-    'namespace:gputally_co2:grams_per_hour{cluster="c", namespace="nlp"}': always(200),
-    'host:gputally_co2:grams_per_hour{cluster="c", node="n", owner="slurm/42"}': always(120),
-    'cluster:gputally_co2:grams_per_hour{cluster="c"}': always(800),
-    'namespace:gputally_held:gpus{cluster="c", namespace="vision"}': always(3),
-    'namespace:gputally_held:gpus{cluster="c", namespace="nlp"}': always(1.5),
-    'host:gputally_held:gpus{cluster="c", node="n", owner="slurm/42"}': always(1),
-    'cluster:gputally_held:gpus{cluster="c"}': always(5.5),
-    'cluster:gputally_gpus:count{cluster="c"}': always(8),
+    f"workload:gputally_bill_energy:joules{_VISION}": _watts(1000),
+    f"workload:gputally_bill_energy:joules{_NLP}": _watts(500),
+    f"host:gputally_bill_energy:joules{_HOST}": _watts(300),
+    f"node:gputally_bill_energy:joules{_node(basis='measured')}": _watts(1800),
+    f"node:gputally_bill_energy:joules{_node(reason='idle')}": _watts(150),
+    f"node:gputally_bill_energy:joules{_node(reason='unknown')}": _watts(50),
+    _METER: _watts(2000),
+    f"workload:gputally_bill_cost:money{_VISION}": _per_hour(4),
+    f"workload:gputally_bill_cost:money{_NLP}": _per_hour(2),
+    f"host:gputally_bill_cost:money{_HOST}": _per_hour(3),
+    f"node:gputally_bill_unallocated_cost:money{_node()}": _per_hour(1),
+    f"node:gputally_bill_cost:money{_node()}": _per_hour(10),
+    f"workload:gputally_bill_co2:grams{_VISION}": _per_hour(400),
+    f"workload:gputally_bill_co2:grams{_NLP}": _per_hour(200),
+    f"host:gputally_bill_co2:grams{_HOST}": _per_hour(120),
+    f"node:gputally_bill_co2:grams{_node()}": _per_hour(720),
+    f"node:gputally_bill_co2:grams{_node(reason='idle')}": _per_hour(80),
+    f"workload:gputally_bill_allocated:seconds{_VISION}": _gpus(3),
+    f"workload:gputally_bill_allocated:seconds{_NLP}": _gpus(1.5),
+    f"host:gputally_bill_allocated:seconds{_HOST}": _gpus(1),
+    f"node:gputally_bill_time:seconds{_node(state='used')}": _gpus(5.5),
+    f"node:gputally_bill_time:seconds{_node(state='free')}": _gpus(2.5),
 }
 _BILL = "Bill by namespace"
 _LINES = ("vision", "nlp", "(outside Kubernetes)", "(unallocated)")
@@ -73,29 +99,13 @@ def test_the_cost_is_allocated_or_unallocated(tmp_path: Path) -> None:
 def test_the_ledger_error_is_the_difference_to_the_energy_counter(
     watts: float, difference: float, tmp_path: Path
 ) -> None:
-    series = _SERIES | {'cluster:gputally_energy:watts{cluster="c"}': always(watts)}
+    series = _SERIES | {_METER: _watts(watts)}
     assert_results(tmp_path, series, {query(DASHBOARD, "Ledger error"): {"{}": difference}})
-
-
-@pytest.mark.parametrize("panel", ["Ledger error", "Allocated cost"])
-@pytest.mark.parametrize(("minutes", "is_shown"), [(5, False), (58, False), (59, True)])
-def test_ratios_are_shown_only_after_an_hour(
-    panel: str, minutes: int, is_shown: bool, tmp_path: Path
-) -> None:
-    series = {name: _last_minutes(values, minutes) for name, values in _SERIES.items()}
-    answer = {"Ledger error": 0, "Allocated cost": 0.9}[panel]
-    assert_results(tmp_path, series, {query(DASHBOARD, panel): {"{}": answer} if is_shown else {}})
-
-
-def _last_minutes(values: str, minutes: int) -> str:
-    """The same values, limited to the last minutes."""
-    value, _, count = values.partition("x")
-    return f"_x{int(count) + 1 - minutes} {value}x{minutes - 1}"
 
 
 def test_the_ledger_balances_without_owners_outside_kubernetes(tmp_path: Path) -> None:
     series = {name: values for name, values in _SERIES.items() if not name.startswith("host:")}
-    series |= {'cluster:gputally_energy:watts{cluster="c"}': always(1700)}
+    series |= {_METER: _watts(1700)}
     assert_results(tmp_path, series, {query(DASHBOARD, "Ledger error"): {"{}": 0}})
 
 

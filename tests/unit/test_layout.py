@@ -18,6 +18,7 @@ ENTRY_POINTS = {
         "fuzz",
         "hashes",
         "history",
+        "live_bill",
         "pictures",
         "programs",
         "release",

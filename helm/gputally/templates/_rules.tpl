@@ -60,6 +60,30 @@ groups:
           vector(1)
         labels:
           currency: '{{ $settings.currency }}'
+      - record: device:gputally_price:per_hour
+        expr: |2-
+            device:gputally_share:ratio
+          * on (cluster, node, gpu, model) group_left ()
+            max by (cluster, node, gpu, model) (gpu:gputally_price:per_hour)
+      {{- range $key, $value := $rules.tables.namespaceBudgets }}
+      - record: namespace:gputally_budget:per_day
+        expr: |-
+          vector({{ $value }})
+        labels:
+          namespace: '{{ $key }}'
+      {{- end }}
+      {{- range $key, $value := $rules.tables.nodePowerBudgets }}
+      - record: node:gputally_power_budget_row:watts
+        expr: |-
+          max by (cluster, node) (gputally_gpu_up{node=~"{{ $key }}"}) * 0 + {{ $value }}
+        labels:
+          pattern: '{{ $key }}'
+      {{- end }}
+  {{- end }}
+  {{- if (index $rules.groups "gputally-bill").enabled }}
+  - name: gputally-bill
+    interval: 1m
+    rules:
       - record: device:gputally_share:ratio
         expr: |2-
               max by (cluster, node, gpu, uuid, model) (gputally_gpu_info)
@@ -97,30 +121,86 @@ groups:
                   "parent_uuid", "$1", "uuid", "(.+)"
                 )
             )
-      - record: device:gputally_price:per_hour
+      - record: gpu:gputally_ledger_start:timestamp
+        expr: |-
+          max by (cluster, node, gpu, uuid) (
+            (
+                gputally_gpu_ledger_start_timestamp_seconds
+              or
+                  last_over_time(
+                    gputally_gpu_ledger_start_timestamp_seconds[1m]
+                  )
+                unless on (cluster, node, instance)
+                  gputally_snapshot_timestamp_seconds
+            )
+          )
+      - record: gpu:gputally_bill_ledger:timestamp
         expr: |2-
-            device:gputally_share:ratio
-          * on (cluster, node, gpu, model) group_left ()
-            max by (cluster, node, gpu, model) (gpu:gputally_price:per_hour)
-      {{- range $key, $value := $rules.tables.namespaceBudgets }}
-      - record: namespace:gputally_budget:per_day
-        expr: |-
-          vector({{ $value }})
-        labels:
-          namespace: '{{ $key }}'
-      {{- end }}
-      {{- range $key, $value := $rules.tables.nodePowerBudgets }}
-      - record: node:gputally_power_budget_row:watts
-        expr: |-
-          max by (cluster, node) (gputally_gpu_up{node=~"{{ $key }}"}) * 0 + {{ $value }}
-        labels:
-          pattern: '{{ $key }}'
-      {{- end }}
-  {{- end }}
-  {{- if (index $rules.groups "gputally-ledger").enabled }}
-  - name: gputally-ledger
-    interval: 1m
-    rules:
+            gpu:gputally_ledger_start:timestamp
+          or
+              max by (cluster, node, gpu, uuid) (gputally_gpu_up) * 0
+            unless on (cluster, node, gpu, uuid)
+              last_over_time(gpu:gputally_ledger_start:timestamp[6h])
+      - record: gpu:gputally_bill_same_ledger:timestamp
+        expr: |2-
+            gpu:gputally_bill_ledger:timestamp
+          == on (cluster, node, gpu, uuid)
+            last_over_time(gpu:gputally_bill_ledger:timestamp[6h] offset 1ms)
+      - record: gpu:gputally_bill_clock:timestamp
+        expr: |2-
+            gpu:gputally_bill_ledger:timestamp * 0
+          + on (cluster, node) group_left ()
+            max by (cluster, node) (
+              (
+                  gputally_snapshot_timestamp_seconds
+                or
+                    last_over_time(
+                      gputally_snapshot_timestamp_seconds[1m]
+                    )
+                  unless on (cluster, node, instance)
+                    gputally_snapshot_timestamp_seconds
+              )
+            )
+      - record: gpu:gputally_bill_wall:seconds
+        expr: |2-
+              clamp_min(
+                  gpu:gputally_bill_clock:timestamp
+                -
+                  last_over_time(gpu:gputally_bill_clock:timestamp[6h] offset 1ms),
+                0
+              )
+            and
+              (
+                  gpu:gputally_bill_same_ledger:timestamp
+                or
+                    gpu:gputally_bill_ledger:timestamp
+                  >
+                    last_over_time(gpu:gputally_bill_clock:timestamp[6h] offset 1ms)
+              )
+          or
+              clamp_min(
+                  gpu:gputally_bill_clock:timestamp
+                -
+                  (gpu:gputally_bill_ledger:timestamp > time() - 21600),
+                0
+              )
+            unless
+              last_over_time(gpu:gputally_bill_clock:timestamp[6h] offset 1ms)
+      - record: gpu:gputally_bill_model:info
+        expr: |2-
+            topk by (cluster, node, gpu) (
+              1,
+              max by (cluster, node, gpu, model) (last_over_time(gputally_gpu_info[5m]))
+            )
+          or on (cluster, node, gpu)
+            max by (cluster, node, gpu) (gpu:gputally_bill_ledger:timestamp) * 0 + 1
+      - record: node:gputally_bill_price:per_hour
+        expr: |2-
+            max by (cluster, node, model) (gpu:gputally_price:per_hour)
+          or
+              max by (cluster, node, model) (gpu:gputally_bill_model:info)
+            * on (cluster, model) group_left ()
+              max by (cluster, model) (gpu:gputally_price:per_hour)
       - record: pod:gputally_workload:info
         expr: |2-
             topk by (cluster, namespace, pod) (
@@ -131,6 +211,864 @@ groups:
             )
           or on (cluster, namespace, pod)
             clamp_min(max by (cluster, namespace, pod) (last_over_time(gputally_pod_active[15m])), 1)
+      - record: gpu:gputally_meter:level
+        expr: |-
+          max by (cluster, node, gpu, uuid) (
+              (
+                  gputally_gpu_energy_joules_total
+                or
+                    last_over_time(
+                      gputally_gpu_energy_joules_total[1m]
+                    )
+                  unless on (cluster, node, instance)
+                    gputally_snapshot_timestamp_seconds
+              )
+            unless on (cluster, node, gpu, instance)
+              (
+                  (
+                      gputally_gpu_ledger_start_timestamp_seconds
+                    or
+                        last_over_time(
+                          gputally_gpu_ledger_start_timestamp_seconds[1m]
+                        )
+                      unless on (cluster, node, instance)
+                        gputally_snapshot_timestamp_seconds
+                  )
+                < on (cluster, node, gpu, uuid) group_left ()
+                  gpu:gputally_bill_ledger:timestamp
+              )
+          )
+      - record: gpu:gputally_ledger:level
+        expr: |2-
+            gpu:gputally_meter:level
+          - on (cluster, node, gpu, uuid)
+            max by (cluster, node, gpu, uuid) (
+                (
+                    gputally_gpu_unattributed_energy_joules_total{reason="initial"}
+                  or
+                      last_over_time(
+                        gputally_gpu_unattributed_energy_joules_total{reason="initial"}[1m]
+                      )
+                    unless on (cluster, node, instance)
+                      gputally_snapshot_timestamp_seconds
+                )
+              unless on (cluster, node, gpu, instance)
+                (
+                    (
+                        gputally_gpu_ledger_start_timestamp_seconds
+                      or
+                          last_over_time(
+                            gputally_gpu_ledger_start_timestamp_seconds[1m]
+                          )
+                        unless on (cluster, node, instance)
+                          gputally_snapshot_timestamp_seconds
+                    )
+                  < on (cluster, node, gpu, uuid) group_left ()
+                    gpu:gputally_bill_ledger:timestamp
+                )
+            )
+      - record: gpu:gputally_unattributed:level
+        expr: |-
+          max by (cluster, node, gpu, uuid, reason) (
+              (
+                  gputally_gpu_unattributed_energy_joules_total{reason!~"initial|expired"}
+                or
+                    last_over_time(
+                      gputally_gpu_unattributed_energy_joules_total{reason!~"initial|expired"}[1m]
+                    )
+                  unless on (cluster, node, instance)
+                    gputally_snapshot_timestamp_seconds
+              )
+            unless on (cluster, node, gpu, instance)
+              (
+                  (
+                      gputally_gpu_ledger_start_timestamp_seconds
+                    or
+                        last_over_time(
+                          gputally_gpu_ledger_start_timestamp_seconds[1m]
+                        )
+                      unless on (cluster, node, instance)
+                        gputally_snapshot_timestamp_seconds
+                  )
+                < on (cluster, node, gpu, uuid) group_left ()
+                  gpu:gputally_bill_ledger:timestamp
+              )
+          )
+      - record: device:gputally_pod_energy:level
+        expr: |-
+          max by (cluster, node, gpu, uuid, namespace, pod, container, basis) (
+              (
+                  gputally_pod_energy_joules_total
+                or
+                    last_over_time(
+                      gputally_pod_energy_joules_total[1m]
+                    )
+                  unless on (cluster, node, instance)
+                    gputally_snapshot_timestamp_seconds
+              )
+            unless on (cluster, node, gpu, instance)
+              (
+                  (
+                      gputally_gpu_ledger_start_timestamp_seconds
+                    or
+                        last_over_time(
+                          gputally_gpu_ledger_start_timestamp_seconds[1m]
+                        )
+                      unless on (cluster, node, instance)
+                        gputally_snapshot_timestamp_seconds
+                  )
+                < on (cluster, node, gpu, uuid) group_left ()
+                  gpu:gputally_bill_ledger:timestamp
+              )
+          )
+      - record: device:gputally_pod_held:level
+        expr: |-
+          max by (cluster, node, gpu, uuid, namespace, pod, container) (
+              (
+                  gputally_pod_held_seconds_total
+                or
+                    last_over_time(
+                      gputally_pod_held_seconds_total[1m]
+                    )
+                  unless on (cluster, node, instance)
+                    gputally_snapshot_timestamp_seconds
+              )
+            unless on (cluster, node, gpu, instance)
+              (
+                  (
+                      gputally_gpu_ledger_start_timestamp_seconds
+                    or
+                        last_over_time(
+                          gputally_gpu_ledger_start_timestamp_seconds[1m]
+                        )
+                      unless on (cluster, node, instance)
+                        gputally_snapshot_timestamp_seconds
+                  )
+                < on (cluster, node, gpu, uuid) group_left ()
+                  gpu:gputally_bill_ledger:timestamp
+              )
+          )
+      - record: device:gputally_pod_busy:level
+        expr: |-
+          max by (cluster, node, gpu, uuid, namespace, pod, container) (
+              (
+                  gputally_pod_busy_seconds_total
+                or
+                    last_over_time(
+                      gputally_pod_busy_seconds_total[1m]
+                    )
+                  unless on (cluster, node, instance)
+                    gputally_snapshot_timestamp_seconds
+              )
+            unless on (cluster, node, gpu, instance)
+              (
+                  (
+                      gputally_gpu_ledger_start_timestamp_seconds
+                    or
+                        last_over_time(
+                          gputally_gpu_ledger_start_timestamp_seconds[1m]
+                        )
+                      unless on (cluster, node, instance)
+                        gputally_snapshot_timestamp_seconds
+                  )
+                < on (cluster, node, gpu, uuid) group_left ()
+                  gpu:gputally_bill_ledger:timestamp
+              )
+          )
+      - record: device:gputally_bill_pod_account:timestamp
+        expr: |2-
+              max by (cluster, node, gpu, uuid, namespace, pod, container) (
+                {__name__=~"device:gputally_pod_(energy|held|busy):level"}
+              )
+            * 0
+          + on (cluster, node, gpu) group_left ()
+            max by (cluster, node, gpu) (gpu:gputally_bill_clock:timestamp)
+      - record: device:gputally_bill_pod_same_account:timestamp
+        expr: |2-
+            last_over_time(device:gputally_bill_pod_account:timestamp[6h] offset 1ms)
+          == on (cluster, node, gpu) group_left ()
+            max by (cluster, node, gpu) (last_over_time(gpu:gputally_bill_clock:timestamp[6h] offset 1ms))
+      - record: device:gputally_host_energy:level
+        expr: |-
+          max by (cluster, node, gpu, uuid, owner, basis) (
+              (
+                  gputally_host_energy_joules_total
+                or
+                    last_over_time(
+                      gputally_host_energy_joules_total[1m]
+                    )
+                  unless on (cluster, node, instance)
+                    gputally_snapshot_timestamp_seconds
+              )
+            unless on (cluster, node, gpu, instance)
+              (
+                  (
+                      gputally_gpu_ledger_start_timestamp_seconds
+                    or
+                        last_over_time(
+                          gputally_gpu_ledger_start_timestamp_seconds[1m]
+                        )
+                      unless on (cluster, node, instance)
+                        gputally_snapshot_timestamp_seconds
+                  )
+                < on (cluster, node, gpu, uuid) group_left ()
+                  gpu:gputally_bill_ledger:timestamp
+              )
+          )
+      - record: device:gputally_host_held:level
+        expr: |-
+          max by (cluster, node, gpu, uuid, owner) (
+              (
+                  gputally_host_held_seconds_total
+                or
+                    last_over_time(
+                      gputally_host_held_seconds_total[1m]
+                    )
+                  unless on (cluster, node, instance)
+                    gputally_snapshot_timestamp_seconds
+              )
+            unless on (cluster, node, gpu, instance)
+              (
+                  (
+                      gputally_gpu_ledger_start_timestamp_seconds
+                    or
+                        last_over_time(
+                          gputally_gpu_ledger_start_timestamp_seconds[1m]
+                        )
+                      unless on (cluster, node, instance)
+                        gputally_snapshot_timestamp_seconds
+                  )
+                < on (cluster, node, gpu, uuid) group_left ()
+                  gpu:gputally_bill_ledger:timestamp
+              )
+          )
+      - record: device:gputally_host_busy:level
+        expr: |-
+          max by (cluster, node, gpu, uuid, owner) (
+              (
+                  gputally_host_busy_seconds_total
+                or
+                    last_over_time(
+                      gputally_host_busy_seconds_total[1m]
+                    )
+                  unless on (cluster, node, instance)
+                    gputally_snapshot_timestamp_seconds
+              )
+            unless on (cluster, node, gpu, instance)
+              (
+                  (
+                      gputally_gpu_ledger_start_timestamp_seconds
+                    or
+                        last_over_time(
+                          gputally_gpu_ledger_start_timestamp_seconds[1m]
+                        )
+                      unless on (cluster, node, instance)
+                        gputally_snapshot_timestamp_seconds
+                  )
+                < on (cluster, node, gpu, uuid) group_left ()
+                  gpu:gputally_bill_ledger:timestamp
+              )
+          )
+      - record: device:gputally_bill_host_account:timestamp
+        expr: |2-
+              max by (cluster, node, gpu, uuid, owner) (
+                {__name__=~"device:gputally_host_(energy|held|busy):level"}
+              )
+            * 0
+          + on (cluster, node, gpu) group_left ()
+            max by (cluster, node, gpu) (gpu:gputally_bill_clock:timestamp)
+      - record: device:gputally_bill_host_same_account:timestamp
+        expr: |2-
+            last_over_time(device:gputally_bill_host_account:timestamp[6h] offset 1ms)
+          == on (cluster, node, gpu) group_left ()
+            max by (cluster, node, gpu) (last_over_time(gpu:gputally_bill_clock:timestamp[6h] offset 1ms))
+      - record: gpu:gputally_bill_between_ledgers:joules
+        expr: |2-
+              (
+                      (gpu:gputally_meter:level - gpu:gputally_ledger:level)
+                    -
+                      last_over_time(gpu:gputally_meter:level[6h] offset 1ms)
+                  >= 0
+                or
+                    (gpu:gputally_meter:level - gpu:gputally_ledger:level)
+                  and
+                    last_over_time(gpu:gputally_meter:level[6h] offset 1ms)
+              )
+            and
+              gpu:gputally_bill_wall:seconds
+            unless
+              gpu:gputally_bill_same_ledger:timestamp
+          or
+            gpu:gputally_meter:level * 0
+      - record: gpu:gputally_bill_meter:joules
+        expr: |-
+          sum by (cluster, node, gpu, uuid) (
+            label_replace(
+                (
+                        gpu:gputally_ledger:level
+                      -
+                        (
+                            last_over_time(gpu:gputally_ledger:level[6h] offset 1ms)
+                          and on (cluster, node, gpu)
+                            gpu:gputally_bill_same_ledger:timestamp
+                        )
+                    >= 0
+                  or
+                    gpu:gputally_ledger:level
+                )
+              and on (cluster, node, gpu)
+                gpu:gputally_bill_wall:seconds
+              , "part", "ledger", "uuid", ".*"
+            )
+            or
+              gpu:gputally_bill_between_ledgers:joules
+          )
+      - record: gpu:gputally_bill_unattributed:joules
+        expr: |-
+          sum by (cluster, node, gpu, uuid, reason) (
+            label_replace(
+                (
+                        gpu:gputally_unattributed:level
+                      -
+                        (
+                            last_over_time(gpu:gputally_unattributed:level[6h] offset 1ms)
+                          and on (cluster, node, gpu)
+                            gpu:gputally_bill_same_ledger:timestamp
+                        )
+                    >= 0
+                  or
+                    gpu:gputally_unattributed:level
+                )
+              and on (cluster, node, gpu)
+                gpu:gputally_bill_wall:seconds
+              , "part", "ledger", "uuid", ".*"
+            )
+            or
+              label_replace(
+                gpu:gputally_bill_between_ledgers:joules, "reason", "unobserved", "uuid", ".*"
+              )
+          )
+      - record: device:gputally_bill_pod_held:seconds
+        expr: |2-
+            max by (cluster, node, gpu) (gpu:gputally_bill_wall:seconds)
+          - on (cluster, node, gpu) group_right ()
+            clamp_min(
+                max by (cluster, node, gpu) (gpu:gputally_bill_wall:seconds)
+              - on (cluster, node, gpu) group_right ()
+                sum by (cluster, node, gpu, uuid, namespace, pod) (
+                    (
+                            device:gputally_pod_held:level
+                          -
+                            (
+                                last_over_time(device:gputally_pod_held:level[6h] offset 1ms)
+                              and on (cluster, node, gpu)
+                                gpu:gputally_bill_same_ledger:timestamp
+                              and on (cluster, node, gpu, uuid, namespace, pod, container)
+                                device:gputally_bill_pod_same_account:timestamp
+                            )
+                        >= 0
+                      or
+                        device:gputally_pod_held:level
+                    )
+                  and on (cluster, node, gpu)
+                    gpu:gputally_bill_wall:seconds
+                )
+              ,
+              0
+            )
+      - record: device:gputally_bill_pod_busy:seconds
+        expr: |2-
+            max by (cluster, node, gpu) (gpu:gputally_bill_wall:seconds)
+          - on (cluster, node, gpu) group_right ()
+            clamp_min(
+                max by (cluster, node, gpu) (gpu:gputally_bill_wall:seconds)
+              - on (cluster, node, gpu) group_right ()
+                sum by (cluster, node, gpu, uuid, namespace, pod) (
+                    (
+                            device:gputally_pod_busy:level
+                          -
+                            (
+                                last_over_time(device:gputally_pod_busy:level[6h] offset 1ms)
+                              and on (cluster, node, gpu)
+                                gpu:gputally_bill_same_ledger:timestamp
+                              and on (cluster, node, gpu, uuid, namespace, pod, container)
+                                device:gputally_bill_pod_same_account:timestamp
+                            )
+                        >= 0
+                      or
+                        device:gputally_pod_busy:level
+                    )
+                  and on (cluster, node, gpu)
+                    gpu:gputally_bill_wall:seconds
+                )
+              ,
+              0
+            )
+      - record: device:gputally_bill_host_held:seconds
+        expr: |2-
+            max by (cluster, node, gpu) (gpu:gputally_bill_wall:seconds)
+          - on (cluster, node, gpu) group_right ()
+            clamp_min(
+                max by (cluster, node, gpu) (gpu:gputally_bill_wall:seconds)
+              - on (cluster, node, gpu) group_right ()
+                sum by (cluster, node, gpu, uuid, owner) (
+                    (
+                            device:gputally_host_held:level
+                          -
+                            (
+                                last_over_time(device:gputally_host_held:level[6h] offset 1ms)
+                              and on (cluster, node, gpu)
+                                gpu:gputally_bill_same_ledger:timestamp
+                              and on (cluster, node, gpu, uuid, owner)
+                                device:gputally_bill_host_same_account:timestamp
+                            )
+                        >= 0
+                      or
+                        device:gputally_host_held:level
+                    )
+                  and on (cluster, node, gpu)
+                    gpu:gputally_bill_wall:seconds
+                )
+              ,
+              0
+            )
+      - record: device:gputally_bill_host_busy:seconds
+        expr: |2-
+            max by (cluster, node, gpu) (gpu:gputally_bill_wall:seconds)
+          - on (cluster, node, gpu) group_right ()
+            clamp_min(
+                max by (cluster, node, gpu) (gpu:gputally_bill_wall:seconds)
+              - on (cluster, node, gpu) group_right ()
+                sum by (cluster, node, gpu, uuid, owner) (
+                    (
+                            device:gputally_host_busy:level
+                          -
+                            (
+                                last_over_time(device:gputally_host_busy:level[6h] offset 1ms)
+                              and on (cluster, node, gpu)
+                                gpu:gputally_bill_same_ledger:timestamp
+                              and on (cluster, node, gpu, uuid, owner)
+                                device:gputally_bill_host_same_account:timestamp
+                            )
+                        >= 0
+                      or
+                        device:gputally_host_busy:level
+                    )
+                  and on (cluster, node, gpu)
+                    gpu:gputally_bill_wall:seconds
+                )
+              ,
+              0
+            )
+      - record: device:gputally_bill_held:seconds
+        expr: |2-
+            max by (cluster, node, gpu) (gpu:gputally_bill_wall:seconds)
+          - on (cluster, node, gpu) group_right ()
+            clamp_min(
+                max by (cluster, node, gpu) (gpu:gputally_bill_wall:seconds)
+              - on (cluster, node, gpu) group_right ()
+                sum by (cluster, node, gpu, uuid) ({__name__=~"device:gputally_bill_(pod|host)_held:seconds"})
+              ,
+              0
+            )
+      - record: device:gputally_bill_part:ratio
+        expr: |2-
+            max by (cluster, node, uuid) (device:gputally_bill_held:seconds)
+          /
+            (sum by (cluster, node, uuid) ({__name__=~"device:gputally_bill_(pod|host)_held:seconds"}) > 0)
+      - record: device:gputally_bill_pod_allocated:seconds
+        expr: |2-
+            device:gputally_bill_pod_held:seconds
+          * on (cluster, node, uuid) group_left ()
+            device:gputally_bill_part:ratio
+          * on (cluster, node, uuid) group_left (gpu, model)
+            topk by (cluster, node, uuid) (1, last_over_time(device:gputally_share:ratio[15m]))
+      - record: device:gputally_bill_host_allocated:seconds
+        expr: |2-
+            device:gputally_bill_host_held:seconds
+          * on (cluster, node, uuid) group_left ()
+            device:gputally_bill_part:ratio
+          * on (cluster, node, uuid) group_left (gpu, model)
+            topk by (cluster, node, uuid) (1, last_over_time(device:gputally_share:ratio[15m]))
+      - record: device:gputally_bill_busy:ratio
+        expr: |2-
+            clamp_max(
+                sum by (cluster, node, uuid) ({__name__=~"device:gputally_bill_(pod|host)_busy:seconds"})
+              /
+                (max by (cluster, node, uuid) (device:gputally_bill_held:seconds) > 0),
+              1
+            )
+          unless on (cluster, node, uuid)
+            (
+                device:gputally_bill_pod_held:seconds > 0
+              unless on (cluster, node, uuid, namespace, pod)
+                device:gputally_bill_pod_busy:seconds
+            )
+          unless on (cluster, node, uuid)
+            (
+                device:gputally_bill_host_held:seconds > 0
+              unless on (cluster, node, uuid, owner)
+                device:gputally_bill_host_busy:seconds
+            )
+      - record: device:gputally_bill_pod_starting:seconds
+        expr: |2-
+            max by (cluster, node, uuid, namespace, pod) (device:gputally_pod_held:level) < 900
+          unless on (cluster, node, uuid, namespace, pod)
+            device:gputally_pod_busy:level > 0
+          unless on (cluster, node, uuid, namespace, pod)
+            gputally_pod_processes > 0
+      - record: gpu:gputally_bill_not_allocated:seconds
+        expr: |2-
+            clamp_min(
+                max by (cluster, node, gpu) (gpu:gputally_bill_wall:seconds)
+              -
+                sum by (cluster, node, gpu) ({__name__=~"device:gputally_bill_(pod|host)_allocated:seconds"})
+              or
+                max by (cluster, node, gpu) (gpu:gputally_bill_wall:seconds),
+              0
+            )
+          * on (cluster, node, gpu) group_left (model)
+            gpu:gputally_bill_model:info
+      - record: gpu:gputally_bill_unobserved:ratio
+        expr: |2-
+            (sum by (cluster, node, gpu) (gpu:gputally_bill_unattributed:joules{reason="unobserved"}) > 0)
+          /
+            sum by (cluster, node, gpu) (gpu:gputally_bill_unattributed:joules{reason=~"unobserved|idle"})
+      - record: pod:gputally_bill_energy:joules
+        expr: |2-
+            sum by (cluster, node, namespace, pod, model, basis) (
+                (
+                    (
+                            device:gputally_pod_energy:level
+                          -
+                            (
+                                last_over_time(device:gputally_pod_energy:level[6h] offset 1ms)
+                              and on (cluster, node, gpu)
+                                gpu:gputally_bill_same_ledger:timestamp
+                              and on (cluster, node, gpu, uuid, namespace, pod, container)
+                                device:gputally_bill_pod_same_account:timestamp
+                            )
+                        >= 0
+                      or
+                        device:gputally_pod_energy:level
+                    )
+                  and on (cluster, node, gpu)
+                    gpu:gputally_bill_wall:seconds
+                )
+              * on (cluster, node, gpu) group_left (model)
+                gpu:gputally_bill_model:info
+            )
+          * on (cluster, namespace, pod) group_left (workload)
+            pod:gputally_workload:info
+      - record: pod:gputally_bill_allocated:seconds
+        expr: |2-
+            sum by (cluster, node, namespace, pod, model) (device:gputally_bill_pod_allocated:seconds)
+          * on (cluster, namespace, pod) group_left (workload)
+            pod:gputally_workload:info
+      - record: pod:gputally_bill_busy:seconds
+        expr: |2-
+            sum by (cluster, node, namespace, pod, model) (
+                device:gputally_bill_pod_busy:seconds
+              * on (cluster, node, uuid) group_left (model)
+                topk by (cluster, node, uuid) (1, last_over_time(device:gputally_share:ratio[15m]))
+            )
+          * on (cluster, namespace, pod) group_left (workload)
+            pod:gputally_workload:info
+      - record: pod:gputally_bill_idle:seconds
+        expr: |2-
+            sum by (cluster, node, namespace, pod, model) (
+                  device:gputally_bill_pod_allocated:seconds
+                * on (cluster, node, uuid) group_left ()
+                  (1 - device:gputally_bill_busy:ratio)
+              unless on (cluster, node, uuid, namespace, pod)
+                device:gputally_bill_pod_starting:seconds
+            )
+          * on (cluster, namespace, pod) group_left (workload)
+            pod:gputally_workload:info
+      - record: pod:gputally_bill_gpu_cost:money
+        expr: |2-
+            pod:gputally_bill_allocated:seconds
+          * on (cluster, node, model) group_left ()
+            node:gputally_bill_price:per_hour
+          / 3600
+      - record: pod:gputally_bill_idle_cost:money
+        expr: |2-
+            pod:gputally_bill_idle:seconds
+          * on (cluster, node, model) group_left ()
+            node:gputally_bill_price:per_hour
+          / 3600
+      - record: pod:gputally_bill_energy_cost:money
+        expr: |-
+          sum without (basis) (pod:gputally_bill_energy:joules)
+          * {{ $settings.pue }} / 3600000 * {{ $settings.kwhPrice }}
+      - record: pod:gputally_bill_cost:money
+        expr: |-
+          sum by (cluster, node, namespace, pod, model, workload) (
+            {__name__=~"pod:gputally_bill_(gpu|energy)_cost:money"}
+          )
+      - record: pod:gputally_bill_co2:grams
+        expr: |-
+          sum without (basis) (pod:gputally_bill_energy:joules)
+          * {{ $settings.pue }} / 3600000 * {{ $settings.co2GramsPerKwh }}
+      - record: host:gputally_bill_energy:joules
+        expr: |-
+          sum by (cluster, node, owner, model, basis) (
+              (
+                  (
+                          device:gputally_host_energy:level
+                        -
+                          (
+                              last_over_time(device:gputally_host_energy:level[6h] offset 1ms)
+                            and on (cluster, node, gpu)
+                              gpu:gputally_bill_same_ledger:timestamp
+                            and on (cluster, node, gpu, uuid, owner)
+                              device:gputally_bill_host_same_account:timestamp
+                          )
+                      >= 0
+                    or
+                      device:gputally_host_energy:level
+                  )
+                and on (cluster, node, gpu)
+                  gpu:gputally_bill_wall:seconds
+              )
+            * on (cluster, node, gpu) group_left (model)
+              gpu:gputally_bill_model:info
+          )
+      - record: host:gputally_bill_allocated:seconds
+        expr: |-
+          sum by (cluster, node, owner, model) (device:gputally_bill_host_allocated:seconds)
+      - record: host:gputally_bill_busy:seconds
+        expr: |-
+          sum by (cluster, node, owner, model) (
+              device:gputally_bill_host_busy:seconds
+            * on (cluster, node, uuid) group_left (model)
+              topk by (cluster, node, uuid) (1, last_over_time(device:gputally_share:ratio[15m]))
+          )
+      - record: host:gputally_bill_idle:seconds
+        expr: |-
+          sum by (cluster, node, owner, model) (
+              device:gputally_bill_host_allocated:seconds
+            * on (cluster, node, uuid) group_left ()
+              (1 - device:gputally_bill_busy:ratio)
+          )
+      - record: host:gputally_bill_gpu_cost:money
+        expr: |2-
+            host:gputally_bill_allocated:seconds
+          * on (cluster, node, model) group_left ()
+            node:gputally_bill_price:per_hour
+          / 3600
+      - record: host:gputally_bill_idle_cost:money
+        expr: |2-
+            host:gputally_bill_idle:seconds
+          * on (cluster, node, model) group_left ()
+            node:gputally_bill_price:per_hour
+          / 3600
+      - record: host:gputally_bill_energy_cost:money
+        expr: |-
+          sum without (basis) (host:gputally_bill_energy:joules)
+          * {{ $settings.pue }} / 3600000 * {{ $settings.kwhPrice }}
+      - record: host:gputally_bill_cost:money
+        expr: |-
+          sum by (cluster, node, owner, model) (
+            {__name__=~"host:gputally_bill_(gpu|energy)_cost:money"}
+          )
+      - record: host:gputally_bill_co2:grams
+        expr: |-
+          sum without (basis) (host:gputally_bill_energy:joules)
+          * {{ $settings.pue }} / 3600000 * {{ $settings.co2GramsPerKwh }}
+      - record: workload:gputally_bill_energy:joules
+        expr: |-
+          sum by (cluster, namespace, workload, model, basis) (pod:gputally_bill_energy:joules)
+      - record: workload:gputally_bill_allocated:seconds
+        expr: |-
+          sum by (cluster, namespace, workload, model) (pod:gputally_bill_allocated:seconds)
+      - record: workload:gputally_bill_busy:seconds
+        expr: |-
+          sum by (cluster, namespace, workload, model) (pod:gputally_bill_busy:seconds)
+      - record: workload:gputally_bill_idle:seconds
+        expr: |-
+          sum by (cluster, namespace, workload, model) (pod:gputally_bill_idle:seconds)
+      - record: workload:gputally_bill_gpu_cost:money
+        expr: |-
+          sum by (cluster, namespace, workload, model) (pod:gputally_bill_gpu_cost:money)
+      - record: workload:gputally_bill_idle_cost:money
+        expr: |-
+          sum by (cluster, namespace, workload, model) (pod:gputally_bill_idle_cost:money)
+      - record: workload:gputally_bill_energy_cost:money
+        expr: |-
+          sum by (cluster, namespace, workload, model) (pod:gputally_bill_energy_cost:money)
+      - record: workload:gputally_bill_cost:money
+        expr: |-
+          sum by (cluster, namespace, workload, model) (pod:gputally_bill_cost:money)
+      - record: workload:gputally_bill_co2:grams
+        expr: |-
+          sum by (cluster, namespace, workload, model) (pod:gputally_bill_co2:grams)
+      - record: node:gputally_bill_meter:joules
+        expr: |-
+          sum by (cluster, node, model) (
+              gpu:gputally_bill_meter:joules
+            * on (cluster, node, gpu) group_left (model)
+              gpu:gputally_bill_model:info
+          )
+      - record: node:gputally_bill_energy:joules
+        expr: |2-
+            sum by (cluster, node, model, basis) ({__name__=~"(pod|host):gputally_bill_energy:joules"})
+          or
+            sum by (cluster, node, model, reason) (
+                gpu:gputally_bill_unattributed:joules
+              * on (cluster, node, gpu) group_left (model)
+                gpu:gputally_bill_model:info
+            )
+      - record: node:gputally_bill_time:seconds
+        expr: |-
+          label_replace(
+            sum by (cluster, node, model) (
+                    sum by (cluster, node, gpu, uuid, model) (
+                      {__name__=~"device:gputally_bill_(pod|host)_allocated:seconds"}
+                    )
+                  * on (cluster, node, uuid) group_left ()
+                    device:gputally_bill_busy:ratio
+                * on (cluster, node, gpu) group_left ()
+                  (
+                      1
+                    -
+                      max by (cluster, node, gpu) (
+                        avg_over_time(gputally_gpu_throttle_active{reason=~"hw_.*|sw_thermal_slowdown"}[1m])
+                      )
+                  )
+              or
+                    sum by (cluster, node, gpu, uuid, model) (
+                      {__name__=~"device:gputally_bill_(pod|host)_allocated:seconds"}
+                    )
+                  * on (cluster, node, uuid) group_left ()
+                    device:gputally_bill_busy:ratio
+            ),
+            "state", "used", "node", ".*"
+          )
+          or
+          label_replace(
+            sum by (cluster, node, model) (
+                  sum by (cluster, node, gpu, uuid, model) (
+                    {__name__=~"device:gputally_bill_(pod|host)_allocated:seconds"}
+                  )
+                * on (cluster, node, uuid) group_left ()
+                  device:gputally_bill_busy:ratio
+              * on (cluster, node, gpu) group_left ()
+                (
+                    max by (cluster, node, gpu) (
+                      avg_over_time(gputally_gpu_throttle_active{reason=~"hw_.*|sw_thermal_slowdown"}[1m])
+                    )
+                  > 0
+                )
+            ),
+            "state", "throttled", "node", ".*"
+          )
+          or
+          label_replace(
+            sum by (cluster, node, model) (
+              {__name__=~"(pod|host):gputally_bill_idle:seconds"}
+            ),
+            "state", "idle", "node", ".*"
+          )
+          or
+          label_replace(
+            sum by (cluster, node, model) (
+                  device:gputally_bill_pod_allocated:seconds
+                * on (cluster, node, uuid) group_left ()
+                  (1 - device:gputally_bill_busy:ratio)
+              and on (cluster, node, uuid, namespace, pod)
+                device:gputally_bill_pod_starting:seconds
+            ),
+            "state", "starting", "node", ".*"
+          )
+          or
+          label_replace(
+            sum by (cluster, node, model) (
+                {__name__=~"device:gputally_bill_(pod|host)_allocated:seconds"}
+              unless on (cluster, node, uuid)
+                device:gputally_bill_busy:ratio
+            ),
+            "state", "unknown", "node", ".*"
+          )
+          or
+          label_replace(
+            sum by (cluster, node, model) (
+                  gpu:gputally_bill_not_allocated:seconds
+                * on (cluster, node, gpu) group_left ()
+                  (
+                      1 - gpu:gputally_bill_unobserved:ratio
+                    or
+                      max by (cluster, node, gpu) (gpu:gputally_bill_wall:seconds) * 0 + 1
+                  )
+              unless on (cluster, node, gpu)
+                max by (cluster, node, gpu) (gputally_gpu_up) == 0
+            ),
+            "state", "free", "node", ".*"
+          )
+          or
+          label_replace(
+            sum by (cluster, node, model) (
+                  gpu:gputally_bill_not_allocated:seconds
+                * on (cluster, node, gpu) group_left ()
+                  (
+                      1 - gpu:gputally_bill_unobserved:ratio
+                    or
+                      max by (cluster, node, gpu) (gpu:gputally_bill_wall:seconds) * 0 + 1
+                  )
+              * on (cluster, node, gpu) group_left ()
+                (max by (cluster, node, gpu) (gputally_gpu_up) == bool 0)
+            ),
+            "state", "lost", "node", ".*"
+          )
+          or
+          label_replace(
+            sum by (cluster, node, model) (
+                gpu:gputally_bill_not_allocated:seconds
+              * on (cluster, node, gpu) group_left ()
+                gpu:gputally_bill_unobserved:ratio
+            ),
+            "state", "unobserved", "node", ".*"
+          )
+      - record: node:gputally_bill_gpu_cost:money
+        expr: |2-
+            (
+                label_replace(
+                  sum by (cluster, node, model) (
+                    node:gputally_bill_time:seconds{state!~"free|lost|unobserved"}
+                  ),
+                  "state", "allocated", "node", ".*"
+                )
+              or
+                node:gputally_bill_time:seconds{state=~"free|lost|unobserved"}
+            )
+          * on (cluster, node, model) group_left ()
+            node:gputally_bill_price:per_hour
+          / 3600
+      - record: node:gputally_bill_energy_cost:money
+        expr: |-
+          sum by (cluster, node, model, reason) (node:gputally_bill_energy:joules)
+          * {{ $settings.pue }} / 3600000 * {{ $settings.kwhPrice }}
+      - record: node:gputally_bill_cost:money
+        expr: |-
+          sum by (cluster, node, model) (
+            {__name__=~"node:gputally_bill_(gpu|energy)_cost:money"}
+          )
+      - record: node:gputally_bill_unallocated_cost:money
+        expr: |-
+          sum by (cluster, node, model) (
+              node:gputally_bill_gpu_cost:money{state!="allocated"}
+            or
+              node:gputally_bill_energy_cost:money{reason!=""}
+          )
+      - record: node:gputally_bill_co2:grams
+        expr: |-
+          sum by (cluster, node, model, reason) (node:gputally_bill_energy:joules)
+          * {{ $settings.pue }} / 3600000 * {{ $settings.co2GramsPerKwh }}
+  {{- end }}
+  {{- if (index $rules.groups "gputally-ledger").enabled }}
+  - name: gputally-ledger
+    interval: 1m
+    rules:
       - record: gpu:gputally_energy:watts
         expr: |2-
             sum by (cluster, node, gpu, uuid) (
@@ -189,15 +1127,9 @@ groups:
       - record: node:gputally_energy_cost:per_hour
         expr: |-
           node:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
-      - record: node:gputally_co2:grams_per_hour
-        expr: |-
-          node:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
       - record: model:gputally_energy_cost:per_hour
         expr: |-
           model:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
-      - record: model:gputally_co2:grams_per_hour
-        expr: |-
-          model:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
       - record: cluster:gputally_energy_cost:per_hour
         expr: |-
           cluster:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
@@ -207,37 +1139,9 @@ groups:
       - record: pod:gputally_energy_cost:per_hour
         expr: |-
           pod:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
-      - record: pod:gputally_co2:grams_per_hour
-        expr: |-
-          pod:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
       - record: host:gputally_energy_cost:per_hour
         expr: |-
           host:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
-      - record: host:gputally_co2:grams_per_hour
-        expr: |-
-          host:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
-      - record: workload:gputally_energy_cost:per_hour
-        expr: |-
-          workload:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
-      - record: workload:gputally_co2:grams_per_hour
-        expr: |-
-          workload:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
-      - record: namespace:gputally_energy_cost:per_hour
-        expr: |-
-          namespace:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.kwhPrice }}
-      - record: namespace:gputally_co2:grams_per_hour
-        expr: |-
-          namespace:gputally_energy:watts * {{ $settings.pue }} / 1000 * {{ $settings.co2GramsPerKwh }}
-      - record: namespace:gputally_charged:watts
-        expr: |-
-          sum by (cluster, namespace, basis) (
-            rate(gputally_pod_energy_joules_total[{{ $settings.rateWindow }}])
-          )
-      - record: host:gputally_charged:watts
-        expr: |-
-          sum by (cluster, node, owner, basis) (
-            rate(gputally_host_energy_joules_total[{{ $settings.rateWindow }}])
-          )
   {{- end }}
   {{- if (index $rules.groups "gputally-devices").enabled }}
   - name: gputally-devices
@@ -430,15 +1334,6 @@ groups:
             * on (cluster, node, gpu, uuid) group_left ()
               device:gputally_price:per_hour
           )
-      - record: host:gputally_idle_cost:per_hour
-        expr: |-
-          sum by (cluster, node, owner) (
-              device:gputally_host_part:ratio
-            * on (cluster, node, gpu, uuid) group_left ()
-              clamp_min(1 - device:gputally_busy:gpus / (device:gputally_held:gpus > 0), 0)
-            * on (cluster, node, gpu, uuid) group_left ()
-              device:gputally_price:per_hour
-          )
       - record: host:gputally_cost:per_hour
         expr: |-
           sum by (cluster, node, owner) ({__name__=~"host:gputally_(gpu|energy)_cost:per_hour"})
@@ -470,15 +1365,6 @@ groups:
       - record: workload:gputally_busy:gpus
         expr: |-
           sum by (cluster, namespace, workload) (pod:gputally_busy:gpus)
-      - record: workload:gputally_idle:gpus
-        expr: |-
-          sum by (cluster, namespace, workload) (pod:gputally_idle:gpus)
-      - record: workload:gputally_gpu_cost:per_hour
-        expr: |-
-          sum by (cluster, namespace, workload) (pod:gputally_gpu_cost:per_hour)
-      - record: workload:gputally_idle_cost:per_hour
-        expr: |-
-          sum by (cluster, namespace, workload) (pod:gputally_idle_cost:per_hour)
       - record: workload:gputally_cost:per_hour
         expr: |-
           sum by (cluster, namespace, workload) (pod:gputally_cost:per_hour)
@@ -494,12 +1380,6 @@ groups:
       - record: namespace:gputally_idle:gpus
         expr: |-
           sum by (cluster, namespace) (pod:gputally_idle:gpus)
-      - record: namespace:gputally_gpu_cost:per_hour
-        expr: |-
-          sum by (cluster, namespace) (pod:gputally_gpu_cost:per_hour)
-      - record: namespace:gputally_idle_cost:per_hour
-        expr: |-
-          sum by (cluster, namespace) (pod:gputally_idle_cost:per_hour)
       - record: namespace:gputally_cost:per_hour
         expr: |-
           sum by (cluster, namespace) (pod:gputally_cost:per_hour)
@@ -661,18 +1541,6 @@ groups:
       - record: model:gputally_cost:per_hour
         expr: |-
           sum by (cluster, model) ({__name__=~"model:gputally_(gpu|energy)_cost:per_hour"})
-      - record: model:gputally_unallocated_cost:per_hour
-        expr: |-
-          sum by (cluster, model) (
-                device:gputally_price:per_hour
-              *
-                (1 - device:gputally_held:gpus / device:gputally_share:ratio)
-            or
-                sum by (cluster, model) (model:gputally_unattributed:watts)
-              * {{ $settings.pue }}
-              / 1000
-              * {{ $settings.kwhPrice }}
-          )
       - record: cluster:gputally_gpus:count
         expr: |-
           sum by (cluster) (node:gputally_gpus:count)
@@ -3241,7 +4109,7 @@ groups:
       {{- if .enabled }}
       - alert: GPUTallyNamespaceOverBudget
         expr: |2-
-            sum_over_time(namespace:gputally_cost:per_hour[1d]) / 60
+            sum by (cluster, namespace) (sum_over_time(workload:gputally_bill_cost:money[1d]))
           > on (namespace) group_left ()
             namespace:gputally_budget:per_day
         for: {{ .for }}
