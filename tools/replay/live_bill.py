@@ -2,7 +2,7 @@
 
 An exporter with simulated GPUs runs jobs for a quarter of an hour; two Prometheus scrape it, every 15 and
 every 60 seconds, and evaluate the rules of the bill. When all jobs have ended and are recorded, the energy
-and the GPU time of each namespace are compared with the ledger. The exit code is 1 if any differs by more
+and the GPU time of each namespace are compared with the ledger. The exit code is 1 if an error is more
 than 0.5 %.
 """
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         errors = [bill.get((namespace, record), 0.0) / true - 1 for bill in bills]
         worst = max(worst, *map(abs, errors))
         told = ", ".join(f"{error:+.3%} at {every}" for every, error in zip(_SCRAPES, errors, strict=True))
-        print(f"{namespace:10} {record:18} {true:14,.3f} in the ledger; the bill differs by {told}")
+        print(f"{namespace:10} {record:18} {true:14,.3f} in the ledger; error of the bill: {told}")
     return int(worst > _ALLOWED)
 
 
