@@ -56,7 +56,7 @@ def test_exchanged_lines_are_found() -> None:
 
 
 def test_a_line_with_a_hash_of_its_own_is_found_at_the_next_one() -> None:
-    """Whoever changes a line can compute its hash, but then the next line does not continue it."""
+    """The hash of a changed line can be computed, but then the next line does not continue it."""
     forged = close(TEXT.replace("team-2,14.50", "team-2,94.50")).splitlines(keepends=True)
     lines = SEALED.splitlines(keepends=True)
     lines[3] = forged[3]
