@@ -34,6 +34,12 @@ class Amounts:
     def millijoules(self) -> int:
         return sum(self.energy_millijoules.values())
 
+    def __bool__(self) -> bool:
+        time = self.allocated_us or self.busy_us or self.idle_us
+        return bool(
+            time or self.millijoules or self.co2_micrograms or self.gpu_cost_nano or self.energy_cost_nano
+        )
+
     def __add__(self, other: "Amounts") -> "Amounts":
         energy = dict(self.energy_millijoules)
         for basis, millijoules in other.energy_millijoules.items():

@@ -127,13 +127,14 @@ def read_bill(
             threads.shutdown(cancel_futures=True)
     if not sums.rows:
         raise NoRecords(_why_empty(period, cluster))
+    rows = {key: amounts for key, amounts in sums.rows.items() if amounts}
     return Bill(
         period,
         by,
         cluster,
         currency,
         source,
-        [Row(key, kind, sums.rows[kind, key]) for kind, key in sorted(sums.rows, key=_order(sums.rows))],
+        [Row(key, kind, rows[kind, key]) for kind, key in sorted(rows, key=_order(rows))],
         sums.meter_millijoules,
         sums.unpriced_us,
         gaps.found(),

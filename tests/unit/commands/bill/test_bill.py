@@ -171,6 +171,13 @@ def test_owners_outside_kubernetes_have_rows() -> None:
     assert rows(billed(store, "--by", "pod"))["slurm/1"]["cost"] == 5
 
 
+def test_records_of_0_make_no_row() -> None:
+    store = two_hours()
+    store.add("model:gputally_bill_time:seconds", START + 90, 0, state="lost")
+    store.add("namespace:gputally_bill_allocated:seconds", START + 90, 0, namespace="ended")
+    assert not {"lost", "ended"} & set(rows(billed(store)))
+
+
 def test_gpus_without_a_price_are_counted() -> None:
     store = two_hours()
     for level in ("node", "model"):
