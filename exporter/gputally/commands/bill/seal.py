@@ -1,9 +1,9 @@
 """The seal of a bill: a chain of SHA-256 hashes over its lines.
 
 A sealed line has `seal-sha256-` and a hash near its end. The hash covers the one before it and every byte
-from there to the end of the line: the line itself, and lines without a seal above it. The last line is sealed, so no
-byte is outside of the chain. There is no key: after a change all hashes that follow can be computed again, so
-the last one is noted elsewhere. The next bill contains it (`previous-sha256-`).
+from there to the end of the line: the line itself, and lines without a seal above it. The last line is
+sealed, so no byte is outside of the chain. There is no key: after a change all hashes that follow can be
+computed again, so the last one is noted elsewhere. The next bill contains it (`previous-sha256-`).
 """
 
 import hashlib
