@@ -64,7 +64,9 @@ def _currency(text: str) -> str:
 class BillConfig:
     """The settings of `bill`."""
 
-    month: str = _setting("", "--month", "the month to bill; without a period, the last whole month")
+    month: str = _setting(
+        "", "--month", "the month to bill; without a period, the last whole month", metavar="YYYY-MM"
+    )
     first: str = _setting(
         "",
         "--from",
