@@ -627,6 +627,39 @@ _WORKLOADS = (
     ),
 )
 
+# Few series, so that the bill of a month reads little.
+_NAMESPACES = (
+    RecordingRule(
+        "namespace:gputally_bill_energy:joules",
+        "sum by (cluster, namespace, basis) (workload:gputally_bill_energy:joules)",
+    ),
+    *(
+        RecordingRule(
+            f"namespace:gputally_bill_{name}",
+            f"sum by (cluster, namespace) (workload:gputally_bill_{name})",
+        )
+        for name in (
+            "allocated:seconds",
+            "busy:seconds",
+            "idle:seconds",
+            "gpu_cost:money",
+            "energy_cost:money",
+            "co2:grams",
+        )
+    ),
+)
+_MODELS = tuple(
+    RecordingRule(f"model:gputally_bill_{name}", f"sum by (cluster, {labels}) (node:gputally_bill_{name})")
+    for name, labels in (
+        ("meter:joules", "model"),
+        ("energy:joules", "model, basis, reason"),
+        ("time:seconds", "model, state"),
+        ("gpu_cost:money", "model, state"),
+        ("energy_cost:money", "model, reason"),
+        ("co2:grams", "model, reason"),
+    )
+)
+
 _USED = f"""
       sum by (cluster, node, gpu, uuid, model) (
         {_ALLOCATED}
@@ -813,7 +846,9 @@ GROUP = Group(
         *_owners("pod"),
         *_owners("host"),
         *_WORKLOADS,
+        *_NAMESPACES,
         *_NODES,
+        *_MODELS,
     ),
     interval="1m",
 )
