@@ -903,6 +903,27 @@ groups:
       - record: workload:gputally_bill_co2:grams
         expr: |-
           sum by (cluster, namespace, workload, model) (pod:gputally_bill_co2:grams)
+      - record: namespace:gputally_bill_energy:joules
+        expr: |-
+          sum by (cluster, namespace, basis) (workload:gputally_bill_energy:joules)
+      - record: namespace:gputally_bill_allocated:seconds
+        expr: |-
+          sum by (cluster, namespace) (workload:gputally_bill_allocated:seconds)
+      - record: namespace:gputally_bill_busy:seconds
+        expr: |-
+          sum by (cluster, namespace) (workload:gputally_bill_busy:seconds)
+      - record: namespace:gputally_bill_idle:seconds
+        expr: |-
+          sum by (cluster, namespace) (workload:gputally_bill_idle:seconds)
+      - record: namespace:gputally_bill_gpu_cost:money
+        expr: |-
+          sum by (cluster, namespace) (workload:gputally_bill_gpu_cost:money)
+      - record: namespace:gputally_bill_energy_cost:money
+        expr: |-
+          sum by (cluster, namespace) (workload:gputally_bill_energy_cost:money)
+      - record: namespace:gputally_bill_co2:grams
+        expr: |-
+          sum by (cluster, namespace) (workload:gputally_bill_co2:grams)
       - record: node:gputally_bill_meter:joules
         expr: |-
           sum by (cluster, node, model) (
@@ -1064,6 +1085,24 @@ groups:
         expr: |-
           sum by (cluster, node, model, reason) (node:gputally_bill_energy:joules)
           * {{ $settings.pue }} / 3600000 * {{ $settings.co2GramsPerKwh }}
+      - record: model:gputally_bill_meter:joules
+        expr: |-
+          sum by (cluster, model) (node:gputally_bill_meter:joules)
+      - record: model:gputally_bill_energy:joules
+        expr: |-
+          sum by (cluster, model, basis, reason) (node:gputally_bill_energy:joules)
+      - record: model:gputally_bill_time:seconds
+        expr: |-
+          sum by (cluster, model, state) (node:gputally_bill_time:seconds)
+      - record: model:gputally_bill_gpu_cost:money
+        expr: |-
+          sum by (cluster, model, state) (node:gputally_bill_gpu_cost:money)
+      - record: model:gputally_bill_energy_cost:money
+        expr: |-
+          sum by (cluster, model, reason) (node:gputally_bill_energy_cost:money)
+      - record: model:gputally_bill_co2:grams
+        expr: |-
+          sum by (cluster, model, reason) (node:gputally_bill_co2:grams)
   {{- end }}
   {{- if (index $rules.groups "gputally-ledger").enabled }}
   - name: gputally-ledger
