@@ -227,12 +227,14 @@ _LEDGERS = (
             last_over_time({_CLOCK}[{_GAP}] offset 1ms)
         """,
     ),
+    # A GPU that vanishes keeps its model for a while: with and without it, it would be two series, and no join
+    # with them works.
     RecordingRule(
         "gpu:gputally_bill_model:info",
         f"""
           topk by (cluster, node, gpu) (
             1,
-            max by (cluster, node, gpu, model) (last_over_time(gputally_gpu_info[5m]))
+            max by (cluster, node, gpu, model) (last_over_time(gputally_gpu_info[15m]))
           )
         or on (cluster, node, gpu)
           max by (cluster, node, gpu) ({_LEDGER}) * 0 + 1

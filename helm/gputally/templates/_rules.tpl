@@ -190,7 +190,7 @@ groups:
         expr: |2-
             topk by (cluster, node, gpu) (
               1,
-              max by (cluster, node, gpu, model) (last_over_time(gputally_gpu_info[5m]))
+              max by (cluster, node, gpu, model) (last_over_time(gputally_gpu_info[15m]))
             )
           or on (cluster, node, gpu)
             max by (cluster, node, gpu) (gpu:gputally_bill_ledger:timestamp) * 0 + 1
