@@ -248,7 +248,9 @@ def main_families(config: Config) -> FamiliesOf:
     def ours(snapshot: Snapshot) -> list[Family]:
         if not config.process_metrics:  # then they are there for a compatibility profile only
             snapshot = replace(snapshot, processes=())
-        return build_families(snapshot, read_exporter_facts(__version__, config.hostname), chosen)
+        return build_families(
+            snapshot, read_exporter_facts(__version__, config.hostname, config.began_at), chosen
+        )
 
     if not profiles:
         return ours

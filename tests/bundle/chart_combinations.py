@@ -66,7 +66,9 @@ SWITCHES: Mapping[str, Mapping[str, Values]] = {
     "reader": {
         "auto": {},
         "simulated": {"exporter": {"reader": "simulated"}},
-        "nvidia-smi": {"exporter": {"reader": "nvidia-smi", "interval": "10s", "retention": "1h"}},
+        "nvidia-smi": {
+            "exporter": {"reader": "nvidia-smi", "interval": "10s", "livePage": False, "retention": "1h"}
+        },
     },
     "extras": {
         "none": {},

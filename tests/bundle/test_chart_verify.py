@@ -95,7 +95,7 @@ def test_disabled_parts_are_not_expected() -> None:
     values = {
         "stack": {"enabled": True},
         "dashboards": {"include": ["fleet", "node"]},
-        "rules": {"groups": {"gputally-anomalies": {"enabled": False}}},
+        "rules": {"groups": {"gputally-prices": {"enabled": False}}},
     }
     usual, found = flags({"stack": {"enabled": True}}), flags(values)
     assert found["--dashboards"] == "2"

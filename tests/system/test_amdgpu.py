@@ -91,7 +91,7 @@ def test_amd_gpus_are_detected_without_a_flag(tmp_path: Path) -> None:
     with Exporter(tmp_path / "log", *arguments) as exporter:
         samples = first_sample(exporter)
         exporter.next_snapshots()
-        pill = exporter.get("/")[1]
+        snapshot = json.loads(exporter.get("/api/v1/snapshot")[1])
         log = exporter.log.read_text()
     up = samples["gputally_source_up"]
     assert up[("amdgpu",)] == 1
@@ -99,7 +99,7 @@ def test_amd_gpus_are_detected_without_a_flag(tmp_path: Path) -> None:
     assert ("rocm-smi",) not in up
     assert missing(log, "reader amdgpu else rocm-smi", "0.2 s", "0 NVIDIA GPUs", "2 AMD GPUs") == []
     assert "WARNING" not in log
-    assert b"2 GPUs up" in pill
+    assert snapshot["summary"] == "2 GPUs up"
 
 
 def test_partitions_are_distinguished(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_the_paths_of_the_server(tmp_path: Path) -> None:
         assert exporter.get("/metrics")[0] == 404
         status, page = exporter.get("/")
         assert status == 200
-        assert b'href="/gpu"' in page
+        assert b'href="./gpu"' in page
         assert __version__.encode() in page
 
 

@@ -18,7 +18,7 @@ from gputally.devices.host import read_boot_id
 from gputally.ledger import Ledger
 from gputally.metrics.compat import Options, ProfileInput, load_profile
 from gputally.metrics.families import build_families
-from gputally.metrics.own_process import ExporterFacts
+from gputally.metrics.own_process import ExporterFacts, MachineFacts
 from gputally.metrics.sets import choose
 from gputally.sampling import collect, guard, sources
 from gputally.sampling.checkpoint import Checkpoint
@@ -158,7 +158,7 @@ def play(
                 tape.miss(at_ms)
                 continue
             started_at = clock.now if started_at is None else started_at
-            facts = _exporter_facts(node.name, started_at, number * _CPU_SECONDS_PER_SAMPLE)
+            facts = _exporter_facts(node.name, began_at, started_at, number * _CPU_SECONDS_PER_SAMPLE)
             snapshot = collector.sample()
             scene = ProfileInput(snapshot, Options(node.name))
             others = [family for profile in node.compat for family in load_profile(profile)(scene)]
@@ -198,7 +198,7 @@ def _scenario(given: Scenario | Path | str) -> Scenario:
     return parse_scenario(tomllib.loads(given)) if isinstance(given, str) else given
 
 
-def _exporter_facts(hostname: str, started_at: float, cpu_seconds: float) -> ExporterFacts:
+def _exporter_facts(hostname: str, booted_at: float, started_at: float, cpu_seconds: float) -> ExporterFacts:
     return ExporterFacts(
         version=__version__,
         python=".".join(map(str, sys.version_info[:3])),
@@ -207,4 +207,5 @@ def _exporter_facts(hostname: str, started_at: float, cpu_seconds: float) -> Exp
         resident_memory_bytes=_RESIDENT_MEMORY_BYTES,
         open_fds=_OPEN_FDS,
         start_time_seconds=started_at,
+        machine=MachineFacts(boot_time_seconds=booted_at),
     )

@@ -34,7 +34,8 @@ class ExporterFacts:
     machine: MachineFacts = MachineFacts()
 
 
-def read_exporter_facts(version: str, hostname: str) -> ExporterFacts:
+def read_exporter_facts(version: str, hostname: str, booted_at: float | None = None) -> ExporterFacts:
+    """`booted_at` replaces the boot of this machine, for GPUs that are simulated since then."""
     return ExporterFacts(
         version=version,
         python=".".join(map(str, sys.version_info[:3])),
@@ -43,7 +44,7 @@ def read_exporter_facts(version: str, hostname: str) -> ExporterFacts:
         resident_memory_bytes=_resident_memory_bytes(),
         open_fds=_open_fds(),
         start_time_seconds=_STARTED_SECONDS,
-        machine=MachineFacts(boot_time_seconds=_boot_time_seconds()),
+        machine=MachineFacts(boot_time_seconds=_boot_time_seconds() if booted_at is None else booted_at),
     )
 
 

@@ -38,7 +38,8 @@ _ROWS: Mapping[str, Mapping[str, float]] = {
     "namespace_budgets": {"lavish": 0.01},
     "node_power_budgets": {"hungry": 50},
 }
-_USED_FOR_WEEKS = "model:gputally_gpus:count"
+_USED_FOR_WEEKS = {"model:gputally_gpus:count", "gpu:gputally_gpu:info"}
+"""The second is what the first is made of."""
 
 
 def write(folder: Path) -> Path:
@@ -47,7 +48,7 @@ def write(folder: Path) -> Path:
     groups = list(_groups())
     _write_rules(rules, groups, _names_that_alerts_need(groups))
     week_ago = folder / "week_ago.yml"
-    _write_rules(week_ago, groups, {_USED_FOR_WEEKS})
+    _write_rules(week_ago, groups, _USED_FOR_WEEKS)
     write_history([_SPARE], WEEK_BEFORE, folder / "data", cluster="ill")
     record_rules(folder / "data", [week_ago], WEEK_BEFORE)
     write_history(_FOR_TWO_DAYS, TWO_DAYS, folder / "data", cluster="well")

@@ -84,7 +84,7 @@ def test_errors_of_the_driver_and_the_kubelet_in_log_and_pages(
     ):
         exporter.next_snapshots()
         log = exporter.log.read_text()
-        page, ready = (exporter.get(path)[1].decode() for path in ("/", "/readyz"))
+        page, ready = (exporter.get(path)[1].decode() for path in ("/api/v1/snapshot", "/readyz"))
     messages = [json.loads(line)["message"] for line in log.splitlines()] if log_format == "json" else [log]
     for text in ("\n".join(messages), page, ready):
         assert_harmless(text)
@@ -97,10 +97,10 @@ def test_the_name_of_a_gpu_on_the_page(tmp_path: Path) -> None:
     flags = ("--reader", "nvidia-smi", *renamed_gpu(tmp_path), "--interval", "300ms")
     with Exporter(tmp_path / "log", "serve", *flags) as exporter:
         exporter.next_snapshots()
-        page = exporter.get("/")[1].decode()
+        page = exporter.get("/api/v1/snapshot")[1].decode()
         assert exporter.scrape().count("owned\x1b]") == 8  # Prometheus shows labels as they are
     assert_harmless(page)
-    assert page.count(ESCAPED_IN_ONE_LINE) == 8
+    assert [gpu["model"] for gpu in json.loads(page)["gpus"]] == 8 * [ESCAPED_IN_ONE_LINE]
 
 
 @pytest.mark.parametrize("gpus", [failing_nvidia_smi, renamed_gpu])
