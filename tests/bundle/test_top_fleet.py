@@ -42,6 +42,10 @@ pod = "team-{load}/train"
 LOST = SCENARIO + '[[fault]]\nkind = "lost"\ngpus = [0]\n'
 
 
+OF_THE_BILL = {"device:gputally_share:ratio", "pod:gputally_workload:info"}
+"""The only records of the bill that those groups read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Counting(RemoteServer):
     """Notes the number of series in each result."""
@@ -73,10 +77,17 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     nodes.append(GpuNode(name="gpu-lost", scenario=LOST.format(load=LOADS[0])))
     write_history(nodes, period, directory, cluster="large", began_at=now - 3600)
     rules = directory / "rules.json"
-    groups = [group for group in rule_groups() if group["name"].removeprefix("gputally-") in GROUPS]
     recording = [
-        {"name": group["name"], "rules": [rule for rule in group["rules"] if "record" in rule]}
-        for group in groups
+        {
+            "name": group["name"],
+            "rules": [
+                rule
+                for rule in group["rules"]
+                if "record" in rule
+                and (group["name"].removeprefix("gputally-") in GROUPS or rule["record"] in OF_THE_BILL)
+            ],
+        }
+        for group in rule_groups()
     ]
     rules.write_text(json.dumps({"groups": recording}))
     record_rules(directory, [rules], period)

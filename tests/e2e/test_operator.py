@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from alerts import promql
+from alerts import promql, schema
 from alerts.groups import GROUPS
 from alerts.rules import rule_groups
 from gputally.metrics.catalog import CATALOG
@@ -294,6 +294,9 @@ def test_every_rule_reads_existing_series(installation: Installation) -> None:
         *(metric.name for metric in CATALOG if (readers := readers_of(metric)) and "nvml" not in readers),
         # ... and these are recorded once there are rows in a table of the values.
         *(record.name for group in GROUPS for record in group.records if record.each),
+        # Optional parts of a cluster.
+        *schema.KUBE_STATE_METRICS,
+        *schema.KUEUE,
     }
 
     def all_there() -> bool:

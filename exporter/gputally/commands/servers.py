@@ -56,7 +56,7 @@ class RemoteServer:
     """Its certificate is not checked."""
     certificate: tuple[Path, Path] | None = None
     """Files with a certificate for it to check, and the key."""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Headers of each request, such as a bearer token or a tenant."""
     timeout_seconds: float = 10.0
 

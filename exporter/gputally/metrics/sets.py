@@ -25,7 +25,7 @@ NEEDED_FIELDS = frozenset(
         *("xid_errors", "xid_last_timestamp_seconds"),
     }
 )
-"""The fields of `Reading` that the ledger, the attribution, the live page or `check` use."""
+"""The fields of `Reading` that the ledger, the attribution or `check` use, and faults on the live page."""
 
 
 class UnknownNameError(ValueError):

@@ -8,7 +8,8 @@ from gputally.metrics.catalog import GPU_METRICS
 from gputally.metrics.sets import NEEDED_FIELDS
 
 PACKAGE = Path(__file__).parents[3] / "exporter" / "gputally"
-OTHERS = ("attribution", "commands", "ledger", "pages", "relay", "sampling", "app.py")
+OTHERS = ("attribution", "commands", "ledger", "relay", "sampling", "app.py")
+"""All but the live page, which shows what is read."""
 
 
 def attributes(path: Path) -> Iterator[str]:
