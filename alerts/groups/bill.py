@@ -227,8 +227,8 @@ _LEDGERS = (
             last_over_time({_CLOCK}[{_GAP}] offset 1ms)
         """,
     ),
-    # A GPU that vanishes keeps its model for a while: with and without it, it would be two series, and no join
-    # with them works.
+    # A GPU that vanishes keeps its model for a while: with and without it there would be two series, which
+    # cannot be joined.
     RecordingRule(
         "gpu:gputally_bill_model:info",
         f"""
