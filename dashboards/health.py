@@ -553,7 +553,7 @@ DASHBOARD = dashboard(
                 column("namespace", name="Namespace", width=110),
                 column("pod", name="Pod", link=links.TO_POD),
                 column("owner", name="Owner"),
-                column("Value", name="Times idle power", decimals=1, width=130),
+                column("Value", name="Power / idle", decimals=1, width=130),
             ),
             hidden=("cluster", "uuid"),
             order=("node", "gpu", "namespace", "pod", "owner", "Value"),
