@@ -17,7 +17,11 @@ EVERYTHING: Choice = dict.fromkeys(
     ("cluster", "node", "model", "gpu", "namespace", "pod", "workflow", "job", "instance"), ALL
 )
 ONE: Mapping[str, tuple[Choice, ...]] = {
-    "fleet": ({"cluster": CLUSTER, "model": "NVIDIA H100 80GB HBM3"},),
+    "fleet": (
+        {"cluster": CLUSTER, "model": "NVIDIA H100 80GB HBM3"},
+        {"cluster": CLUSTER, "model": "NVIDIA A100-SXM4-80GB"},
+        {"cluster": CLUSTER, "model": "AMD Instinct MI300X OAM"},
+    ),
     "node": (
         {**_HOPPER, "gpu": "0"},
         {**_HOPPER, "gpu": "2"},
@@ -62,6 +66,7 @@ EMPTY: Mapping[tuple[str, str, str], str] = {
     },
     ("energy", "Cost by namespace", "B"): "it needs more than eight namespaces, and there are six",
     ("argo", "Workflows by pod label", "A"): "simulated pods have no labels",
+    ("trends", "Anomalies", "A"): "no GPU and no namespace does less than usual",
     ("trends", "Capacity", "E"): _NO_WEEKS,
     ("trends", "Busy GPUs, week over week", "B"): _NO_WEEKS,
     ("trends", "Power, week over week", "B"): _NO_WEEKS,
