@@ -128,7 +128,11 @@ def write_prometheus(directory: Path, address: str) -> None:
 
 def write_objects(plane: ControlPlane) -> None:
     """A node with four GPUs, and pods in every state; `train` runs on one of them."""
-    apply(plane, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-1"}})
+    taint = {"key": "gpu", "value": "true", "effect": "PreferNoSchedule"}
+    apply(
+        plane,
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-1"}, "spec": {"taints": [taint]}},
+    )
     ready(plane)
     plane.kubectl("create", "namespace", "ml")
     wait_until(

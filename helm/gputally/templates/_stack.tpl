@@ -314,7 +314,7 @@ remote_write:
 
 {{/* The metrics of kube-state-metrics that rules and dashboards read, as a list in JSON. A test compares them. */}}
 {{- define "gputally.stack.kubeMetrics" -}}
-{{- $node := list "spec_unschedulable" "status_allocatable" "status_condition" -}}
+{{- $node := list "info" "spec_taint" "spec_unschedulable" "status_allocatable" "status_condition" -}}
 {{- $pod := list "container_resource_requests" "container_status_waiting_reason" "created" "status_phase" "status_reason" "status_scheduled" "status_scheduled_time" -}}
 {{- $names := list "^kube_resourcequota$" -}}
 {{- range $node }}{{ $names = append $names (printf "^kube_node_%s$" .) }}{{ end -}}
