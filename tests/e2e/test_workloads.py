@@ -90,9 +90,16 @@ class StackPrometheus(Prometheus):
         )
 
     def told(self, since: float, metric: str, *labels: str) -> set[frozenset[tuple[str, ...]]]:
-        """The labels of all series that one scrape since then had, for each of them that had others."""
-        scrapes: dict[float, set[tuple[str, ...]]] = {at: set() for at in self.scrapes(since)}
-        for series in self.query(f"{metric}[{math.ceil(time.time() - since)}s]"):
+        """The labels of all series that one scrape since then had, for each of them that had others.
+
+        A scrape before the first sample of a new exporter has no GPUs and does not count.
+        """
+        seconds = math.ceil(time.time() - since)
+        sampled = {at for series in self.query(f"gputally_gpu_up[{seconds}s]") for at, _ in series["values"]}
+        scrapes: dict[float, set[tuple[str, ...]]] = {
+            at: set() for at in self.scrapes(since) if at in sampled
+        }
+        for series in self.query(f"{metric}[{seconds}s]"):
             for at, _ in series["values"]:
                 if at in scrapes:
                     scrapes[at].add(tuple(series["metric"].get(label, "") for label in labels))
