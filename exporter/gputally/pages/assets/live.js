@@ -271,7 +271,7 @@ function makeCard(gpu) {
   const heads = ['SM', 'Memory', 'Power', 'Energy'].map((head) => element('th', { scope: 'col' }, head));
   const head = element('thead', {}, element('tr', {}, ...heads));
   table.append(head);
-  const nobody = element('p', { class: 'nobody' }, 'not in use');
+  const unused = element('p', { class: 'unused' }, 'not in use');
   const partitions = element('ul', { class: 'partitions', 'aria-label': `Partitions of GPU ${gpu.index}` });
   const root = element(
     'article',
@@ -282,14 +282,14 @@ function makeCard(gpu) {
     element('div', { class: 'chart' }, top, chart, element('p', { 'aria-hidden': 'true' }, since, element('span', {}, 'now'))),
     partitions,
     table,
-    nobody,
+    unused,
     left,
   );
   const makePartition = () => {
     const [name, value] = [element('span'), element('span', { class: 'number' })];
     return { root: element('li', {}, name, value), name, value };
   };
-  return { root, title, model, state, reason, meters, line, area, chart, since, top, table, nobody, left, owners: new List(table, makeOwner, head), partitions, partitionList: new List(partitions, makePartition) };
+  return { root, title, model, state, reason, meters, line, area, chart, since, top, table, unused, left, owners: new List(table, makeOwner, head), partitions, partitionList: new List(partitions, makePartition) };
 }
 
 function showCard(card, gpu) {
@@ -318,7 +318,7 @@ function showCard(card, gpu) {
   const names = new Map(gpu.mig.map((mig) => [mig.uuid, mig.name]));
   const holders = gpu.owners.filter((owner) => owner.active);
   card.table.hidden = holders.length === 0;
-  card.nobody.hidden = holders.length > 0 || !gpu.up;
+  card.unused.hidden = holders.length > 0 || !gpu.up;
   const rows = holders.flatMap((owner) => [{ owner }, ...(owner.process_list ?? []).map((process) => ({ owner, process }))]);
   card.owners.show(rows, keyOfOwner, (part, { owner, process }) => {
     if (process) showProcess(part, process);
@@ -554,5 +554,5 @@ function close() {
 buildFrame();
 open();
 setInterval(tick, 1000);
-// A page that nobody sees costs nothing.
+// A hidden page costs nothing.
 document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()));
